@@ -1,5 +1,6 @@
-"""Custom resources stored by an earlier release are valid in this release's models and CRDs. Its CEL rules are covered by
-tests/api/test_admission.py.
+"""Custom resources stored by an earlier release are valid in this release's models and CRDs.
+
+Its CEL rules are covered by tests/api/test_admission.py.
 """
 
 import json

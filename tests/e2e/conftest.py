@@ -40,8 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Interleaves the files: first the first test of each, then the second, and so on, since tests of one file compete for the same
-    resources.
+    """Interleaves the files, since tests of one file compete for the same resources: the first test of each, then the second, and so on.
 
     Long tests come first, so that none runs alone at the end.
     """
@@ -93,8 +92,9 @@ def operator(cluster: Cluster) -> Iterator[Installation]:
 
 @pytest.fixture
 def away(operator: Installation) -> Iterator[Installation]:
-    """The installed operator scaled down, with its rights in place. It is brought back after the test, or once all processes that share it
-    have ended.
+    """The installed operator scaled down, with its rights in place.
+
+    It is brought back after the test, or once all processes that share it have ended.
     """
     send_away(operator)
     yield operator

@@ -1,6 +1,4 @@
-"""Jobs that can't work: the API server rejects them with the field path, or they fail with a reason in the documented time and start no
-worker.
-"""
+"""Invalid jobs: the API server rejects them with the field path, or they fail with a reason in the documented time and start no worker."""
 
 import time
 from datetime import datetime

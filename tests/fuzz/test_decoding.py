@@ -1,5 +1,6 @@
-"""Damaged and lying image files through the reader and `decode`: pixels or a reason, within little memory. PNG yields the right pixels or
-none.
+"""Damaged and lying image files through the reader and `decode`: pixels or a reason, within little memory.
+
+PNG yields the right pixels or none.
 """
 
 import os

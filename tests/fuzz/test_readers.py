@@ -129,8 +129,9 @@ def little_memory() -> Iterator[None]:
 
 
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
-    """Whether verified checksums cover all content. Gzip is recognised by its first bytes; arrays that are stored uncompressed are read by
-    offset.
+    """Whether verified checksums cover all content.
+
+    Gzip is recognised by its first bytes; arrays that are stored uncompressed are read by offset.
     """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))

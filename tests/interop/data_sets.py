@@ -29,7 +29,7 @@ COUNT: Final = 120
 """Number of records in each data set."""
 SHARDS: Final = 3
 WIDTH: Final = 1_000
-"""Highest number of features in a libsvm row."""
+"""Number of columns of the libsvm data set."""
 
 
 def rows(source: str) -> list[Row]:

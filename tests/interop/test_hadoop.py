@@ -1,6 +1,4 @@
-"""Hadoop's readers and `hadoop fs -text` read sequenceFile and mapFile, DL4J reads their records, and Hadoop's writers produce the same
-files.
-"""
+"""Hadoop's readers and `hadoop fs -text` read sequenceFile and mapFile, DL4J reads their records; Hadoop's writers make the same files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

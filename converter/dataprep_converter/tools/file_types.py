@@ -1,4 +1,4 @@
-"""Detects which kind of source a file is. Its first bytes take precedence over its name; only if neither tells is it a guess."""
+"""Detects which kind of source a file is. The first bytes take precedence over the name; if neither is conclusive, it guesses."""
 
 import csv
 import io
@@ -95,7 +95,7 @@ def _text(head: bytes) -> bytes | None:
 
 
 def _kind_of_lines(text: bytes, *, or_else: str) -> str:
-    """The kind of a line-based text whose name doesn't tell."""
+    """The kind of a line-based text whose name is inconclusive."""
     lines = [line for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20] if line.strip()]
     if lines and all(_is_object(line) for line in lines[:5]):
         return "jsonl"
@@ -105,7 +105,7 @@ def _kind_of_lines(text: bytes, *, or_else: str) -> str:
 
 
 def _is_prose(lines: Sequence[bytes]) -> bool:
-    """Whether the commas are those of prose."""
+    """Whether the commas are punctuation in prose."""
     return b", " in b"".join(lines) and not any(line.strip()[:1].isdigit() for line in lines[1:])
 
 
@@ -125,7 +125,7 @@ class Dialect:
     def __init__(self, delimiter: str, rows: Sequence[Sequence[str]]) -> None:
         self.delimiter = delimiter
         self.rows = rows
-        """The first rows that have the most common number of cells. Empty, with `columns` 0, if nothing is known."""
+        """The first rows that have the most common number of cells. If no delimiter fits, rows of a single cell."""
         self.columns = len(rows[0]) if rows else 0
 
     @property

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: histograms that share one axis for all splits, and bars. Without scripts; tooltips are SVG titles."""
+"""Charts as inline SVG: histograms that share one axis for all splits, and bars. Pure functions, without scripts; tooltips are SVG titles."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -38,7 +38,7 @@ _MAGIC: Final[Mapping[bytes, str]] = {
 
 @dataclass
 class ContactSheet:
-    """Images by class."""
+    """Images by class, with the feature and label that they belong to."""
 
     feature: str
     label: str | None

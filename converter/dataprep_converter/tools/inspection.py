@@ -69,7 +69,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
 
 
 class _Console(Console):
-    """Keeps rich's colours, and prints only what `shown` lets through of the texts."""
+    """Prints rich's colours as they are, and text as filtered by `shown`."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """The segments, each passed through `shown`."""
@@ -122,9 +122,7 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 
 def listing(uri: str, access: Access, *, stream: TextIO) -> None:
-    """Lists every visible file below a folder, or a single file, in the columns of `hdfs dfs -ls`. A dash stands for what the store doesn't
-    know.
-    """
+    """Lists the visible files below a folder, or a single file, in the columns of `hdfs dfs -ls`. Unknown values are dashes."""
     entries = [entry for _, entry in sorted(OutputFolder(uri, access).visible(), key=lambda each: each[0])]
     if entries:
         stream.write(f"Found {len(entries)} items\n")

@@ -169,8 +169,9 @@ class _DamagedDataSet:
             return new.plan
 
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
-        """A new plan by the original rule versions. If the manifest that records them is gone too, tries those of this release, then the
-        oldest.
+        """A new plan by the original rule versions.
+
+        If the manifest that records them is gone too, tries those of this release, then the oldest.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:

@@ -125,8 +125,9 @@ class _Proxy:
 
 
 class HttpProxy(_Proxy):
-    """Handles one request per connection and forwards each as a whole, like its response. `expired` is the store's error code for an
-    expired token, or for whatever else it rejects with `status`.
+    """Handles one request per connection and forwards each as a whole, like its response.
+
+    `expired` is the store's error code for an expired token, or for whatever else it rejects with `status`.
     """
 
     def __init__(self, port: int, *, expired: str, status: int = 403, stall_seconds: float = 3.0) -> None:

@@ -1,6 +1,4 @@
-"""Starts and stops the cluster with the operator and the stores (`make cluster-up`, `make cluster-down`, `make image`), and runs the
-cluster tests.
-"""
+"""Starts and stops the cluster with the operator and the stores (`make cluster-up`, `cluster-down`, `image`), and runs the cluster tests."""
 
 import argparse
 import subprocess

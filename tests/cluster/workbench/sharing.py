@@ -1,5 +1,6 @@
-"""Whether this test process shares the cluster and the operator with others. Separate from `testing`, so that fast tests needn't import
-that.
+"""Whether this test process shares the cluster and the operator with others.
+
+Separate from `testing`, so that fast tests needn't import that.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""Reads ArrayRecord files with Grain. Input: a JSON file of [[file, …], …]; output: the records in hex, in order, then some in another
-order.
+"""Reads ArrayRecord files with Grain.
+
+Input: a JSON file of [[file, …], …]; output: the records in hex, in order, then some in another order.
 """
 
 import importlib.metadata

@@ -1,5 +1,6 @@
-"""Parses messages with the code that protoc generates from `record.proto`. Input: the schema's path, and a JSON file of lists of payloads
-in hex.
+"""Parses messages with the code that protoc generates from `record.proto`.
+
+Input: the schema's path, and a JSON file of lists of payloads in hex.
 """
 
 import importlib

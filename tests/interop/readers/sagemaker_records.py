@@ -1,5 +1,6 @@
-"""Reads RecordIO files with SageMaker's SDK: `read_recordio` and `read_records` of `sagemaker.serializer_utils`, re-exported by
-`sagemaker.amazon.common`.
+"""Reads RecordIO files with SageMaker's SDK.
+
+Uses `read_recordio` and `read_records` of `sagemaker.serializer_utils`, re-exported by `sagemaker.amazon.common`.
 """
 
 import importlib.metadata

@@ -1,5 +1,6 @@
-"""Reads files by index with vahidk's `tfrecord`. Input: a JSON file of {file, index, features: {name: byte | int | float}}; output: values
-as lists.
+"""Reads files by index with vahidk's `tfrecord`.
+
+Input: a JSON file of {file, index, features: {name: byte | int | float}}; output: values as lists.
 """
 
 import importlib.metadata

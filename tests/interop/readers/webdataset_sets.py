@@ -1,5 +1,6 @@
-"""Reads and decodes shards with the webdataset library. Input: a JSON file of [[file, …], …]; output: samples as {key: value}, arrays as
-lists with their dtype.
+"""Reads and decodes shards with the webdataset library.
+
+Input: a JSON file of [[file, …], …]; output: samples as {key: value}, arrays as lists with their dtype.
 """
 
 import importlib.metadata
