@@ -15,9 +15,7 @@ SECONDS = 30
 
 
 def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str]) -> Document:
-    """Checks that the job fails with this reason and message, without any converter pod, and that its plan pod took no longer than
-    documented.
-    """
+    """Checks that the job fails with this reason and message and no converter pod, and that its plan pod is as quick as documented."""
     namespace.apply(job)
     name = job["metadata"]["name"]
     status = namespace.wait_phase(name, "Failed")

@@ -104,7 +104,7 @@ def kill_container(container: str) -> None:
 
 
 def weigh_containers() -> None:
-    """Raise the containers' cgroup from the weight of a single process. On a busy machine pods would take minutes to start."""
+    """Raise the containers' cgroup from the weight of a single process, with which pods on a busy machine take minutes to start."""
     unified = (CONTROL_GROUPS / "cgroup.controllers").exists()
     group = CONTROL_GROUPS / CONTAINERS if unified else CONTROL_GROUPS / "cpu" / CONTAINERS
     if not group.parent.is_dir():
