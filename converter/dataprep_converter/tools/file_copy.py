@@ -1,7 +1,7 @@
-"""A copy of files: any file or folder to any store, as `dataprep copy` does with what is no data set of ours (that is `steps/copy_job.py`).
+"""Copies any file or folder to any store: `dataprep copy` of everything but data sets, which `steps/copy_job.py` copies.
 
-Nothing is known of such files but what their store says, so each is held against itself: read as it was listed, written under its name only when it
-is whole, and read back. What is there already is compared and not trusted, so a copy that was stopped goes on.
+All that is known about such files is what their store says. So each file is read with its listed pin, becomes visible only when it is
+complete, and is read back. Existing files are compared, not trusted, so an interrupted copy continues.
 """
 
 import hashlib
@@ -29,29 +29,29 @@ from dataprep_converter.stores.publish import digest_of
 logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
-_WAITING: Final = 64
-"""Files that are listed and not begun."""
+_MOST_WAITING: Final = 64
+"""Files that are listed but not started."""
 _PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
 
 
-class _StoppedError(Exception):
-    """Nobody waits for this file any more."""
+class _CancelledError(Exception):
+    """The result of this file is no longer needed."""
 
 
 @dataclass
-class Copied:
-    """What a copy did."""
+class CopyResult:
+    """The outcome of a copy."""
 
     files: int = 0
-    """That were copied now."""
+    """Files that were copied."""
     size: int = 0
-    """Their bytes."""
+    """Their size in bytes."""
     kept: int = 0
-    """Files that were there."""
+    """Files that existed already."""
 
 
 def is_data_set(uri: str, access: Access) -> bool:
-    """Whether a data set of ours lies there, finished or not: it is copied as one."""
+    """Whether a data set of dataprep lies there, finished or not; it is copied as one."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
     folder = OutputFolder(uri, access)
@@ -61,11 +61,11 @@ def is_data_set(uri: str, access: Access) -> bool:
         return folder.read(names.OWNER) is not None  # Hadoop's jobs write a _SUCCESS as well
 
 
-def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> Copied:
-    """Copies a file, or all files of a folder with their paths below it. Idempotent: what is there with the same bytes stays.
+def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
+    """Copies a file, or all files of a folder to the same relative paths. Idempotent: existing files with the same bytes are kept.
 
-    Raises NotFound for a URI that names nothing, BadSpec when source and destination overlap, OutputExists naming a file that holds something else
-    (unless `overwrite`), InputChanged for a file that changed while it was read.
+    Raises NotFound for a URI that names nothing, BadSpec if source and destination overlap, OutputExists naming a file with other content
+    (unless `overwrite`), and InputChanged for a file that changed while it was read.
     """
     store = access.store(uri)
     entry = store.stat(uri)
@@ -74,13 +74,13 @@ def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> Copied:
         read, written = place_of(uri, access), place_of(target, access)
         if read is not None and written is not None and () in (read.path_of(written), written.path_of(read)):
             raise BadSpec(f"{target} is {uri} itself, so there is nothing to copy.", uri=uri)
-        return _all(iter([(entry, target)]), store, access.store(to), overwrite=overwrite)
+        return _copy_all(iter([(entry, target)]), store, access.store(to), overwrite=overwrite)
     overlaps.check([uri], to, access)
-    return _all(_below(uri, to, store), store, access.store(to), overwrite=overwrite)
+    return _copy_all(_below(uri, to, store), store, access.store(to), overwrite=overwrite)
 
 
 def _name_of(uri: str) -> str:
-    """What a file is called. An address of the web may be signed or hold a token, and its percent signs are none of the name's."""
+    """The file's name. A web address may carry a signature or token, and its name is percent-encoded."""
     name = unquote(urlsplit(uri).path).rpartition("/")[2] if scheme_of(uri) in ("http", "https") else uri.rpartition("/")[2]
     if name in ("", ".", ".."):
         raise BadSpec(f"{uri} has no file name at its end: give the copy one, instead of a folder.", uri=uri)
@@ -88,7 +88,7 @@ def _name_of(uri: str) -> str:
 
 
 def _below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]:
-    """Every file of a folder, and where it goes."""
+    """Every file of a folder, with its destination."""
     is_empty = True
     for entry in store.list(uri):
         path = relative_path(uri, entry.uri)
@@ -99,31 +99,31 @@ def _below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]:
         raise NotFound(f"{uri} names nothing: no such file, and no file below it.", uri=uri)
 
 
-def _all(wanted: Iterator[tuple[Entry, str]], source: Store, target: Store, *, overwrite: bool) -> Copied:
-    """Several at a time. What is under way ends when one fails."""
-    done = Copied()
+def _copy_all(files: Iterator[tuple[Entry, str]], source: Store, target: Store, *, overwrite: bool) -> CopyResult:
+    """Copies several files at a time. If one fails, the others are stopped."""
+    result = CopyResult()
     stop = Event()
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="copy")
     waiting: deque[tuple[Entry, Future[bool]]] = deque()
 
-    def end(most: int) -> None:
+    def collect(most: int) -> None:
         while len(waiting) > most:
-            entry, begun = waiting.popleft()
-            if begun.result():
-                done.files += 1
-                done.size += entry.size
+            entry, future = waiting.popleft()
+            if future.result():
+                result.files += 1
+                result.size += entry.size
             else:
-                done.kept += 1
+                result.kept += 1
 
     try:
-        for entry, uri in wanted:
+        for entry, uri in files:
             waiting.append((entry, threads.submit(_Copier(source, target, stop, overwrite).copy, entry, uri)))
-            end(_WAITING)
-        end(0)
+            collect(_MOST_WAITING)
+        collect(0)
     finally:
         stop.set()
         threads.shutdown(cancel_futures=True)
-    return done
+    return result
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ class _Copier:
     overwrite: bool
 
     def copy(self, entry: Entry, uri: str) -> bool:
-        """Whether the file was copied now; False when it is there."""
+        """Copies the file and returns True, or returns False if it exists already."""
         return retrying(lambda: self._copy(entry, uri), what=f"copy of {entry.uri}", patience=_PATIENCE)
 
     def _copy(self, entry: Entry, uri: str) -> bool:
-        there = self.target.stat(uri)
-        if there is not None:
-            if there.size == entry.size and self._is_same(entry, uri):
+        existing = self.target.stat(uri)
+        if existing is not None:
+            if existing.size == entry.size and self._is_same(entry, uri):
                 return False
             self._refuse(uri)
         digest = hashlib.sha256()
@@ -149,7 +149,7 @@ class _Copier:
             upload = self.target.create(uri, size_hint=entry.size)
             try:
                 for piece in opened.stream():
-                    self._go_on()
+                    self._check_cancelled()
                     digest.update(piece)
                     upload.write(piece)
                     size += len(piece)
@@ -160,7 +160,7 @@ class _Copier:
                     )
                 upload.commit(replace=self.overwrite)
             except AlreadyExists:
-                # Somebody was faster, or it was we, and the answer was lost.
+                # Another writer was faster, or our own commit succeeded and its response was lost.
                 upload.abort()
                 if digest_of(self.target, uri) != digest.hexdigest():
                     self._refuse(uri)
@@ -177,7 +177,7 @@ class _Copier:
         digest = hashlib.sha256()
         with open_pinned(self.source, entry.uri, entry.pin) as opened:
             for piece in opened.stream():
-                self._go_on()
+                self._check_cancelled()
                 digest.update(piece)
         return digest.hexdigest() == digest_of(self.target, uri)
 
@@ -185,6 +185,6 @@ class _Copier:
         if not self.overwrite:
             raise OutputExists(f"{uri} holds something else than what is copied there; --overwrite replaces it.", uri=uri)
 
-    def _go_on(self) -> None:
+    def _check_cancelled(self) -> None:
         if self.stop.is_set():
-            raise _StoppedError
+            raise _CancelledError

@@ -14,7 +14,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import Patience
 from dataprep_converter.stores.files import FileInput, FileStore, FileUpload
 from dataprep_converter.tools import file_copy
-from dataprep_converter.tools.file_copy import Copied
+from dataprep_converter.tools.file_copy import CopyResult
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
-def copied(uri: Path | str, to: Path | str, *, overwrite: bool = False) -> Copied:
+def copied(uri: Path | str, to: Path | str, *, overwrite: bool = False) -> CopyResult:
     return file_copy.copy(str(uri), str(to), Access(), overwrite=overwrite)
 
 
 def test_a_folder_is_copied_with_all_that_is_in_it(raw: Path, tmp_path: Path) -> None:
-    assert copied(raw, tmp_path / "to") == Copied(files=5, size=5005)
+    assert copied(raw, tmp_path / "to") == CopyResult(files=5, size=5005)
     assert everything(tmp_path / "to") == everything(raw)
 
 
@@ -61,7 +61,7 @@ def test_what_is_there_with_the_same_bytes_is_not_written_again(raw: Path, tmp_p
     copied(raw, tmp_path / "to")
     (tmp_path / "to/b/c.jpg").unlink()
     before = (tmp_path / "to/a.csv").stat().st_mtime_ns
-    assert copied(raw, tmp_path / "to") == Copied(files=1, size=5000, kept=4)
+    assert copied(raw, tmp_path / "to") == CopyResult(files=1, size=5000, kept=4)
     assert (tmp_path / "to/a.csv").stat().st_mtime_ns == before
 
 
@@ -123,7 +123,7 @@ def test_a_store_that_fails_once_is_asked_again(raw: Path, tmp_path: Path, monke
         return before(store, uri, **more)
 
     monkeypatch.setattr(FileStore, "create", create)
-    assert copied(raw / "a.csv", tmp_path / "to.csv") == Copied(files=1, size=4)
+    assert copied(raw / "a.csv", tmp_path / "to.csv") == CopyResult(files=1, size=4)
 
 
 def test_a_copy_onto_or_into_itself_is_refused(raw: Path, tmp_path: Path) -> None:
