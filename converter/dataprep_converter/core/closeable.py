@@ -1,6 +1,7 @@
 """What must be closed: a base class that makes `close` the end of a `with` block, and the end of a generator."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import GeneratorType, TracebackType
 from typing import Any, Self
 
@@ -17,6 +18,16 @@ class Closeable:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+@contextmanager
+def closed_on_error(resource: Closeable) -> Iterator[None]:
+    """Closes `resource` if the block raises. Otherwise it stays open for whoever gets it."""
+    try:
+        yield
+    except BaseException:
+        resource.close()
+        raise
 
 
 def close_generator(items: Iterable[Any]) -> None:

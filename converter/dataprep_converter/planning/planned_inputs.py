@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataprep_api import canonical
 from dataprep_api.dataset import sagemaker
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import NoInput
 from dataprep_converter.core.tensors import pc, to_numpy
 from dataprep_converter.dataset import overlaps
@@ -29,8 +30,8 @@ _BATCH_RECORDS = 8192
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """What a plan is made of."""
+class Inputs(Closeable):
+    """What a plan is made of. Closing it removes what the reader made on this machine."""
 
     units: UnitTable
     """All of them, those of the base first."""
@@ -46,6 +47,11 @@ class Inputs:
     keys: Mapping[str, str]
     """Digests of the keys that records are hashed with, by variable."""
     sha256: str
+
+    def close(self) -> None:
+        """Removes the files."""
+        if self.made is not None:
+            self.made.remove()
 
 
 def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inputs:

@@ -12,7 +12,7 @@ from dataprep_api import canonical, names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import PlanHead, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split, Splits
-from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.closeable import Closeable, closed_on_error
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
@@ -87,7 +87,7 @@ def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *
     access.parts = parts
     inputs = list_inputs(spec, access, base)
     learned = base.head.learned if base is not None else None
-    with Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
+    with closed_on_error(inputs), Pipeline(spec, {**inputs.state, TEXTS: inputs.texts}, access, learned) as pipeline:
         return _new_plan(spec, inputs, pipeline, access, base, parts)
 
 
@@ -102,30 +102,31 @@ def _new_plan(
         splits = [*base.head.splits, *(moved(split, base) for split in splits)]
     elif inputs.made is not None:
         units = inputs.made.stored(units, names.join(spec.output.uri, names.made_folder(this_run)))
-    units_file = UnitsFile.of(units)
-    head = PlanHead(
-        run_id=this_run,
-        encoding_version=run_id.ENCODING_VERSION,
-        parts=dict(parts),
-        spec_sha256=canonical.sha256(run_id.content(spec)),
-        inputs_sha256=inputs.sha256,
-        units_sha256=units_file.sha256,
-        codes_sha256=hashlib.sha256(codes).hexdigest() if codes is not None else None,
-        reader=spec.data.kind,
-        reader_state=dict(inputs.state),
-        learned=dict(division.learned),
-        samples=inputs.units.samples,
-        bytes_in=inputs.units.size,
-        ignored=_ignored(spec, inputs.state, access),
-        code_sha256=inputs.code_sha256,
-        keys=dict(inputs.keys),
-        shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
-        splits=splits,
-        extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
-        extension=encoder_class(spec.output.format).extension(spec.output),
-        tasks=_tasks(spec, inputs, division, pipeline, extends=base is not None),
-        warnings=[*_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
-    )
+    tables = Tables(units=UnitsFile.of(units), codes=codes, made=inputs.made)
+    with closed_on_error(tables):
+        head = PlanHead(
+            run_id=this_run,
+            encoding_version=run_id.ENCODING_VERSION,
+            parts=dict(parts),
+            spec_sha256=canonical.sha256(run_id.content(spec)),
+            inputs_sha256=inputs.sha256,
+            units_sha256=tables.units.sha256,
+            codes_sha256=hashlib.sha256(codes).hexdigest() if codes is not None else None,
+            reader=spec.data.kind,
+            reader_state=dict(inputs.state),
+            learned=dict(division.learned),
+            samples=inputs.units.samples,
+            bytes_in=inputs.units.size,
+            ignored=_ignored(spec, inputs.state, access),
+            code_sha256=inputs.code_sha256,
+            keys=dict(inputs.keys),
+            shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
+            splits=splits,
+            extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
+            extension=encoder_class(spec.output.format).extension(spec.output),
+            tasks=_tasks(spec, inputs, division, pipeline, extends=base is not None),
+            warnings=[*_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
+        )
     plan = Plan(
         head=head,
         sha256=hashlib.sha256(head.to_bytes()).hexdigest(),
@@ -134,7 +135,7 @@ def _new_plan(
     )
     return NewPlan(
         plan=plan,
-        tables=Tables(units=units_file, codes=codes, made=inputs.made),
+        tables=tables,
         classes=pipeline.class_names(),
         features=pipeline.features,
     )

@@ -11,13 +11,14 @@ from dataprep_api.dataset.plan import PlanHead
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import DataPrepJobSpec, Source
+from dataprep_converter.core.closeable import closed_on_error
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import archive_of
-from dataprep_converter.planning.planner import make_plan
+from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.steps import table_output
@@ -61,10 +62,15 @@ class ConversionDraft(Draft):
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
     """Plans the whole data set. An unfinished run of this job that another release began goes on by the rules that it was begun by."""
     new = make_plan(spec, access)
-    begun = _begun_by_other_rules(spec, new.plan.head, access)
-    if begun is not None and run_id.fault_of_versions(begun.parts, spec) is None:
-        new.close()
-        new = make_plan(spec, access, parts=begun.parts)
+    with closed_on_error(new):
+        begun = _begun_by_other_rules(spec, new.plan.head, access)
+    if begun is None or run_id.fault_of_versions(begun.parts, spec) is not None:
+        return _draft(spec, access, new, begun)
+    new.close()
+    return _draft(spec, access, make_plan(spec, access, parts=begun.parts), begun)
+
+
+def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, begun: PlanHead | None) -> ConversionDraft:
     return ConversionDraft(
         spec=spec,
         access=access,

@@ -19,6 +19,7 @@ from dataprep_api import names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.report import Success
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_converter.core.closeable import closed_on_error
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.dataset.listing import is_untouched
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
@@ -110,13 +111,14 @@ def _new_plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> NewP
     new = make_plan(spec, access, extended.base)
     if len(new.plan.units) > len(extended.base.units):
         return new
-    folder = OutputFolder(spec.output.uri, access).of_run(extended.base.head.run_id)
-    before = folder.plan()
-    if before is None:
-        raise NotWhole(
-            f"An extension of {folder.uri} was all but finished, and its new inputs are gone. Put them back, or set output.overwrite: Always.",
-            uri=folder.uri,
-        )
+    with closed_on_error(new):
+        folder = OutputFolder(spec.output.uri, access).of_run(extended.base.head.run_id)
+        before = folder.plan()
+        if before is None:
+            raise NotWhole(
+                f"An extension of {folder.uri} was all but finished, and its new inputs are gone. Put them back, or set output.overwrite: Always.",
+                uri=folder.uri,
+            )
     return replace(new, plan=before)
 
 
