@@ -1,4 +1,4 @@
-"""`dataprep-operator`: reads the settings, checks that the API is there, waits for its turn, and leads."""
+"""The `dataprep-operator` command: read the settings, check that the CRDs are installed, wait for the Lease, and lead."""
 
 import argparse
 import asyncio
@@ -45,11 +45,11 @@ START_WAIT_SECONDS: Final = 3.0
 OVERLAP_EXIT_CODE: Final = 4
 UNSYNCED_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 15.0
-"""Less than the pod's grace period, and more than requests that are under way take."""
+"""Less than the pod's grace period; more than any request in flight takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command. Exit codes: 0 stopped on purpose, 1 failed or lost its Lease, 2 bad settings, 3 the CRD is missing, 4 another release works there."""
+    """Run the operator. Exit codes: 0 stopped, 1 failed or lost the Lease, 2 bad settings, 3 CRD missing, 4 overlaps with another release."""
     parser = argparse.ArgumentParser(prog="dataprep-operator", description="Runs DataPrepJobs. Settings come from DATAPREP_… variables.")
     parser.add_argument(
         "--namespace", "-n", action="append", default=[], help="watch this namespace only (repeatable; DATAPREP_NAMESPACES)"
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LeaseLost, OperatorError) as exc:
         logger.error("%s", exc)
         return 1
-    except Exception:  # by the log, whose lines may be seen
+    except Exception:  # logged, so that credentials in the message are redacted
         logger.exception("a defect ends the operator")
         return 1
     finally:
@@ -159,7 +159,7 @@ def _reconcile(
 
 
 async def _limit_shutdown(stop: asyncio.Event) -> None:
-    """An end in good order takes a second or two. One that takes longer has met something that will never end."""
+    """Exit when a shutdown hangs. A clean one takes a second or two."""
     await stop.wait()
     watchdog = threading.Timer(SHUTDOWN_SECONDS, _give_up)
     watchdog.daemon = True
@@ -172,7 +172,7 @@ def _give_up() -> None:
 
 
 def _die(task: str, error: BaseException | None) -> None:
-    """The watches don't work any more, so nothing does. Another replica takes over when the Lease has run out; the kubelet starts this one again."""
+    """Exit: without its watches the operator can do nothing. Another replica takes over when the Lease expires."""
     logger.error("kopf's task %r has ended: %s; this replica stops", task, repr(error) if error is not None else "no error was told")
     _exit_now()
 
@@ -183,7 +183,7 @@ def _exit_now(code: int = 1) -> None:
 
 
 async def _check_served(cluster: KubernetesCluster) -> None:
-    """Raises NotServed when the CRD is missing. An API server that can't be reached yet gets some time."""
+    """Raise NotServed when a CRD is missing. Retry for a while when the API server can't be reached."""
     for tries_left in reversed(range(START_TRIES)):
         try:
             await cluster.check_served()
@@ -198,10 +198,10 @@ async def _check_served(cluster: KubernetesCluster) -> None:
 
 @contextlib.asynccontextmanager
 async def _listening(application: web.Application, settings: Settings) -> AsyncIterator[int]:
-    """The server, and its port."""
+    """Serve `application`; yields the port."""
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    assert runner.server is not None  # noqa: S101 - it is set up
+    assert runner.server is not None  # noqa: S101 - set by setup()
     make = Gate().has_finalizer(runner.server)
     server = await asyncio.get_running_loop().create_server(make, settings.listen_host, settings.listen_port, backlog=BACKLOG)
     port = server.sockets[0].getsockname()[1]
@@ -216,7 +216,7 @@ async def _listening(application: web.Application, settings: Settings) -> AsyncI
 async def _lead_when_elected(
     leadership: Coroutine[None, None, None], *, elector: LeaderElector | None, streams: Streams, stop: asyncio.Event
 ) -> None:
-    """Await `leadership` once this replica is elected; without an elector at once."""
+    """Await `leadership` once this replica is elected, or at once without an elector."""
     if elector is None:
         await leadership
         return
@@ -224,7 +224,7 @@ async def _lead_when_elected(
     try:
         await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        # At its end kopf cancels every task that is younger than its own.
+        # On exit, kopf cancels every task younger than its own.
         if not acquiring.done() or acquiring.cancelled():
             acquiring.cancel()
             leadership.close()
@@ -238,13 +238,13 @@ async def _lead_when_elected(
 
 
 async def _acquire(elector: LeaderElector, streams: Streams) -> None:
-    """A replica that has not listed everything yet leaves the Lease to one that has: that one can begin at once."""
+    """Sync first, and only then ask for the Lease: a replica that is synced already should get it."""
     await streams.wait_for_sync()
     await elector.begin()
 
 
 def _lost(error: BaseException) -> None:
-    """The Lease is lost, or another release was there first: end the process before it writes anything more. Shutting down in good order would take seconds of writing."""
+    """Exit before anything more is written. An orderly shutdown would take seconds, with writes in them."""
     logger.error("%s; this replica stops", error)
     _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 

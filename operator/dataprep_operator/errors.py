@@ -23,15 +23,15 @@ class ClusterError(OperatorError):
 
 
 class NotFound(ClusterError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class AlreadyExists(ClusterError):
-    """An object of that name is there."""
+    """An object with that name exists."""
 
 
 class Conflict(ClusterError):
-    """The object is not the one that was read."""
+    """The object has changed since it was read."""
 
 
 class Refused(ClusterError):
@@ -39,15 +39,15 @@ class Refused(ClusterError):
 
 
 class Unavailable(ClusterError):
-    """The API server can't be reached or can't answer now."""
+    """The API server can't be reached, or can't answer now."""
 
 
 class SpecUnreadable(OperatorError):
-    """The ConfigMap with a job's spec holds something else, or is gone where nothing else tells."""
+    """The spec's ConfigMap is unreadable, or missing while the spec can't be had from elsewhere."""
 
 
 class NotServed(OperatorError):
-    """The API server doesn't know DataPrepJobs."""
+    """The CRDs are not installed."""
 
 
 class LeaseLost(OperatorError):
@@ -59,7 +59,7 @@ class Overlap(OperatorError):
 
 
 class ReportRefused(OperatorError):
-    """A progress report is refused with an HTTP status."""
+    """A progress report was refused; carries the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status

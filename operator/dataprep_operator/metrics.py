@@ -1,4 +1,4 @@
-"""What Prometheus reads. Names are part of the product; none has a label per job, so that their number stays small."""
+"""Prometheus metrics. Their names are API. No metric has a label per job, which bounds their number."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from prometheus_client.core import HistogramMetricFamily
 from dataprep_api.stages import SHARD_BOUNDS
 
 REGISTRY: Final = CollectorRegistry()
-ProcessCollector(registry=REGISTRY)  # memory and CPU time of the operator itself
+ProcessCollector(registry=REGISTRY)  # the operator's own memory and CPU time
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _MINUTES: Final = (5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
@@ -51,20 +51,20 @@ LEADER: Final = Gauge("dataprep_leader", "1 when this replica leads.", registry=
 
 
 class ShardDurations:
-    """How long shards took, as the commit steps count them: too many at a time to observe one by one."""
+    """A histogram of shard durations, filled with the counts that commit steps report."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(SHARD_BOUNDS) + 1)
         self._seconds = 0.0
 
     def add(self, counts: Sequence[int], seconds: float) -> None:
-        """Take in the shards of one job. Counts by other bounds than ours are passed over."""
+        """Add the shards of one job. Ignores counts with other bounds."""
         if len(counts) == len(self._counts):
             self._counts = [ours + theirs for ours, theirs in zip(self._counts, counts, strict=True)]
             self._seconds += seconds
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """What Prometheus reads."""
+        """Implements prometheus_client's Collector."""
         bounds = [*(str(float(bound)) for bound in SHARD_BOUNDS), "+Inf"]
         buckets = list(zip(bounds, itertools.accumulate(self._counts), strict=True))
         yield HistogramMetricFamily(

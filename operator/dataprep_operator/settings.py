@@ -1,4 +1,4 @@
-"""Settings from the environment, which the chart writes. One frozen value, read once at start."""
+"""Settings from the environment, as the chart sets it. Read once at startup."""
 
 import json
 import os
@@ -11,70 +11,70 @@ _PREFIX = "DATAPREP_"
 
 @dataclass(frozen=True)
 class PodDefaults:
-    """What jobs and their pods get when the job doesn't say otherwise."""
+    """Defaults for jobs and their pods."""
 
     image: str = "dataprep:dev"
     image_pull_policy: str | None = None
     image_pull_secrets: tuple[Mapping[str, str], ...] = ()
-    """Secrets of the job's namespace."""
-    # JSON of the pod API (hence Any), passed on as it is.
+    """Names of Secrets in the job's namespace."""
+    # Any: JSON of the pod API, passed through.
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     cpu_avoid_nodes: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the nodes that pods without GPUs never take, whatever the job selects."""
+    """Labels of nodes that pods without GPUs never use, whatever the job selects."""
     gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
     frameworks: Mapping[str, str] = field(default_factory=dict)
-    """Images by the short names that `script.framework` may have."""
+    """Images by the short names allowed in `script.framework`."""
     run_as_user: int | None = 65532
-    """User and group; None where the cluster gives each namespace its own."""
+    """User and group of the pods; None lets the cluster choose."""
     pod_security_context: Mapping[str, Any] = field(default_factory=dict)
-    """Added to the pods' own; its fields win."""
+    """Merged over the pods' own security context."""
     tmp_size: str | None = None
-    """The most that a pod may lay by in `/tmp`, when the job says nothing about ephemeral-storage."""
+    """Size limit of `/tmp` for jobs that don't limit ephemeral-storage."""
     allow_host_path: bool = False
     allow_privileges: bool = False
-    """Whether containers that jobs bring along may be root, privileged, or see more of the node."""
+    """Whether a job's own containers may run as root, privileged, or with access to the node."""
     status_url: str | None = None
     ttl_seconds: int | None = None
-    """How long jobs stay that say nothing of their removal, and whose output would not go with them."""
+    """TTL of finished jobs that set none, except those with `deletionPolicy: Delete`."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that an installation can choose."""
+    """All settings of an installation."""
 
     pods: PodDefaults = PodDefaults()
     namespaces: tuple[str, ...] = ()
-    """Namespaces to watch; none means the whole cluster."""
-    listen_host: str = "0.0.0.0"  # noqa: S104 - a pod's server is reached on the pod's own address
+    """Namespaces to watch; empty for the whole cluster."""
+    listen_host: str = "0.0.0.0"  # noqa: S104 - listens on the pod's address
     listen_port: int = 8080
     workers: int = 16
     qps: float = 200.0
     burst: int = 400
     progress_seconds: float = 5.0
-    """Least time between two writes of progress to one job's status."""
+    """Minimum time between two progress updates of a job's status."""
     resync_seconds: float = 300.0
     watch_age_limit_seconds: float = 180.0
     lease_name: str = "dataprep-operator"
     lease_namespace: str | None = None
-    """Namespace of the leader Lease; none means that this is the only replica."""
+    """Namespace of the leader Lease; None when there is only one replica."""
     identity: str = ""
     operator_class: str | None = None
-    """Objects with this value of the label `dataprep.io/operator-class` are worked on; None means those without the label."""
+    """Value of the label `dataprep.io/operator-class` on the objects to reconcile; None for objects without the label."""
     metrics_authentication: bool = False
-    """Whether who reads the metrics needs a token, and the right to."""
+    """Whether `/metrics` requires an authorized token."""
     kueue: bool = False
-    """Whether Kueue is installed and its Workloads may be read."""
+    """Whether Kueue is installed and its Workloads are readable."""
     token_issuer: str | None = None
-    """Issuer of service-account tokens. Default: what the API server says."""
+    """Issuer of service-account tokens; None asks the API server."""
     log_format: str = "plain"
     log_level: str = "INFO"
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in `environ`. Raises ValueError naming the variable that can't be read."""
+    """Parse `environ`. Raises ValueError naming the variable that is invalid."""
     read = _Reader(environ)
     pods = PodDefaults(
         image=read.text("IMAGE", PodDefaults.image),

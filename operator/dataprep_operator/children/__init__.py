@@ -1,1 +1,1 @@
-"""The children of a job, as Kubernetes objects."""
+"""The objects that the operator creates for a job."""

@@ -1,7 +1,6 @@
-"""The children of a DataPrepJob as Kubernetes objects: the ConfigMap with its spec, and the plan, convert and commit Jobs.
+"""Builds a DataPrepJob's ConfigMap and its plan, convert, commit and cleanup Jobs. Pure.
 
-Pure: the same job gives the same objects under the same names, whoever asks and however often. The bodies are the API's own
-JSON, which is why they are typed with Any.
+The same job always gets the same objects under the same names. Bodies are the API's JSON, hence Any.
 """
 
 import json
@@ -31,15 +30,15 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
-# Linux refuses a longer single argument; without the list all tasks run, and finished shards are skipped.
+# Linux limits the length of one argument. Without the list all tasks run and skip finished shards.
 MOST_TASKS_TEXT: Final = 100_000
-# Above it the API server wants maxFailedIndexes, at most this many.
+# Above this the API server requires maxFailedIndexes, with the limit below.
 MANY_INDEXES: Final = 100_000
 MOST_FAILED_INDEXES: Final = 10_000
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
-    """The immutable ConfigMap with the job as the run sees it: what `fromJob` stands for is in its place."""
+    """The immutable ConfigMap with the job as the run uses it, with `fromJob` resolved."""
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -70,15 +69,15 @@ def read_spec(config_map: Mapping[str, Any]) -> Body:
 
 
 def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
-    """The Job with the digest of the spec that its pods get, so that a later operator need not read the ConfigMap."""
+    """The Job with the digest of its pods' spec, which saves a new leader from reading the ConfigMap."""
     metadata = job["metadata"]
     annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: canonical.sha256(spec)}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
 def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
-    """The plan step: one pod that lists the input, divides it, and checks every right before a worker starts."""
-    # The plan step retries an unreachable store by itself; when it gives up, the user should know at once.
+    """The plan step: a pod that lists the input, divides it into tasks, and checks all permissions."""
+    # The plan step itself retries an unreachable store. When it gives up, fail at once.
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     pod = pod_template(observed, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
@@ -96,7 +95,7 @@ def commit_job(
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
-    """The commit step: one pod that checks every shard and writes the manifest and `_SUCCESS`."""
+    """The commit step: a pod that checks every shard and writes the manifest and `_SUCCESS`."""
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
     arguments = ["commit", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
     pod = pod_template(
@@ -114,9 +113,9 @@ def commit_job(
 
 
 def cleanup_job(observed: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str], defaults: PodDefaults) -> Body:
-    """The removal of a deleted job's output: one pod."""
+    """A pod that removes a deleted job's output."""
     arguments = ["remove", "--job", f"{MOUNTS}/{JOB_FILE}", *(word for run in runs for word in ("--run", run))]
-    bare = spec.model_copy(update={"code": None})  # it may be gone, and isn't needed
+    bare = spec.model_copy(update={"code": None})  # may be gone, and isn't needed
     pod = pod_template(observed, bare, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
     return _single_pod_job(observed, bare, step=CLEANUP, attempt=1, pod=pod, final=(Exit.BAD_SPEC, Exit.NOT_FOUND))
 
@@ -135,7 +134,7 @@ def convert_job(
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
-    """The conversion: an Indexed Job with one index for each task, or for each of `only` these tasks when it isn't empty."""
+    """The convert step: an Indexed Job with one index per task, or per task in `only` if that isn't empty."""
     listed = ranges.write(only)
     listed = listed if len(listed) <= MOST_TASKS_TEXT else ""
     completions = len(set(only)) if listed else tasks
@@ -161,7 +160,7 @@ def convert_job(
         "backoffLimitPerIndex": spec.backoff_limit_per_index,
         "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), *_final_failure_rules(spec)]},
         "podReplacementPolicy": "Failed",
-        # A queue starts the Job when it is admitted; until then no pod may exist.
+        # A queue resumes the Job when it admits it; until then it must not have pods.
         "suspend": bool(observed.queue),
         "template": pod,
     }
@@ -175,7 +174,7 @@ def convert_job(
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """What an exit code of the converter ends without another try. Those of a user's program mean nothing to us."""
+    """Failures that aren't retried, by the converter's exit codes. Those of a user's program mean nothing to us."""
     if spec.script is not None:
         return []
     if spec.on_bad_record.policy == "Fail":
@@ -184,15 +183,14 @@ def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
 
 
 def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
-    """Pods at the same time: as many as asked for, and no more than there are tasks."""
+    """Pods that run at the same time: as requested, but no more than there are tasks."""
     return min(spec.workers.parallelism, max(1, completions))
 
 
 # --- Jobs -----------------------------------------------------------------------------------------------------------------
 
-# An eviction, a lost node and a pod that was told to stop (a deletion, a drain, a suspension) say nothing about the data. `evictions` counts the
-# first; where nobody told a pod to stop, `steps` counts its 143 as a failure.
-# No rule on 137: a kill and a lack of memory share it.
+# Evictions, lost nodes and SIGTERM (deletion, drain, suspension) say nothing about the data. `evictions` counts evictions; `steps` counts
+# exit code 143 as a failure when nobody stopped the pod. There is no rule for 137, which can be a kill or a lack of memory.
 _IGNORED_FAILURES: Final[tuple[Body, ...]] = (
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(Exit.TERMINATED)]}},
@@ -204,7 +202,7 @@ def _on_exit(action: str, *codes: Exit, container: str = CONTAINER) -> Body:
 
 
 def _code_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """What ends a step before it begins: code that isn't there, or may not be read."""
+    """Failures before a step begins: the code doesn't exist or may not be read."""
     if spec.code is None or spec.code.git is None:
         return []
     return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]
@@ -231,5 +229,5 @@ def _job(metadata: Body, spec: Body) -> Body:
 
 
 def suspend_annotation(*, suspend: bool, resumed: bool = False) -> dict[str, str]:
-    """What the operator asks of a Job, on the Job. `again`: somebody else had suspended it, and the operator starts it."""
+    """Records the requested `suspend`. `resumed`: somebody else had suspended the Job, and the operator resumes it."""
     return {ANNOTATION_SUSPEND: RESUMED if resumed and not suspend else str(suspend).lower()}

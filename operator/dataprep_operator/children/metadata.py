@@ -1,4 +1,4 @@
-"""Names, labels and owners of a DataPrepJob's children. Pure."""
+"""Names, labels and owner references of a DataPrepJob's children. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,24 +17,24 @@ def child_name(observed: Observed, step: str, attempt: int) -> str:
 
 
 def spec_config_map_name(observed: Observed) -> str:
-    """Name of the ConfigMap."""
+    """The name of the ConfigMap with the spec."""
     return f"{observed.child_prefix}-spec"
 
 
 def owned_metadata(observed: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
-    """Metadata of an object that belongs to the job and goes with it."""
+    """Metadata of an object that is deleted with the job."""
     return {
         "name": own_name,
         "namespace": observed.key.namespace,
         "labels": dict(labels),
         **({"annotations": dict(annotations)} if annotations else {}),
-        # Deletion in the background follows this line: pods and Jobs go at once, the output stays.
+        # Makes the garbage collector delete the object with the job. The output stays.
         "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}],
     }
 
 
 def owned_labels(observed: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
-    """Labels of everything that belongs to the job."""
+    """Labels of an object that belongs to the job."""
     common = {
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
         names.LABEL_JOB: names.label_value(observed.key.name),

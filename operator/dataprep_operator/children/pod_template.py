@@ -1,4 +1,4 @@
-"""The pod template of a child Job: the converter's container, its volumes, and where it is scheduled. Pure."""
+"""Builds the pod template of a child Job: the converter's container, its volumes, and where it is scheduled. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ JOB_FILE: Final = "job.yaml"
 TOKEN_FOLDER: Final = "/var/run/secrets/dataprep"  # noqa: S105 - a folder
 TOKEN_SECONDS: Final = 3600
 CODE_SIZE: Final = "4Gi"
-"""The most that code from Git may take."""
+"""Size limit of code from Git."""
 
 
 def pod_template(
@@ -34,7 +34,7 @@ def pod_template(
     code_commit: str | None = None,
     defaults: PodDefaults,
 ) -> Body:
-    """The pod of one step, with the converter in it."""
+    """The pod template of one step."""
     workers, template = spec.workers, spec.workers.pod_template
     volumes, mounts = _volumes(observed, spec, defaults=defaults)
     container = {
@@ -53,7 +53,7 @@ def pod_template(
             "capabilities": {"drop": ["ALL"]},
         },
     }
-    # The user's init containers run first: the code may be fetched through a proxy among them.
+    # The user's init containers run first: one may be the proxy that the code is fetched through.
     init_containers = [
         *_harden(_to_json(template.init_containers)),
         *_code_containers(spec, container, commit=code_commit, memory=memory, defaults=defaults),
@@ -77,7 +77,7 @@ def pod_template(
 
 
 def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, gpu: bool, defaults: PodDefaults) -> Body:
-    """Fields of the pod spec that are left out when they are empty."""
+    """Fields of the pod spec that are omitted when empty."""
     workers, template = spec.workers, spec.workers.pod_template
     fields = {
         "affinity": _affinity(spec, gpu=gpu, defaults=defaults),
@@ -98,37 +98,37 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
 
 
 def _harden(containers: Sequence[Body]) -> list[Body]:
-    """The users' containers with what ours have as well, where they say nothing. What they may say, `privileges` tells."""
+    """Give the user's containers our security defaults where they set none. `privileges` limits what they may set."""
     given = [(each, each.get("securityContext") or {}) for each in containers]
-    # What is no mapping the API server refuses, in its own words.
+    # The API server rejects anything but a mapping.
     return [
         each | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else each for each, context in given
     ]
 
 
 def _default_context(context: Body) -> Body:
-    """What a container's securityContext gets, where it says nothing of it. The API server refuses more privileges without their escalation."""
+    """Security defaults of a user's container. The API server rejects privileges without privilege escalation."""
     may_more = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
     return {"capabilities": {"drop": ["ALL"]}} | ({} if may_more else {"allowPrivilegeEscalation": False})
 
 
 def _security_context(defaults: PodDefaults) -> Body:
     user = defaults.run_as_user
-    # The group lets the pod write to volumes that support it; a volume that has it already is left alone.
+    # fsGroup makes volumes writable where they support it. OnRootMismatch skips volumes that have the group already.
     own = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     rest = {"runAsNonRoot": True, "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
     return rest | own | dict(defaults.pod_security_context)
 
 
 def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
-    """The job's own, and for pods without GPUs that they keep off the nodes that the installation names."""
+    """The job's affinity. Pods without GPUs also avoid the nodes of `cpu_avoid_nodes`."""
     own: Body = _to_json([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
     avoided = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(defaults.cpu_avoid_nodes.items())]
     if gpu or not avoided:
         return own
     nodes = own.get("nodeAffinity") or {}
     required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    # Terms are alternatives, so each is narrowed. An empty one matches no node, and has to stay empty.
+    # Terms are alternatives, so each is narrowed. An empty term matches no node and must stay empty.
     terms = [
         {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *avoided]} if any(term.values()) else term
         for term in required.get("nodeSelectorTerms") or []
@@ -139,7 +139,7 @@ def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Bod
 def _code_containers(
     spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults
 ) -> list[Body]:
-    """The init container that fetches the code of Git: by its reference while planning, later the commit that this was."""
+    """The init container that fetches code from Git: the ref for the plan step, the commit it resolved to for later steps."""
     git = spec.code.git if spec.code is not None else None
     if git is None:
         return []
@@ -151,7 +151,7 @@ def _code_containers(
         | {
             "name": CODE_CONTAINER,
             "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
-            # The users' own variables too: a proxy, or certificates.
+            # The user's variables too: they may set a proxy or certificates.
             "env": [*_to_json(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
             "resources": _resources(spec, step="fetch-code", gpu=False, memory=memory, defaults=defaults),
             "volumeMounts": [*(each for each in converter["volumeMounts"] if each["mountPath"] in needed), *secret],
@@ -184,7 +184,7 @@ def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, def
 
 
 def code_folder(spec: DataPrepJobSpec) -> str | None:
-    """Where a pod has the files of `spec.code`."""
+    """The folder with the files of `spec.code`."""
     if spec.code is None:
         return None
     sub_path = spec.code.git.sub_path if spec.code.git is not None else None
@@ -192,7 +192,7 @@ def code_folder(spec: DataPrepJobSpec) -> str | None:
 
 
 def tmp_size(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """The most that a pod may lay by in `/tmp`: what the job says that it may use of the node's disk, else what the chart says."""
+    """Size limit of `/tmp`: the job's ephemeral-storage limit, or else the chart's."""
     limit = (_requested_resources(spec, defaults).get("limits") or {}).get("ephemeral-storage")
     return str(limit) if limit is not None else defaults.tmp_size
 
@@ -209,7 +209,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
         {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults))},
     ]
     mounts: list[Body] = [
-        # One file, not the folder: the folders of the stores are mounted beside it.
+        # A single file, since the stores' folders are mounted beside it.
         {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
         {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -231,7 +231,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
 
 
 def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
-    """Bytes that a converter pod may use by its spec or the chart's defaults; None without a limit."""
+    """A converter pod's memory limit in bytes, from the job or the chart; None without a limit."""
     limit = (_requested_resources(spec, defaults).get("limits") or {}).get("memory")
     return quantity.to_bytes(limit) if limit is not None else None
 
@@ -247,14 +247,14 @@ def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
 def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
     accelerator = spec.workers.accelerator
     fell_back = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
-    # Devices, whose names have a domain, are for the conversion alone: a plan would wait for a GPU, and then let it idle.
+    # Only converter pods get devices (names with a domain). A plan would wait for a GPU and leave it idle.
     resources: Body = {
         kind: kept
         for kind, amounts in _requested_resources(spec, defaults).items()
         if (kept := {name: amount for name, amount in amounts.items() if name != fell_back and (step == "convert" or "/" not in name)})
     }
     if memory is not None:
-        # The request too: a pod that needs more shall be put where more is free.
+        # Raise the request too, so that the scheduler finds a node with enough memory.
         for kind in ("requests", "limits"):
             resources[kind] = resources.get(kind, {}) | {"memory": memory}
     if gpu and accelerator.count:
@@ -279,7 +279,7 @@ def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> 
     return [*found, *(each for each in _LOST_NODE if each["key"] not in chosen)]
 
 
-# Kubernetes waits five minutes for a node to come back. Another pod makes the same bytes, so one is enough.
+# Kubernetes waits five minutes for a lost node. One is enough, since another pod writes the same bytes.
 LOST_NODE_SECONDS: Final = 60
 _LOST_NODE: Final[tuple[Body, ...]] = tuple(
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}

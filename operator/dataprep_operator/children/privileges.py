@@ -1,8 +1,7 @@
-"""What a job's own words may not ask of the node: one rule for all ways into its pods. Pure.
+"""Rejects jobs whose pods ask for access to the node, by the Pod Security Standard `baseline` and without root. Pure.
 
-The ways are few: the models of `workers` and `workers.podTemplate` refuse unknown fields, so that `hostNetwork`, `hostPID` or a pod's `securityContext` can't
-be named at all. What is left open is volumes, init containers with sidecars, and annotations. The lines are those of the Pod Security Standard `baseline`,
-and nobody is root.
+The models of `workers` and `workers.podTemplate` reject unknown fields such as `hostNetwork`, `hostPID` or the pod's `securityContext`.
+That leaves volumes, init containers with sidecars, and annotations.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ _PRIVILEGES: Final = "is not allowed by this installation of the operator (worke
 
 
 def fault(spec: DataPrepJobSpec, *, allow_host_path: bool, allow_privileges: bool) -> str | None:
-    """What is refused first, by its field, or None."""
+    """The first violation, with its field, or None."""
     found = [] if allow_host_path else [f"{field}: {_HOST_PATH}" for field in _host_paths(spec)]
     if not allow_privileges:
         found += [f"{field}: {what} {_PRIVILEGES}" for field, what in _privileges(spec)]
@@ -65,7 +64,7 @@ def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return ((name, what) for name, (is_asked, what) in asked.items() if is_asked)
 
 
-# Any: what the API server checks when the pod is made, and nobody before.
+# Any: the API server validates these when it creates the pod.
 def _open(written: Sequence[Open] | None) -> list[Mapping[str, Any]]:
     return [each.model_dump(mode="json") for each in written or []]
 

@@ -1,6 +1,6 @@
-"""The pod of `spec.script`: the convert Job's pod with the user's own program in it. Pure.
+"""Builds the pod template of `spec.script`: the convert Job's, with the user's program in place of the converter. Pure.
 
-Apart from `children.py`, which makes all other pods alike: here the image, and so whatever runs, is not ours.
+Apart from `pod_template.py`, because the image and everything that runs in it are the user's.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ Body = dict[str, Any]
 
 _TOKEN: Final = "dataprep-token"  # noqa: S105 - a volume
 _NOT_THE_USERS: Final = frozenset({"dataprep-spec", _TOKEN})
-"""Volumes that the converter needs and nobody else: the operator's token above all."""
+"""Volumes for the converter only, above all the operator's token."""
 
 
 def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
-    """The image that the conversion runs in."""
+    """The image of the convert step."""
     own = spec.script
     if own is not None and own.image is not None:
         return own.image
@@ -29,7 +29,7 @@ def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
 
 
 def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """What is wrong with the short name of an image, or None."""
+    """Why `script.framework` is invalid, or None."""
     wanted = spec.script.framework if spec.script is not None else None
     if wanted is None or wanted in defaults.frameworks:
         return None
@@ -38,7 +38,7 @@ def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
 
 
 def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None, defaults: PodDefaults) -> Body:
-    """The converter's pod template with the program instead of the converter. `code` is the folder of `spec.code`."""
+    """The converter's pod template with the user's program. `code` is the folder of `spec.code`."""
     (container,) = converter["spec"]["containers"]
     kept = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
     pull_policy = spec.workers.image_pull_policy or (defaults.image_pull_policy if image(spec, defaults) == defaults.image else None)
@@ -48,7 +48,7 @@ def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, 
         "command": script.arguments(spec.output.uri),
         "env": _environment(container["env"], spec, script, run_id=run_id, code=code),
         "volumeMounts": _without(container["volumeMounts"], _NOT_THE_USERS),
-        # Images that weren't made for it write anywhere; the rest of the restricted standard stays.
+        # Images that weren't built for this write anywhere. The rest of the restricted standard stays.
         "securityContext": container["securityContext"] | {"readOnlyRootFilesystem": False},
         **({"workingDir": folder} if folder is not None else {}),
         **({"imagePullPolicy": pull_policy} if pull_policy else {}),
@@ -69,10 +69,10 @@ def _environment(env: Sequence[Body], spec: DataPrepJobSpec, script: Script, *, 
     }
     count = len(spec.workers.env or [])
     return [
-        # The user of the pod has no home in a foreign image.
+        # The pod's user has no home in an arbitrary image.
         {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own
         *env[:count],
-        # A dollar sign of a URI is no variable.
+        # Kubernetes would expand $(…) in a URI.
         *({"name": name, "value": value.replace("$", "$$")} for name, value in own.items() if value is not None),
     ]
 

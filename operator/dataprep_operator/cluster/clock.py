@@ -1,7 +1,6 @@
-"""The time as the API server has it, so that a node whose clock is wrong judges nothing too early or too late.
+"""A clock that follows the API server's, so that a node with a wrong clock doesn't misjudge deadlines.
 
-What the operator compares with its own time was written by the cluster: when a pod was made, when its deletion is due. And what it
-writes itself must make sense to the replica that goes on tomorrow on another node.
+The operator compares its time with timestamps that the cluster wrote, and replicas on other nodes read those that it writes.
 """
 
 import logging
@@ -15,22 +14,22 @@ from dataprep_operator.objects import times
 logger = logging.getLogger(__name__)
 
 TOLERATED_SECONDS: Final = 5.0
-"""`Date` has whole seconds and an answer takes its time: a smaller difference is none."""
+"""`Date` has whole seconds and responses take time, so smaller differences are ignored."""
 
 
 class Clock:
-    """This machine's clock, corrected by the `Date` of the API server's answers where the two differ."""
+    """The local clock, corrected by the `Date` header of the API server's responses when it is off."""
 
     def __init__(self, local: Callable[[], datetime] = times.now) -> None:
         self._local = local
         self._ahead = timedelta()
 
     def __call__(self) -> datetime:
-        """The time now."""
+        """The current time."""
         return self._local() - self._ahead
 
     def observe(self, date: str | None, *, took_seconds: float) -> None:
-        """Take note of the `Date` of an answer. One that was long on its way, or waited for a process that was paused, tells nothing."""
+        """Take in a response's `Date` header. Ignores responses that took long."""
         if not date or took_seconds > TOLERATED_SECONDS / 2:
             return
         try:

@@ -1,7 +1,6 @@
-"""The only place that talks to the API server: requests, their limit, and its errors in our words.
+"""The only client of the API server: rate-limited requests, with errors translated to ours.
 
-`Cluster` is what the rest of the operator asks for; tests put a fake in its place. Objects are the API's own JSON (hence Any):
-what is passed on must keep every field.
+Tests replace `Cluster` with a fake. Objects stay the API's JSON (hence Any), since unknown fields must survive.
 """
 
 import json
@@ -33,15 +32,15 @@ PAGE: Final = 500
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of object and where the API server keeps it."""
+    """A resource type and its API path."""
 
     prefix: str
     plural: str
     kind: str = ""
-    """Of our own kinds, whose status is written."""
+    """Set for our own kinds, whose status we write."""
 
     def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
-        """The path of an object, of all objects of a namespace, or of all that there are."""
+        """The path of one object, of a namespace's objects, or, without a namespace, of all."""
         if not namespace:
             return f"/{self.prefix}/{self.plural}"
         parts = [self.prefix, "namespaces", quote(namespace, safe=""), self.plural, quote(name, safe=""), subresource]
@@ -56,55 +55,55 @@ PODS: Final = Resource("api/v1", "pods")
 CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
 EVENTS: Final = Resource("api/v1", "events")
 NAMESPACES: Final = Resource("api/v1", "")
-"""A namespace itself: it is its own namespace and has no name within."""
+"""With the namespace's own name as the namespace, and no object name."""
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{each.prefix}/" for each in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
-"""A standby writes these too. Reviews change nothing."""
+"""A standby may write these. Reviews change nothing."""
 
 
 class Cluster(Protocol):
-    """What the operator asks of the API server. Every method raises a ClusterError when it can't be done."""
+    """What the operator needs of the API server. Every method raises ClusterError on failure."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
-        """The object as it is now."""
+        """Return the object."""
         ...
 
     async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
-        """The objects of a namespace that the selectors choose."""
+        """Return the namespace's objects that match the selectors."""
         ...
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
-        """Make the object. Raises AlreadyExists."""
+        """Create the object. Raises AlreadyExists."""
         ...
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
-        """Put the object in place of the version that it names. Raises Conflict."""
+        """Replace the object, if it still has the body's resourceVersion. Raises Conflict."""
         ...
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
-        """Change some fields: a strategic merge patch for what Kubernetes ships, a merge patch otherwise."""
+        """Patch the object: strategic merge for Kubernetes' own kinds, JSON merge for ours."""
         ...
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
-        """Write the whole status of an object of ours, if nobody has changed the object since. Raises Conflict."""
+        """Write the whole status of one of our objects, if it has not changed since. Raises Conflict."""
         ...
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
-        """Remove the object with that uid and, in the background, what it owns. One that is gone is no error.
+        """Delete the object with that uid, and its dependents in the background. A missing object is no error.
 
-        With a version only that one is removed; raises Conflict when the object has changed since.
+        With a resourceVersion, raises Conflict when the object has changed since.
         """
         ...
 
     async def document(self, path: str) -> Body:
-        """A JSON document of the API server's own, such as its signing keys."""
+        """Return a JSON document that is no object, such as the signing keys."""
         ...
 
 
 class KubernetesCluster:
-    """The real one."""
+    """Talks to a real API server."""
 
     def __init__(
         self, client: ApiClient, *, qps: float, burst: int, clock: Clock | None = None, may_write: Callable[[], bool] = lambda: True
@@ -113,14 +112,14 @@ class KubernetesCluster:
         self._bucket = TokenBucket(rate=qps, burst=burst)
         self.clock = clock or Clock()
         self.may_write = may_write
-        """Whether this replica surely leads. Asked before every write that only a leader may make."""
+        """Whether this replica surely leads. Checked before every write that only a leader may make."""
 
     @classmethod
     async def connect(cls, *, qps: float, burst: int, clock: Clock | None = None, may_write: Callable[[], bool] = lambda: True) -> Self:
-        """The cluster of `KUBECONFIG`, else the one that this pod runs in."""
+        """Connect to the cluster of `KUBECONFIG`, or to the one that this pod runs in."""
         configuration = Configuration()
         if os.environ.get("KUBECONFIG"):
-            await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is half typed
+            await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is partly typed
         else:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
         return cls.of(configuration, qps=qps, burst=burst, clock=clock, may_write=may_write)
@@ -135,9 +134,9 @@ class KubernetesCluster:
         clock: Clock | None = None,
         may_write: Callable[[], bool] = lambda: True,
     ) -> Self:
-        """The cluster that the configuration names."""
+        """Connect to the cluster of `configuration`."""
         cluster = cls(ApiClient(configuration), qps=qps, burst=burst, clock=clock, may_write=may_write)
-        # Proxies of the environment are for the internet, not for the API server.
+        # The environment's proxies are meant for the internet, not for the API server.
         configuration.client_session_kwargs = {"trust_env": False, "request_class": _guarded_request_class(lambda: cluster.may_write())}
         return cluster
 
@@ -146,11 +145,11 @@ class KubernetesCluster:
         await self._client.close()  # type: ignore[no-untyped-call]  # the same
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
-        """Read one object."""
+        """GET one object."""
         return await self._request("GET", resource.path(namespace, name))
 
     async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
-        """Read a list, page by page."""
+        """GET a list, page by page."""
         found: list[Body] = []
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE), "continue": ""}
         while True:
@@ -161,21 +160,21 @@ class KubernetesCluster:
                 return found
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
-        """POST."""
+        """POST the object."""
         return await self._request("POST", resource.path(namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
-        """PUT, with the resourceVersion in the body as its condition."""
+        """PUT the object, guarded by its resourceVersion."""
         return await self._request("PUT", resource.path(namespace, name), query={"fieldManager": FIELD_MANAGER}, body=body)
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
-        """PATCH."""
+        """PATCH the object."""
         path = resource.path(namespace, name, subresource=subresource)
         form = "application/merge-patch+json" if resource is DATAPREPJOBS else "application/strategic-merge-patch+json"
         return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, form=form)
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
-        """Server-side apply on `/status`: fields that are left out go, and a repeated one changes nothing."""
+        """Server-side apply on `/status`: drops fields that are left out, and is a no-op when nothing changed."""
         metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
         body = {"apiVersion": API_VERSION, "kind": resource.kind, "metadata": metadata, "status": status}
         path = resource.path(namespace, name, subresource="status")
@@ -183,7 +182,7 @@ class KubernetesCluster:
         return await self._request("PATCH", path, query=query, body=body, form="application/apply-patch+yaml")
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
-        """DELETE, on condition of the uid and, where it is given, of the version."""
+        """DELETE, guarded by the uid and, if given, the resourceVersion."""
         conditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version is not None else {})
         options = {"propagationPolicy": "Background", "preconditions": conditions}
         try:
@@ -191,16 +190,16 @@ class KubernetesCluster:
         except NotFound:
             return
         except Conflict:
-            # Without a version it is the uid that differs: the name has a new owner, and the object that was meant is no more.
+            # The uid differs: the object that was meant is gone, and another has its name.
             if resource_version is not None:
                 raise
 
     async def document(self, path: str) -> Body:
-        """GET of a path that is no object."""
+        """GET a path that is no object."""
         return await self._request("GET", path)
 
     async def check_served(self) -> None:
-        """Raises NotServed when a CRD is missing. kopf would only warn, once, and watch nothing."""
+        """Raise NotServed when a CRD is missing. kopf would only warn once and watch nothing."""
         try:
             found = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
         except NotFound:
@@ -220,7 +219,7 @@ class KubernetesCluster:
             raise Unavailable(f"{method} {path}: not sent, for the Lease has not been renewed in time")
         given = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(given)}" if given else path
-        # The signing keys come as application/jwk-set+json and in no other form.
+        # The signing keys are served as application/jwk-set+json only.
         headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": form}
         asked = time.monotonic()
         try:
@@ -246,7 +245,7 @@ def _needs_leadership(method: str, path: str) -> bool:
 
 
 def _guarded_request_class(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
-    """Requests that ask once more when their connection is there and their first byte is due: a pause may have come before it."""
+    """Requests that check again right before their first byte: the process may have been paused since the first check."""
 
     class Request(aiohttp.ClientRequest):
         async def write_bytes(
@@ -261,7 +260,7 @@ def _guarded_request_class(may_write: Callable[[], bool]) -> type[aiohttp.Client
 
 
 def _error(method: str, path: str, status: int, content: bytes) -> ClusterError:
-    """The API server's answer as one of our errors, with its own words."""
+    """Translate an error response, keeping the API server's message."""
     try:
         answer = json.loads(content)
         reason, message = answer.get("reason") or "", answer.get("message") or ""

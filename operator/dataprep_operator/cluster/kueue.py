@@ -1,6 +1,6 @@
-"""What Kueue says about a convert Job: its Workload, and its place in the queue. Only asked when the chart's `kueue.enabled` says that Kueue is there.
+"""Reads a convert Job's Kueue Workload and its place in the queue. Used only when the chart sets `kueue.enabled`.
 
-Apart from `observer.py`, because nothing here is ours: another project's API, in the versions that it serves, read with care.
+Apart from `observer.py` because this is another project's API, read leniently and in several versions.
 """
 
 import logging
@@ -18,19 +18,19 @@ from dataprep_operator.objects.observed import Admission
 logger = logging.getLogger(__name__)
 
 VERSIONS: Final = ("v1beta2", "v1beta1")
-"""Newest first. Both have had the fields that are read here."""
+"""Newest first. Both have the fields that are read here."""
 JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
 
 
 @dataclass
 class Kueue:
-    """Asks for Workloads, in the version that this cluster serves."""
+    """Reads Workloads in the newest version that the cluster serves."""
 
     cluster: Cluster
     _versions: tuple[str, ...] = VERSIONS
 
     async def admission(self, child: Child, *, queue: str) -> Admission | None:
-        """What is known of the Job's admission; None when it can't be asked."""
+        """The Job's admission, or None when Kueue can't be asked."""
         try:
             found = await self._workloads(child)
         except ClusterError as exc:
@@ -51,13 +51,13 @@ class Kueue:
             try:
                 found = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID_LABEL}={child.uid}")
             except NotFound:
-                continue  # this version isn't served
+                continue  # not served in this version
             self._versions = (version, *(each for each in VERSIONS if each != version))
             return found[0] if found else None
         return None
 
     async def _position(self, namespace: str, queue: str, workload: str) -> int | None:
-        """The place among the Workloads that wait in the queue, from 0, by Kueue's visibility API; None when that isn't served or doesn't know."""
+        """The zero-based position in the queue from Kueue's visibility API, or None when unknown."""
         for version in self._versions:
             where = f"namespaces/{quote(namespace, safe='')}/localqueues/{quote(queue, safe='')}/pendingworkloads"
             try:
@@ -65,7 +65,7 @@ class Kueue:
             except (NotFound, Refused):
                 continue
             except ClusterError:
-                return None  # Kueue's own server may be down; the Workload has said what matters
+                return None  # Kueue's visibility server may be down; the Workload is enough
             for item in untrusted.mappings(found.get("items")):
                 if untrusted.mapping(item.get("metadata")).get("name") == workload:
                     position = untrusted.number(item.get("positionInLocalQueue"), -1)

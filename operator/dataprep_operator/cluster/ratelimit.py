@@ -1,4 +1,4 @@
-"""Token buckets: one round all requests, so that one busy operator can't take the API server from everyone else; one for each worker's reports."""
+"""Token buckets for requests to the API server, connections and progress reports."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """`rate` requests a second, and `burst` at once after a pause."""
+    """Allows `rate` requests a second, with bursts of up to `burst`."""
 
     def __init__(self, *, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -22,13 +22,13 @@ class TokenBucket:
             await asyncio.sleep(delay)
 
     def reserve(self) -> float:
-        """Take a token, from the future if need be; returns the seconds until it is there. First come, first served."""
+        """Take a token, on credit if necessary; returns the seconds until it is due. First come, first served."""
         self._refill()
         self._tokens -= 1
         return max(0.0, -self._tokens / self._rate)
 
     def allow(self) -> bool:
-        """Take a token if there is one."""
+        """Take a token if there is one. Returns whether there was."""
         self._refill()
         if self._tokens < 1:
             return False

@@ -1,5 +1,6 @@
-"""Warning Events, of a namespace at a time. The API server keeps no Events in memory: it reads and decodes all of a namespace to find those about
-one object, and when pods come slowly, a thousand jobs ask at once.
+"""Reads Warning Events, one namespace at a time.
+
+The API server scans all Events of a namespace to find those of one object. When pods are slow to start, a thousand jobs ask at once.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ KEPT_SECONDS: Final = 5.0
 
 
 class Warnings:
-    """Asks at most once in `KEPT_SECONDS` for each namespace."""
+    """Lists a namespace's Warning Events at most once in `KEPT_SECONDS`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -23,7 +24,7 @@ class Warnings:
         self._found: dict[str, tuple[datetime, Mapping[str, list[Body]]]] = {}
 
     async def about(self, namespace: str, uid: str, *, now: datetime) -> list[Body]:
-        """Those about the object with that uid, the oldest first."""
+        """The Events about the object with that uid, oldest first."""
         async with self._asking:
             self._found = {place: (at, found) for place, (at, found) in self._found.items() if (now - at).total_seconds() < KEPT_SECONDS}
             if namespace not in self._found:

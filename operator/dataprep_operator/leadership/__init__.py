@@ -1,1 +1,1 @@
-"""Who leads, and where."""
+"""Leader election, and the controller that the leader runs."""

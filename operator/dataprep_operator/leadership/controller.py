@@ -1,4 +1,4 @@
-"""What runs as long as the operator does: kopf's watches in every replica; the workers that reconcile, and the slow scan that forgets nobody, in the leader."""
+"""Runs kopf's watches in every replica, and the reconcile workers with their periodic resync in the leader."""
 
 import asyncio
 import functools
@@ -24,28 +24,28 @@ from dataprep_operator.settings import Settings
 logger = logging.getLogger(__name__)
 
 _FINISHED_EVERY: Final = 12
-"""As `handover` relies on: an hour, when a scan is made every five minutes: 5,000 looks take seconds, which an idle operator hasn't got."""
+"""Finished jobs join every twelfth resync, so hourly by default: reconciling 5,000 of them takes seconds. `handover` relies on it."""
 
 Reconcile = Callable[[Key], Awaitable[float | None]]
-"""One look at one object; returns the seconds after which the next is due."""
+"""Reconciles one object; returns the seconds after which to reconcile it again."""
 
 
 Enqueue = Callable[[Key, float], None]
-"""Told of an object that something has happened to, and the seconds within which it must be looked at."""
+"""Called with an object that has changed and the seconds within which to reconcile it."""
 
 
 Died = Callable[[str, BaseException | None], None]
-"""Told of a task of kopf's that has ended although nobody wanted it to, and of its error."""
+"""Called with the name and the error of a kopf task that ended unexpectedly."""
 
 CREDENTIALS_TASK: Final = "credentials retriever"
-"""The one of kopf's tasks that `spawn_tasks` starts and doesn't name: without it no connection is renewed."""
+"""Renews kopf's connections. `spawn_tasks` starts it but doesn't return it."""
 
 
 async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:
-    """Keep the cache as the cluster is, until `stop` is set. A standby does so too: it takes over without listing.
+    """Keep the cache up to date until `stop` is set. A standby does so too, and can take over without listing.
 
-    kopf's tasks live as long as the operator. When one ends before, kopf would end the others one after the other, and was seen to wait for them
-    for minutes; so it isn't asked to: `died` must end the process.
+    kopf's tasks must live as long as the operator. When one ends early, kopf stops the others one by one, which has taken minutes, so
+    `died` must end the process.
     """
     unwrap = wrap_kopf(streams)
     before = asyncio.all_tasks()
@@ -53,14 +53,14 @@ async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: 
         roots = await kopf.spawn_tasks(
             registry=handlers.registry(cache=cache, streams=streams, enqueue=enqueue),
             settings=handlers.operator_settings(settings),
-            # Without one kopf asks for the user's name, and an image's user 65532 has none.
+            # By default kopf looks up the user's name, and user 65532 of an image has none.
             identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
             stop_flag=stop,
         )
-        # kopf takes the signals for itself.
+        # kopf has just replaced the signal handlers.
         stop_by_signals(stop)
         spawned = asyncio.all_tasks() - before
         for task in {*roots, *(each for each in spawned if each.get_name() == CREDENTIALS_TASK)}:
@@ -71,7 +71,7 @@ async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: 
 
 
 def stop_by_signals(stop: asyncio.Event) -> None:
-    """Let the signals that ask a process to end set `stop`."""
+    """Set `stop` on SIGINT and SIGTERM."""
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
 
@@ -97,7 +97,7 @@ async def lead(
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        # kopf, when it ends, cancels every task that is younger than itself.
+        # On exit, kopf cancels every task younger than its own.
         if work.done() and not work.cancelled():
             work.result()
     finally:
@@ -109,9 +109,9 @@ async def lead(
 
 
 async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
-    """All workers. They begin when the cache is whole: with half of it, children would seem to be missing."""
+    """Run the workers once the cache has synced. Before that, children would seem to be missing."""
     await streams.wait_for_sync()
-    # What has ended can wait; there may be thousands of them.
+    # Unfinished objects first: there may be thousands of finished ones.
     for key in [*cache.active_keys(), *cache.keys()]:
         queue.add(key)
     async with asyncio.TaskGroup() as group:
@@ -139,7 +139,7 @@ def _worker(queue: WorkQueue[Key], reconcile: Reconcile) -> Callable[[Key], Awai
 
 
 async def _resync(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
-    """Every object of ours comes round now and then, whatever events were lost; what has ended, less often."""
+    """Enqueue every object now and then, in case an event was lost; finished ones less often."""
     for number in itertools.count(1):
         await asyncio.sleep(every_seconds)
         for key in cache.active_keys() if number % _FINISHED_EVERY else cache.keys():

@@ -1,8 +1,7 @@
-"""This replica's turn to lead: its Lease and its markers, on a thread with an event loop and connections of its own.
+"""Leader election: holds the Lease and the scope markers from a thread with its own event loop and connections.
 
-Apart from what a leader does (`controller.py`), because that may keep an event loop busy: thousands of jobs, or whoever floods the server. Then the leader is slow, and stays
-the leader; the thread needs a moment every two seconds. An event loop that stands still for a minute is another matter: it may do so for ever, and another replica's
-turn has come.
+A busy main loop, with thousands of jobs or a flood of requests, must not cost the Lease. But a main loop that has stalled for a minute may
+never recover, so then the Lease is given up.
 """
 
 import asyncio
@@ -25,15 +24,15 @@ _BEAT_SECONDS: Final = 1.0
 
 
 class Connection(Cluster, Protocol):
-    """The API server by connections that can be closed."""
+    """A cluster client that can be closed."""
 
     async def close(self) -> None:
-        """Close them."""
+        """Close its connections."""
         ...
 
 
 class LeaderElector:
-    """Waits for its turn, and keeps it until it is ended. `lost` is told, on the thread, when the turn can't be kept: then the process must end at once."""
+    """Acquires the Lease and keeps it. Calls `lost`, on the thread, when it can't be kept: the process must then exit at once."""
 
     def __init__(
         self,
@@ -57,23 +56,23 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether nobody else can lead yet."""
+        """Whether this replica surely leads."""
         return self._lease is not None and self._lease.is_valid
 
     async def begin(self) -> None:
-        """Wait until this replica leads. Raises Overlap when another release works in its namespaces."""
+        """Wait until this replica leads. Raises Overlap when another release owns one of its namespaces."""
         self._thread.start()
         await asyncio.shield(asyncio.wrap_future(self._begun))
         self._beating = asyncio.create_task(self._beat(), name="heartbeat")
 
     async def end(self) -> None:
-        """Let the Lease go, so that the next one need not wait, or stop waiting for it."""
+        """Release the Lease, or stop waiting for it."""
         if self._beating is not None:
             self._beating.cancel()
         if self._thread.ident is None:
             self._loop.close()
             return
-        # Closed: it has ended by itself.
+        # RuntimeError: the loop is closed, since the thread has ended by itself.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
         await asyncio.shield(asyncio.wrap_future(self._over))
@@ -90,7 +89,7 @@ class LeaderElector:
             self._loop.run_until_complete(self._stay())
         except asyncio.CancelledError:
             pass
-        except BaseException as exc:  # whatever it is, whoever waits must know
+        except BaseException as exc:  # begin() must not wait for ever
             if not self._begun.done():
                 self._begun.set_exception(exc)
         finally:

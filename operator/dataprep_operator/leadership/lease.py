@@ -1,6 +1,6 @@
-"""One leader by a `coordination.k8s.io` Lease: 12 seconds valid, renewed every 2, given up after 9 without success.
+"""A `coordination.k8s.io` Lease: valid for 12 seconds, renewed every 2, given up after 9 without success.
 
-Whoever can't be sure to lead stops (the process ends): two operators would do no harm to data, but write each other's statuses.
+A replica that isn't sure to hold it must exit. Two leaders can't harm data, but would overwrite each other's statuses.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ DURATION_SECONDS: Final = 12
 RENEW_DEADLINE_SECONDS: Final = 9.0
 RETRY_SECONDS: Final = 2.0
 _MOMENT_SECONDS: Final = 0.05
-# A request that hangs must leave time for another one.
+# Leaves time for a second try when a request hangs.
 _TRY_SECONDS: Final = 2.5
 _AGAIN_SECONDS: Final = 0.5
 
@@ -27,7 +27,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 class Lease:
-    """This replica's hold on the Lease."""
+    """This replica's claim to the Lease."""
 
     def __init__(self, cluster: Cluster, *, namespace: str, name: str, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
@@ -35,7 +35,7 @@ class Lease:
         self._name = name
         self._identity = identity
         self._clock = clock
-        # What the other holder last wrote, and when *this* clock first saw it: clocks of other machines are not compared.
+        # The holder's last record and when our clock first saw it: clocks of other machines are not compared.
         self._record: tuple[str, str] | None = None
         self._record_since = clock()
         self._expires_at = clock()
@@ -43,7 +43,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether nobody else can lead yet: a replica that was paused for longer must not write before it has asked."""
+        """Whether no other replica can lead yet. False after a long pause of the process, until the Lease is renewed."""
         return self._clock() - self._renewed_at <= RENEW_DEADLINE_SECONDS
 
     async def acquire(self) -> None:
@@ -58,7 +58,7 @@ class Lease:
             await asyncio.sleep(self._until_next_try())
 
     async def hold(self) -> None:
-        """Keep leading until cancelled. Raises LeaseLost when that isn't sure any more."""
+        """Renew until cancelled. Raises LeaseLost when the Lease may have been lost."""
         pause = RETRY_SECONDS
         while True:
             await asyncio.sleep(pause)
@@ -75,7 +75,7 @@ class Lease:
                 raise LeaseLost(f"the Lease {self._namespace}/{self._name} was not renewed for {RENEW_DEADLINE_SECONDS:.0f} s")
 
     async def try_once(self) -> bool:
-        """Take or renew the Lease if it is free or ours. False when someone else holds it."""
+        """Take or renew the Lease. Returns False when another replica holds it."""
         try:
             body = await self._cluster.get(LEASES, self._namespace, self._name)
         except NotFound:
@@ -95,7 +95,7 @@ class Lease:
         return True
 
     async def release(self) -> None:
-        """Let go on purpose, so that the next one need not wait. Best effort."""
+        """Release the Lease so that another replica can take it at once. Best effort."""
         try:
             body = await self._cluster.get(LEASES, self._namespace, self._name)
             if (body.get("spec") or {}).get("holderIdentity") == self._identity:
@@ -122,7 +122,7 @@ class Lease:
         return self._clock() > self._expires_at
 
     def _until_next_try(self) -> float:
-        """Seconds: the usual pause, or less when what the other holds expires before."""
+        """Seconds until the next try: the usual pause, or less when the holder's record expires sooner."""
         left = self._expires_at - self._clock()
         return min(RETRY_SECONDS, left + _MOMENT_SECONDS) if left >= 0 else RETRY_SECONDS
 

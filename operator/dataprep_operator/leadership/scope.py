@@ -1,9 +1,11 @@
-"""Which release works where: two that work on the same jobs would write over each other's statuses for ever.
+"""Keeps two releases from reconciling the same jobs, where they would overwrite each other's statuses.
 
-Each release has a marker, a Lease of a fixed name: one in each of its namespaces, or, when it works everywhere, one in its own. A marker that is not renewed is
-dead after 15 seconds. Who comes second refuses: it finds the other's marker in a namespace, or, working everywhere, anywhere at all. One for some namespaces can't see
-the marker of one that works everywhere; so that one looks for new markers every five seconds and writes its name on them, and a new one waits for that first.
-Releases of different operator classes have markers of different names, for they share no job.
+Each release keeps a marker, a Lease with a fixed name, in each of its namespaces, or in its own namespace when it works cluster-wide. A
+marker expires 15 seconds after its last renewal. The later release refuses to start when it finds another's marker.
+
+A namespaced release can't see the marker of a cluster-wide one. So the cluster-wide release looks for new markers every five seconds and
+annotates them with its refusal, and a namespaced release waits for that before it starts. Each operator class has its own marker name,
+since classes share no jobs.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ logger = logging.getLogger(__name__)
 RENEW_SECONDS: Final = 5.0
 EXPIRY_SECONDS: Final = 15
 NOTICE_SECONDS: Final = 7.0
-"""Within which a release that works everywhere has seen a new marker."""
+"""Time within which a cluster-wide release notices a new marker."""
 EVERYWHERE: Final = f"{GROUP}/works-everywhere"
 REFUSED_BY: Final = f"{GROUP}/refused-by"
 _HOW: Final = "List other namespaces in one of them, or give one a class of its own (operatorClass)."
@@ -32,12 +34,12 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def marker(operator_class: str | None) -> str:
-    """The name of the markers of a class."""
+    """The marker's name for an operator class."""
     return f"dataprep-operator-scope-{operator_class}" if operator_class else "dataprep-operator-scope"
 
 
 class Scope:
-    """This release's markers. All of its replicas are one: they have the same Lease to lead by, and that is its name here."""
+    """The markers of this release. Its replicas share one identity, the name of their leader Lease."""
 
     def __init__(
         self,
@@ -56,10 +58,10 @@ class Scope:
         self._everywhere = not settings.namespaces
         self._places: Sequence[str] = settings.namespaces or (self._own,)
         self._checks_others = self._everywhere
-        """Whether it looks for others' markers: until it is told that it may not."""
+        """Whether to look for other releases' markers; False once listing them was forbidden."""
 
     async def claim(self) -> None:
-        """Set the markers. Raises Overlap when another release works in one of the namespaces."""
+        """Create the markers. Raises Overlap when another release owns one of the namespaces."""
         while True:
             try:
                 await self._claim()
@@ -69,7 +71,7 @@ class Scope:
                 await self._sleep(1.0)
 
     async def keep(self) -> None:
-        """Renew the markers until cancelled. Raises Overlap when a release that was there first says so."""
+        """Renew the markers until cancelled. Raises Overlap when an earlier release refuses this one."""
         while True:
             await self._sleep(RENEW_SECONDS)
             try:
@@ -89,21 +91,21 @@ class Scope:
                 self._raise_if_refused(place, await self._cluster.get(LEASES, place, self._name))
 
     async def _claim_all(self) -> list[str]:
-        """Set or renew all markers, and return the places where they are new. A namespace that is not there, or whose Leases are out of reach, is nobody's concern but its own."""
+        """Create or renew all markers; returns the namespaces where they are new. Skips namespaces that are missing or forbidden."""
         new = []
         for place in self._places:
             try:
                 if await self._claim_marker(place):
                     new.append(place)
             except NotFound:
-                continue  # it may come
+                continue  # the namespace may be created later
             except Refused as exc:
                 logger.warning("can't see whether another release works in the namespace %s: %s", place, exc)
                 self._places = [each for each in self._places if each != place]
         return new
 
     async def _claim_marker(self, place: str) -> bool:
-        """Set or renew the marker of one namespace. Returns whether it is new there."""
+        """Create or renew the marker in one namespace. Returns whether it is new."""
         while True:
             try:
                 found = await self._cluster.get(LEASES, place, self._name)
@@ -127,7 +129,7 @@ class Scope:
                 continue
 
     async def _wait_for_expiry(self, place: str, found: Body) -> None:
-        """Wait for the end of another release that has just gone. Raises Overlap when it goes on."""
+        """Wait for another release's marker to expire. Raises Overlap when it is renewed instead."""
         renewed = self._renewed(found)
         while self._alive(found):
             await self._sleep(1.0)
@@ -141,7 +143,7 @@ class Scope:
                 )
 
     async def _check_others(self, *, begins: bool) -> None:
-        """For a release that works everywhere: give way to those that were there before it, and turn away those that come later."""
+        """Cluster-wide only: give way to earlier releases, and refuse later ones."""
         mine = await self._cluster.get(LEASES, self._own, self._name)
         try:
             markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
@@ -164,7 +166,7 @@ class Scope:
                     LEASES, place, self._name, found | {"metadata": found["metadata"] | {"annotations": annotations}}
                 )
             except (Conflict, NotFound):
-                continue  # it is looked at again in five seconds
+                continue  # tried again in five seconds
             except Refused as exc:
                 logger.warning("can't tell the release %s, which works in %s too: %s", self._holder(found), place, exc)
                 continue
@@ -186,7 +188,7 @@ class Scope:
         return str((found.get("spec") or {}).get("renewTime") or "")
 
     def _since(self, found: Body) -> tuple[str, str]:
-        """Since when it works, and its name for two that began at the same moment."""
+        """When the holder started, with its name as the tie-breaker."""
         return str((found.get("spec") or {}).get("acquireTime") or ""), self._holder(found)
 
     def _alive(self, found: Body) -> bool:

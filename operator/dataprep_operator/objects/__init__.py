@@ -1,1 +1,1 @@
-"""What the objects of the cluster say, as values."""
+"""The cluster's objects, parsed into values."""

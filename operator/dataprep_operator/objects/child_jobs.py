@@ -1,4 +1,4 @@
-"""Reads the child Jobs of a DataPrepJob. Pure."""
+"""Parses the child Jobs of a DataPrepJob. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.pods import CONTAINER
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
-"""On a convert Job: the tasks behind its indexes, when it is not all of them."""
+"""On a convert Job that runs only some tasks: the task of each index."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
-"""On every child Job: the digest of the spec that the job's ConfigMap keeps."""
+"""On every child Job: the digest of the spec in the job's ConfigMap."""
 ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
-"""On every child Job that no queue's label is on: the `suspend` that the operator has last asked for, or RESUMED."""
+"""On every child Job outside a queue: the value that the operator last set `suspend` to, or RESUMED."""
 RESUMED: Final = "resumed"
-"""The operator has started the Job again after somebody else suspended it."""
+"""The operator has resumed the Job after somebody else suspended it."""
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 CLEANUP: Final = "cleanup"
-"""The step of the Job that removes a deleted job's output."""
+"""The step whose Job removes a deleted job's output."""
 
 
 @dataclass(frozen=True)
 class Child:
-    """One child Job, read."""
+    """A child Job, parsed."""
 
     name: str
     namespace: str
     uid: str
     owner_uid: str
-    """The DataPrepJob's."""
+    """The uid of the DataPrepJob."""
     owner_name: str
     step: str
     attempt: int
@@ -42,9 +42,9 @@ class Child:
     queued: bool = False
     """Whether a queue decides when it runs."""
     suspended_by_others: bool = False
-    """Whether it stands still although the operator wants it to run: Kueue's `manageJobsWithoutQueueName`, or somebody by hand."""
+    """Whether it is suspended against the operator's wish, by Kueue's `manageJobsWithoutQueueName` or by hand."""
     resumed: bool = False
-    """Whether the operator has started it again once, after somebody else suspended it."""
+    """Whether the operator has already resumed it once."""
     parallelism: int = 1
     completions: int = 1
     active: int = 0
@@ -59,26 +59,26 @@ class Child:
     tasks: str | None = None
     plan_sha256: str | None = None
     spec_sha256: str | None = None
-    """Of the spec that its pods get. None of a Job that an older operator made."""
+    """Digest of the spec that its pods mount. None on a Job of an older operator."""
     deleting: bool = False
     image: str | None = None
-    """What its pods run: an operator of another release, with another default, may have made it."""
+    """The image of its pods. An operator with another default may have created it."""
 
     @property
     def finished(self) -> bool:
-        """Whether the Job controller is through with it."""
+        """Whether the Job is complete or failed."""
         return self.complete or self.failed
 
 
 # Any: a Job as the API server's JSON.
 def read(raw: Mapping[str, Any]) -> Child:
-    """The child Job in the API server's JSON."""
+    """Parse a child Job."""
     metadata, spec, status = raw["metadata"], untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
     labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
     owner = controller(raw)
     owner = owner if owner.get("kind") == KIND else {}
     conditions = {kind: each for kind, each in untrusted.conditions(status).items() if each.get("status") == "True"}
-    # FailureTarget comes first and names the real reason; Failed follows when the last pod is gone.
+    # FailureTarget comes first and has the actual reason; Failed follows when the last pod is gone.
     broken = conditions.get("Failed") or {}
     ended = broken or conditions.get("Complete") or {}
     return Child(

@@ -1,4 +1,4 @@
-"""What is there: one DataPrepJob with its children, as the caches and a few look-ups show it. Values only; nothing here decides."""
+"""The observed state of one DataPrepJob and its children. Values only; nothing here decides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from dataprep_operator.objects.pods import Blockage, Pod
 
 
 class Key(NamedTuple):
-    """The place of a DataPrepJob, or of a DataPrepCronJob."""
+    """Identifies a DataPrepJob or a DataPrepCronJob."""
 
     namespace: str
     name: str
@@ -26,7 +26,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveProgress:
-    """What the workers report, added up."""
+    """The sum of what the workers report."""
 
     shards_done: int = 0
     shards_active: int = 0
@@ -39,112 +39,112 @@ class LiveProgress:
 
 @dataclass(frozen=True)
 class Dependency:
-    """Another job that must be Complete before this one starts."""
+    """Another job that must succeed before this one starts."""
 
     name: str
     phase: str | None
-    """None when there is no such job."""
+    """None when the job doesn't exist."""
     data_set: FromJob | None = None
-    """What it wrote, once it is Complete."""
+    """Its output, once it has succeeded."""
 
     @property
     def complete(self) -> bool:
-        """Whether the wait for it is over."""
+        """Whether it has succeeded."""
         return self.phase == "Succeeded"
 
 
 @dataclass(frozen=True)
 class Admission:
-    """What a queue says about the convert Job."""
+    """What Kueue says about the convert Job."""
 
     exists: bool = False
-    """Whether there is a Workload for it at all."""
+    """Whether the Job has a Workload."""
     reserved: bool = False
     message: str = ""
     position: int | None = None
-    """Among those that wait in the same queue, from 0."""
+    """Zero-based position among the waiting Workloads of the queue."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """One DataPrepJob and everything that belongs to it."""
+    """A DataPrepJob and everything that belongs to it."""
 
     key: Key
     uid: str
     version: str
-    """The resourceVersion that was looked at."""
+    """The resourceVersion that was read."""
     generation: int
     status: DataPrepJobStatus
-    """As it was last written."""
+    """The stored status."""
     spec: DataPrepJobSpec | None
-    """None when it can't be accepted; then `faults` or `too_new` says why."""
-    # Any: the spec as the user stored it, for the ConfigMap.
+    """None when the spec is rejected; `faults` or `too_new` says why."""
+    # Any: the spec as stored, for the ConfigMap.
     raw_spec: Mapping[str, Any]
     faults: str = ""
     too_new: tuple[str, ...] = ()
-    """Fields that the CustomResourceDefinition knows and this operator doesn't, when nothing else is wrong."""
+    """Fields that the CRD has and this operator doesn't know, when nothing else is wrong."""
     deleting: bool = False
     has_finalizer: bool = False
-    """Whether our finalizer makes a deletion wait."""
+    """Whether the job has our finalizer."""
     deletes_output: bool = False
-    """Whether `deletionPolicy` is Delete, by the spec as it is now."""
+    """Whether the live spec's `deletionPolicy` is Delete."""
     namespace_terminating: bool = False
-    """Whether its namespace is being deleted, and waits for pods that only the end of their Job lets go."""
+    """Whether the namespace is terminating and stuck on pods that only the deletion of their Job frees."""
     retry: str | None = None
     queue: str | None = None
-    # Labels of a queue (kueue.x-k8s.io/…), carried over to the convert Job.
+    # The job's kueue.x-k8s.io/… labels, copied to the convert Job.
     queue_labels: Mapping[str, str] = field(default_factory=dict)
     queue_annotations: Mapping[str, str] = field(default_factory=dict)
-    """The same for annotations."""
+    """The job's kueue.x-k8s.io/… annotations."""
     admission: Admission | None = None
-    """What the queue says; None when it wasn't asked."""
+    """None when Kueue wasn't asked."""
     children: tuple[Child, ...] = ()
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
-    """When a child that was there, by its step and attempt, was first found gone."""
+    """When a child that existed was first found missing, by step and attempt."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """By the uid of their Job."""
     rival: Key | None = None
-    """Another unfinished job with the same output and the better claim."""
+    """Another unfinished job with the same output and the better claim to it."""
     profile: str | None = None
-    """The DataPrepProfile that has filled in what the job leaves out."""
+    """The DataPrepProfile whose defaults were applied."""
     profile_missing: str | None = None
-    """The one that the job names and that isn't there."""
+    """The DataPrepProfile that the job names, when it doesn't exist."""
     dependencies: tuple[Dependency, ...] = ()
-    """Jobs that this one waits for, until it starts."""
+    """The jobs that this one waits for; empty once it has started."""
     output_remover: Key | None = None
-    """A deleted job whose output, the same as this one's, is still being removed."""
+    """A deleted job whose removal of the same output is under way."""
     output_user: Key | None = None
-    """Of a deleted job: another one that has its data set, or writes to its output."""
+    """For a deleted job: another job that uses its data set or writes to its output."""
     writing_pods: tuple[Pod, ...] = ()
-    """Of a deleted job: pods that may still write."""
+    """For a deleted job: pods that may still write."""
     wait_cycle: tuple[Key, ...] = ()
-    """Jobs that wait for each other, from this one back to this one."""
+    """A cycle of jobs that wait for each other, from this one back to itself."""
     start_blockage: Blockage | None = None
-    """What Events say about pods that can't be made or started."""
+    """Why pods can't be created or started, according to Events."""
     refusal: Blockage | None = None
-    """What the API server said when a child was last created."""
+    """The API server's refusal of the last creation of a child."""
     live_progress: LiveProgress = LiveProgress()
 
     @property
     def finished(self) -> bool:
-        """Whether the job's phase is final."""
+        """Whether the phase is final."""
         return self.status.phase in TERMINAL_PHASES
 
     @property
     def child_prefix(self) -> str:
-        """How the names of its children begin. Those of a job that began before statuses said so keep theirs: none is made twice."""
+        """Prefix of the children's names. Jobs that started before the status recorded it keep the older form."""
         reported = self.status.child_prefix
         named = names.first_child_base if self.status.start_time is not None else names.child_base
         return reported or named(self.key.name, self.uid)
 
     @property
     def retry_wanted(self) -> bool:
-        """Whether the user asked for another attempt of a failed job."""
+        """Whether the user has requested a retry of the failed job."""
         return self.status.phase == "Failed" and self.retry is not None and self.retry != self.status.handled_retry
 
     @property
     def written_run_ids(self) -> list[str]:
-        """Ids of the runs that the job has made, the last one first; a data set that it found finished is not among them."""
+        """Ids of the runs that the job itself has written, newest first; a reused data set is not among them."""
         reported = [
             result.run_id for child in self.children if isinstance(result := self.result_of(child), PlanResult) and not result.reused
         ]
@@ -152,7 +152,7 @@ class Observed:
         return list(dict.fromkeys(run for run in results if run and not (self.status.reused and run == self.status.run_id)))
 
     def describe(self, other: Key, *, how: str = "") -> str:
-        """Another job in this one's messages. Who may read this namespace need not know what is in others."""
+        """How messages refer to another job. They don't name jobs of other namespaces."""
         kind = f"{how} {KIND}".strip()
         return f"the {kind} {other}" if other.namespace == self.key.namespace else f"another namespace's {kind}"
 
@@ -161,11 +161,11 @@ class Observed:
         return next((child for child in self.children if child.step == step and child.attempt == attempt), None)
 
     def pods_of(self, child: Child) -> tuple[Pod, ...]:
-        """The pods of that Job."""
+        """The Job's pods."""
         return self.pods.get(child.uid, ())
 
     def work_results(self) -> dict[int, WorkResult]:
-        """The finished tasks' own results, by task. A task that was done twice counts once."""
+        """The results of finished tasks, by task. A task that ran twice counts once."""
         results: dict[int, WorkResult] = {}
         for child in self.children:
             for pod in self.pods_of(child) if child.step == "convert" else ():
@@ -175,7 +175,7 @@ class Observed:
         return results
 
     def result_of(self, child: Child) -> PlanResult | CommitResult | None:
-        """The message of the plan or commit step's pod that succeeded."""
+        """The result of the plan or commit step's pod."""
         for pod in self.pods_of(child):
             result = pod.result if pod.phase == "Succeeded" else None
             if isinstance(result, PlanResult if child.step == "plan" else CommitResult):

@@ -1,6 +1,7 @@
-"""Which place a job's output is. Two jobs with the same place write over each other; the same URI may name two places. Pure.
+"""Maps a job's output to a place, so that two jobs that would overwrite each other can be told. Pure.
 
-Apart from `names.normalised`, which gives a URI one spelling: here the endpoint of a bucket, the mounts of the pod and the namespace count too.
+`names.normalised` gives a URI one spelling. This also considers bucket endpoints, volume mounts and the namespace, by which one URI can
+mean two places.
 """
 
 import json
@@ -18,12 +19,12 @@ _ALIBABA: Final = ".aliyuncs.com"
 _CLUSTER: Final = (".svc.cluster.local", ".svc")
 _PORTS: Final = {"http": 80, "https": 443}
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Where the converter finds an endpoint that the store doesn't name, the first one first."""
+"""Where the converter looks for the endpoint of a store that names none, in order."""
 
 
-# Any: objects as the API server's JSON. Nothing in them is trusted to have its form.
+# Any: unvalidated objects as the API's JSON.
 def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str | None:
-    """The place that a job's output names, with its profile in `defaults`, or None when the spec doesn't say it properly."""
+    """The place of a job's output, with the profile `defaults` applied, or None when the spec names none."""
     spec, namespace = _mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
     if defaults is not None:
         spec = profile.merged(spec, _mapping(defaults.get("spec")), name="")
@@ -52,7 +53,7 @@ def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[st
 
 
 def _bucket(text: str, endpoint: str | None, *, namespace: str) -> str:
-    """Amazon's buckets have one name in the world, and so have Alibaba's, whichever endpoint leads to them. Any other service has its own."""
+    """Bucket names are unique across all of Amazon and all of Alibaba, but only within any other service."""
     if endpoint is None:
         return text
     parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
@@ -63,14 +64,14 @@ def _bucket(text: str, endpoint: str | None, *, namespace: str) -> str:
         return f"oss{text.removeprefix('s3')}"
     for suffix in _CLUSTER:
         host = host.removesuffix(suffix)
-    # A host of one word is a Service of the namespace that the pods are in.
+    # A single-label host is a Service in the pods' namespace.
     host = host if "." in host or ":" in host else f"{host}.{namespace}"
     service = host if port in (None, _PORTS.get(parts.scheme.lower())) else f"{host}:{port}"
     return f"{text} at {service}{parts.path.rstrip('/')}"
 
 
 def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
-    """A path by what is mounted there: the same claim is one place under any path, and the same path of two claims is two."""
+    """A path by its volume: one claim is one place under any mount path, and one path on two claims is two."""
     own = f"{path} of {namespace}"
     mounts = [
         (names.normalised(each["mountPath"]), each)
@@ -89,7 +90,7 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
         if isinstance(named.get(outer), str):
             root = f"{named.get('server') or ''}:{named[outer].rstrip('/')}" if kind != "persistentVolumeClaim" else named[outer]
             return f"{kind} {root}/{within}{whose}"
-    # Of any other volume only its own words tell what it is.
+    # Other volumes are told apart by their definition.
     return f"{json.dumps(volume, sort_keys=True)} {own}" if volume else own
 
 

@@ -1,4 +1,4 @@
-"""Who owns an object, by its ownerReferences. Pure."""
+"""Reads ownerReferences. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from dataprep_operator.objects import untrusted
 
 
 def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The ownerReference of the object's controller, or an empty mapping."""
+    """The controller's ownerReference, or an empty mapping."""
     return next((owner for owner in untrusted.mappings(raw["metadata"].get("ownerReferences")) if owner.get("controller")), {})
 
 

@@ -1,6 +1,6 @@
-"""Reads a pod: what it says itself (its termination message) and what the scheduler and the kubelet say about it.
+"""Parses a pod: its termination message, and what the scheduler and the kubelet report about it. Pure.
 
-Pure, and apart from `steps.py`: here one pod is read, there many pods are judged.
+`steps.py` judges all pods of a step; this module reads one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,31 +33,31 @@ _CONFIG: Final = frozenset({"CreateContainerConfigError"})
 _REFUSED: Final = frozenset({"CreateContainerError", "RunContainerError"})
 _CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _GONE_FOR_GOOD: Final = ("not found", "references non-existent")
-_STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any: the literals of Failure.step
+_STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any: literals of Failure.step
 
 
 @dataclass(frozen=True)
 class Blockage:
-    """Why a pod (or a whole step) can't start."""
+    """Why a pod, or a whole step, can't start."""
 
     reason: Reason
     message: str
     since: datetime | None = None
     fatal: bool = False
-    """Whether only the user can remove it: then the job fails after a short grace."""
+    """Whether only the user can fix it. The job then fails after a grace period."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod of a child Job, read."""
+    """A pod of a child Job, parsed."""
 
     name: str
     namespace: str
     uid: str
     version: str
-    """The resourceVersion that was read."""
+    """The resourceVersion."""
     owner_uid: str
-    """The Job's that controls it."""
+    """The uid of the Job that controls it."""
     owner_name: str
     phase: str
     step: str
@@ -67,60 +67,60 @@ class Pod:
     unschedulable: Blockage | None = None
     waiting: Blockage | None = None
     creating: bool = False
-    """Scheduled, and the container is still being made."""
+    """Scheduled, but the container has not been created yet."""
     deletion_due: datetime | None = None
-    """When its grace period ends, for a pod that is being deleted."""
+    """The end of its grace period, when it is being deleted."""
     disrupted_at: datetime | None = None
-    """When the cluster decided to take it away, by its condition `DisruptionTarget`."""
+    """Transition time of its `DisruptionTarget` condition."""
     disrupted_by: str = ""
     told: str = ""
-    """What the kubelet says of the whole pod's end: an emptyDir that is over its size, for one."""
+    """The kubelet's message on an eviction, for example about an emptyDir over its size limit."""
     index: int | None = None
     exit_code: int | None = None
     exit_reason: str | None = None
     finished_at: datetime | None = None
     message: str = ""
     script: bool = False
-    """Whether it runs a program of the user's, who may end and say what he likes."""
+    """Whether it runs the user's program, whose exit codes and messages mean nothing to us."""
 
     @property
     def finished(self) -> bool:
-        """Whether no container of it runs any more."""
+        """Whether all of its containers have ended."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def scheduled(self) -> bool:
-        """Whether a node took it."""
+        """Whether it has a node."""
         return self.scheduled_at is not None
 
     @property
     def started(self) -> bool:
-        """Whether its container ran."""
+        """Whether its container has run."""
         return self.finished or (self.phase == "Running")
 
     @property
     def terminated_unprompted(self) -> bool:
-        """Whether it ended as one that was told to stop, and neither the cluster nor anybody's deletion says so."""
+        """Whether it ended with SIGTERM's exit code although it was neither disrupted nor deleted."""
         return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
 
     def stuck_creating(self, now: datetime) -> bool:
-        """Whether its container should have started by now; then the pod's Events say why it has not."""
+        """Whether its container is overdue, so that the pod's Events should say why."""
         waited = times.seconds_between(self.scheduled_at, now)
         return self.creating and waited is not None and waited > STUCK_CREATING_SECONDS
 
     def stuck_terminating(self, now: datetime) -> bool:
-        """Whether its node never confirmed the end: it is gone, or out of reach."""
+        """Whether its node, lost or out of reach, hasn't confirmed the end."""
         overdue = times.seconds_between(self.deletion_due, now)
         return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
 
     def awaits_finalizer(self, now: datetime) -> bool:
-        """Whether it has ended and was deleted, and a finalizer holds it: its Job waits to make another first."""
+        """Whether it is finished and deleted but held by a finalizer, until its Job creates a replacement."""
         overdue = times.seconds_between(self.deletion_due, now)
         return self.finished and overdue is not None and overdue >= LINGERING_SECONDS
 
     @cached_property
     def result(self) -> Message | None:
-        """The pod's own message, when it is one of ours."""
+        """The pod's termination message, if it is one of dataprep's."""
         try:
             return messages.parse(self.message) if self.message else None
         except MessageError:
@@ -129,7 +129,7 @@ class Pod:
 
 # Any: a Pod as the API server's JSON.
 def read(raw: Mapping[str, Any]) -> Pod:
-    """The pod in the API server's JSON."""
+    """Parse a pod."""
     metadata, status = raw["metadata"], untrusted.mapping(raw.get("status"))
     conditions = untrusted.conditions(status)
     scheduled = conditions.get("PodScheduled", {})
@@ -174,7 +174,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
 
 
 def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
-    """What a volume of the pod needs and nobody has, from its Events. A slow mount is none of these."""
+    """The object that a volume of the pod needs and that doesn't exist, from the pod's Events. A slow mount doesn't count."""
     for event in reversed(pod_events):
         message = untrusted.text(event.get("message"))
         if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _GONE_FOR_GOOD):
@@ -183,17 +183,17 @@ def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def pod_creation_error(job_events: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why the API server takes no pod of a Job, from the Job's Events."""
+    """Why the API server refuses a Job's pods, from the Job's Events."""
     return next((untrusted.text(event.get("message")) for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
 
 
 def is_temporary(refusal: str) -> bool:
-    """Whether what the API server refuses now it may take later: a quota may have room then. All else stays refused until somebody changes something."""
+    """Whether a refusal may pass by itself, as a full quota does."""
     return "exceeded quota" in refusal
 
 
 def failure(pod: Pod) -> Failure | None:
-    """Why `pod` failed, or None when it did not, or nobody is to blame (it was told to stop)."""
+    """Why the pod failed. None when it didn't, or when it was told to stop."""
     is_evicted = bool(pod.told) and pod.disrupted_at is None
     if pod.phase != "Failed" or (pod.exit_code in (None, Exit.DONE) and not is_evicted):
         return None
@@ -267,6 +267,6 @@ def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
 
 
 def _job(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The ownerReference of the Job that controls a pod, or an empty mapping."""
+    """The ownerReference of the controlling Job, or an empty mapping."""
     controller = next((owner for owner in untrusted.mappings(metadata.get("ownerReferences")) if owner.get("controller")), {})
     return controller if controller.get("kind") == "Job" else {}

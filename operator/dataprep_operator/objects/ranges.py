@@ -1,6 +1,6 @@
-"""Sets of indexes in the form that Kubernetes and `dataprep work --tasks` write them: `0-3,7`.
+"""Index sets in the notation of Kubernetes and `dataprep work --tasks`: `0-3,7`.
 
-A text may come from anybody and name more indexes than there is room for, so runs stay runs until it is said how many indexes there can be.
+The text is untrusted and may name more indexes than fit in memory, so ranges are not expanded without a bound.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataprep_operator.objects import untrusted
 
 
 def runs(text: str | None) -> list[tuple[int, int]]:
-    """First and last of each run, ascending and joined. Parts that are none are passed over."""
+    """First and last index of each range, sorted and merged. Skips malformed parts."""
     read: list[tuple[int, int]] = []
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
@@ -26,17 +26,17 @@ def runs(text: str | None) -> list[tuple[int, int]]:
 
 
 def count(text: str | None) -> int:
-    """How many indexes there are in `text`."""
+    """The number of indexes in `text`."""
     return sum(last - first + 1 for first, last in runs(text))
 
 
 def parse(text: str | None, *, below: int) -> list[int]:
-    """The indexes in `text` that are less than `below`, ascending."""
+    """The indexes in `text` below the bound, ascending."""
     return [index for first, last in runs(text) for index in range(first, min(last + 1, below))]
 
 
 def write(indexes: Iterable[int]) -> str:
-    """The shortest text for `indexes`: sorted, runs joined."""
+    """The shortest notation for `indexes`."""
     found: list[tuple[int, int]] = []
     for index in sorted(set(indexes)):
         if found and found[-1][1] == index - 1:
@@ -47,5 +47,5 @@ def write(indexes: Iterable[int]) -> str:
 
 
 def shortened(text: str, *, limit: int) -> str:
-    """`text` cut at a comma to at most `limit` characters, so that what is left still parses."""
+    """`text` cut at a comma to at most `limit` characters, so that it still parses."""
     return text if len(text) <= limit else text[: limit + 1].rpartition(",")[0]

@@ -1,4 +1,4 @@
-"""The border to people: pods, the kubelet, the scheduler and the API server may have said anything, and no status holds it unseen. Pure."""
+"""Redacts credentials and escapes control characters in what pods, nodes and the API server say, before it reaches a status. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -9,15 +9,15 @@ from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.shown import redacted, shown
 
 _MIN_LENGTH: Final = 256
-"""Every text that pods say, apart from digests, may be as long in a status."""
+"""Shortest length that any text may be cut to, except digests."""
 _M = TypeVar("_M", bound=BaseModel)
 
 
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """The status with each text `shown`, within its limit: escapes need room, so a text that has some may lose its end.
+    """The status with every text `shown`, within its length limit.
 
-    What the job itself says stays as it is, because it is read again: its last wish, and the place of its output and of the data set that it takes,
-    where no credential is in it.
+    Texts that are read back are left alone: the handled retry, and the URIs of the output and of `fromJob`, unless they contain
+    credentials.
     """
     place = status.output.uri if status.output is not None else None
     found = _redact_model(status, place if place is not None and redacted(place) == place else None)
@@ -32,7 +32,7 @@ def _redact_model(model: _M, place: str | None) -> _M:
     return model.model_copy(update=changed) if changed else model
 
 
-# Any: a value of a status, of any form.
+# Any: a value of a status.
 def _redact(value: Any, place: str | None) -> Any:
     if isinstance(value, str):
         return _text(value, place)

@@ -1,4 +1,4 @@
-"""What the plan and the commit step say is untrusted input, from a pod: whether it can be true. Pure."""
+"""Validates what plan and commit pods report. It is untrusted input. Pure."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
-    """Why the totals can't be those of this run; None when they can."""
+    """Why the result can't be this run's, or None."""
     records = result.records
     told = [result.manifest_sha256, *(file.sha256 for file in result.outputs), *([result.digest] if result.digest is not None else [])]
     for digest in told:
@@ -28,7 +28,7 @@ def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
 
 
 def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
-    """Why the plan can't be believed; None when it can. What becomes an argument of the next step must look like it."""
+    """Why the plan can't be trusted, or None. Its values become arguments of the next step."""
     if not _RUN_ID.fullmatch(result.run_id):
         return f"The plan step reports a run id of the wrong form: {result.run_id!r}"
     if not _DIGEST.fullmatch(result.plan_sha256):

@@ -1,4 +1,4 @@
-"""Times as Kubernetes writes them (RFC 3339, UTC, whole seconds) and durations for people."""
+"""Kubernetes timestamps (RFC 3339, UTC, whole seconds) and readable durations."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -8,7 +8,7 @@ _LAST_YEAR: Final = 9000
 
 
 def now() -> datetime:
-    """The current time. Called at the borders only; decisions take the time as an argument."""
+    """The current time. Decisions don't call it; they take the time as an argument."""
     return datetime.now(UTC)
 
 
@@ -18,20 +18,20 @@ def text(moment: datetime) -> str:
 
 
 def parse(value: str | None) -> datetime | None:
-    """The time in `value`, or None for nothing and for what is none."""
+    """The time in `value`, or None when it is absent or malformed."""
     if not isinstance(value, str) or not value:
         return None
     try:
         moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
     except ValueError:
         return None
-    # At the ends of the calendar no second can be added, nor a zone be changed.
+    # Near datetime.min and datetime.max, arithmetic and zone conversions overflow.
     known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return known if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """Seconds from `start` to `end`, never negative; None when one of them is unknown."""
+    """Seconds from `start` to `end`, at least 0; None when either is unknown."""
     if start is None or end is None:
         return None
     return max(0.0, (end - start).total_seconds())

@@ -1,4 +1,4 @@
-"""The operator's HTTP server: workers' progress reports, probes, metrics. It changes nothing on the cluster."""
+"""The HTTP handlers for progress reports, probes and metrics. They change nothing in the cluster."""
 
 import logging
 import time
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 LONGEST_TOKEN: Final = 8192
 MOST_REPORTS_A_SECOND: Final = 3 * REPORTS_A_SECOND
 MOST_REPORTS_AT_ONCE: Final = int(6 * REPORTS_A_SECOND)
-"""Of many workers that have just begun: they are told to wait longer when there are more of them."""
+"""Covers many workers that start at once. Later the reply spaces out their reports."""
 SHOWN_SECONDS: Final = 1.0
-"""All jobs are counted for the metrics, so they are not made anew for everybody who asks."""
+"""Metrics are cached this long: rendering them counts all jobs."""
 
 
 class Endpoint:
-    """The routes and what they need."""
+    """The routes and their dependencies."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Endpoint:
         self._clock = clock
         self._limiter = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
         self._rendered: tuple[float, bytes] | None = None
-        """The metrics as they were last made, and when."""
+        """When the metrics were last rendered, and the result."""
 
     def application(self) -> web.Application:
-        """The aiohttp application. A body over the limit is refused before it is read. A connection is one request (`gate.py`)."""
+        """The aiohttp application. Bodies over the limit are refused unread, and a connection serves one request (see `gate.py`)."""
         application = web.Application(client_max_size=PROGRESS_LIMIT)
         application.on_response_prepare.append(_close_connection)
         application.router.add_post(PROGRESS_PATH, self._progress)
@@ -83,7 +83,7 @@ class Endpoint:
             raise ReportRefused(503, "not leader")
         if (request.content_length or 0) > PROGRESS_LIMIT:
             raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes")
-        # A signature costs more to check than to make up.
+        # Verifying a signature costs more than forging one.
         if not self._limiter.allow():
             raise ReportRefused(429, "too many reports of all workers together")
         bearer = await self._verifier.bearer(_token(request))
@@ -95,7 +95,7 @@ class Endpoint:
         self._enqueue(key)
 
     def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:
-        """The job that the pod works for. Pod and job must be what the token and the report say, by uid and by ownership."""
+        """The job that the pod works for, checked by uid and ownership against the token and the report."""
         pod = self._cache.pod(bearer.namespace, bearer.pod_name)
         if pod is None or pod.uid != bearer.pod_uid:
             raise ReportRefused(403, "the token's pod is not a pod of this operator")
@@ -134,7 +134,7 @@ class Endpoint:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
-        # A standby knows the jobs as well; they are counted once.
+        # A standby has the jobs too, but only the leader counts them.
         counted = self._cache if self._health.leading else Cache()
         metrics.RATE.set(counted.records_per_second())
         for phase, count in counted.phases().items():
@@ -151,7 +151,7 @@ def _token(request: web.Request) -> str:
 
 async def _report(request: web.Request) -> ProgressReport:
     try:
-        # A newer converter may tell more than this operator knows.
+        # A newer converter may report more fields.
         return ProgressReport.model_validate_json(await request.read(), extra="ignore")
     except web.HTTPRequestEntityTooLarge as exc:
         raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes") from exc

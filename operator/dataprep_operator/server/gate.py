@@ -1,8 +1,8 @@
-"""Who may connect to the operator's server: decided by the address alone, before a byte is read. To look at a request costs more than to send one.
+"""Limits connections by address alone, before a byte is read: handling a request costs more than sending one.
 
-A connection lasts ten seconds at most, and is one request (`endpoint.py` closes it after that). One address has only so many at a time, and so many a second. When there are
-too many in all, an address with fewer takes the place of the oldest one of the address that has most: whoever floods the server holds off the kubelet's probes no more
-than the workers' reports.
+A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). Each address has a limit on open connections and on
+new ones per second. When the server is full, a new connection replaces the oldest one of the address that has most, so a flood can't shut
+out the kubelet's probes or the workers' reports.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dataprep_operator.cluster.ratelimit import TokenBucket
 MOST: Final = 512
 MOST_PER_ADDRESS: Final = 256
 PER_ADDRESS_A_SECOND: Final = 300.0
-"""More than the reports of all workers together, even when all have just begun: they may come from behind one address."""
+"""More than all workers' reports together, which may come from behind one address, even right after their start."""
 PER_ADDRESS_AT_ONCE: Final = 600
 LIFE_SECONDS: Final = 10.0
 BACKLOG: Final = 1024
@@ -27,21 +27,21 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Gate:
-    """The connections that are open, by address."""
+    """The open connections, by address."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._open: dict[str, dict[asyncio.Transport, None]] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._count = 0
         self._limiters: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def has_finalizer(self, factory: ProtocolFactory) -> ProtocolFactory:
-        """What makes the protocols of those that are let in."""
+        """A protocol factory that admits or aborts each connection."""
         return lambda: _GatedProtocol(self, factory)
 
     def admit(self, address: str, transport: asyncio.Transport) -> bool:
-        """Whether the connection may stay. Then `left` must follow."""
+        """Whether the connection may stay. If so, call `release` when it closes."""
         own = self._open.get(address, {})
         if len(own) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(own)):
             metrics.CONNECTIONS_REFUSED.inc()
@@ -51,7 +51,7 @@ class Gate:
         return True
 
     def release(self, address: str, transport: asyncio.Transport) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         own = self._open.get(address, {})
         if transport in own:
             del own[transport]
@@ -79,7 +79,7 @@ class Gate:
 
 
 class _GatedProtocol(asyncio.Protocol):
-    """A protocol that is made for who is let in, and hears all that its connection does."""
+    """Forwards everything to the inner protocol of an admitted connection."""
 
     def __init__(self, gate: Gate, factory: ProtocolFactory) -> None:
         self._gate = gate
@@ -90,7 +90,7 @@ class _GatedProtocol(asyncio.Protocol):
         self._end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a TCP server has no other
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - true for every TCP server
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if peer else ""
         if not self._gate.admit(address, transport):

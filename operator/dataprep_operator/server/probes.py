@@ -1,4 +1,4 @@
-"""Whether this replica is alive and ready. Pure, but for the watches' clock."""
+"""Liveness and readiness of this replica."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from dataprep_operator.informer.streams import Streams
 
 @dataclass
 class Health:
-    """What the probes look at. A standby watches as the leader does: it takes over with what it knows."""
+    """The state that the probes report. A standby watches like the leader, and is ready when its cache has synced."""
 
     age_limit_seconds: float
     leading: bool = False

@@ -1,4 +1,4 @@
-"""Live progress: the workers' reports, added up in memory. It decides nothing; losing it loses a display."""
+"""Aggregates the workers' progress reports in memory. Nothing is decided by them, so losing them is harmless."""
 
 import math
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.ratelimit import TokenBucket
 from dataprep_operator.objects.observed import LiveProgress
 
-# Rates follow a change within about this time.
+# Time constant of the rates.
 MEMORY_SECONDS: Final = 15.0
 LEAST_STEP_SECONDS: Final = 1.0
-# A worker that is silent for longer is not counted as active.
+# A worker that has been silent for longer is not active.
 SILENCE_SECONDS: Final = 60.0
 REPORTS_A_SECOND: Final = 100.0
 LEAST_INTERVAL_SECONDS: Final = 2.0
@@ -24,7 +24,7 @@ POD_REPORTS_AT_ONCE: Final = 10
 
 @dataclass
 class Meter:
-    """A rate with a short memory (an exponentially weighted mean)."""
+    """An exponentially weighted moving rate."""
 
     at: datetime | None = None
     records: int = 0
@@ -33,7 +33,7 @@ class Meter:
     bytes_per_second: float | None = None
 
     def update(self, now: datetime, *, records: int, bytes_out: int) -> None:
-        """Take in the totals at `now`. Totals that fall (a worker began again) count as standing still."""
+        """Take in the totals at `now`. Falling totals, after a worker's restart, count as no progress."""
         if self.at is None:
             self.at, self.records, self.bytes_out = now, records, bytes_out
             return
@@ -59,19 +59,19 @@ class ProgressStore:
         self._jobs: dict[str, _Reports] = {}
 
     def may_report(self, *, job_uid: str, pod_uid: str) -> bool:
-        """Whether the pod has not reported more often than any worker would. Each question counts as a report."""
+        """Rate-limit a pod's reports. Every call counts as a report."""
         paces = self._jobs.setdefault(job_uid, _Reports()).paces
         return paces.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
 
     def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
-        """Remember the report, unless a later one of that pod is known."""
+        """Keep the report unless a later one of the pod is known."""
         reports = self._jobs.setdefault(job_uid, _Reports())
         known = reports.by_pod.get(pod_uid)
         if known is None or known[1].sequence < report.sequence:
             reports.by_pod[pod_uid] = (now, report)
 
     def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
-        """Everything the job's workers have done: finished tasks by their results, the others by their best report."""
+        """The progress of the whole job: finished tasks by their results, others by their most advanced report."""
         reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
         if reports is None:
             return LiveProgress()
@@ -108,11 +108,11 @@ class ProgressStore:
         )
 
     def forget(self, job_uid: str) -> None:
-        """Drop what is known about a job that has ended."""
+        """Drop a finished job."""
         self._jobs.pop(job_uid, None)
 
     def next_report_seconds(self) -> float:
-        """How long a worker should wait: the more of them, the longer, so that reports stay cheap."""
+        """When a worker should report next: later the more workers there are."""
         reporters = sum(len(reports.by_pod) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 

@@ -1,7 +1,6 @@
-"""Who may read the metrics, when the installation asks for that: the API server says whose token it is (TokenReview), and whether that one may get `/metrics`
-(SubjectAccessReview). As kube-rbac-proxy does it, and controller-runtime.
+"""Authorizes readers of the metrics with TokenReview and SubjectAccessReview, as kube-rbac-proxy and controller-runtime do.
 
-Apart from `tokens.py`, which knows the workers' tokens by their signatures: any account may read metrics, and only the API server knows what it may.
+`tokens.py` verifies the workers' tokens by signature instead. Any account may be allowed to read metrics, which only the API server knows.
 """
 
 import hashlib
@@ -17,24 +16,24 @@ from dataprep_operator.objects import untrusted
 
 PATH: Final = "/metrics"
 KEPT_SECONDS: Final = 60.0
-"""For so long an answer holds: who is given the right, or loses it, waits as long."""
+"""How long an answer is cached, and so how long a change of rights may take."""
 REVIEWS_A_SECOND: Final = 2.0
 REVIEWS_AT_ONCE: Final = 20
 _MAX_ANSWERS: Final = 256
 
 
 class Reviewer:
-    """Asks once in a while for each token, and of all of them so often that nobody can keep the API server busy."""
+    """Caches the answers, and limits the rate of reviews so that nobody can load the API server with made-up tokens."""
 
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock
         self._limiter = TokenBucket(rate=REVIEWS_A_SECOND, burst=REVIEWS_AT_ONCE, clock=clock)
         self._answers: OrderedDict[bytes, tuple[float, ReportRefused | None]] = OrderedDict()
-        """By the token's digest: when it was asked for, and what is said against it."""
+        """By the token's digest: when it was reviewed, and the refusal, if any."""
 
     async def check(self, token: str) -> None:
-        """Raises ReportRefused with 401, 403, 429, or 503 when the API server can't be asked."""
+        """Raise ReportRefused with 401, 403, 429, or with 503 when the API server can't be asked."""
         digest = hashlib.sha256(token.encode()).digest()
         asked, refusal = self._answers.get(digest, (None, None))
         if asked is None or self._clock() - asked >= KEPT_SECONDS:
@@ -70,6 +69,6 @@ class Reviewer:
         return None
 
 
-# Any object: the API's JSON.
+# object: the API's JSON.
 def _body(kind: str, group: str, spec: dict[str, object]) -> dict[str, object]:
     return {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}

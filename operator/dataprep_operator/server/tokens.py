@@ -1,6 +1,6 @@
-"""Verifies the workers' projected tokens without asking the API server each time: by its public keys.
+"""Verifies the workers' projected service-account tokens by the API server's public keys.
 
-The keys come from `/openid/v1/jwks` by the operator's own connection, never from an address that a document names.
+The keys come from `/openid/v1/jwks` over the operator's own connection, never from a URL in a document.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 ALGORITHMS: Final = ("RS256", "ES256")
 KEYS_PATH: Final = "/openid/v1/jwks"
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
-# An unknown key id makes the keys be read again, but whoever sends made-up ones can't make it happen often.
+# An unknown key id triggers a refetch, at most once in this time, since key ids can be made up.
 LEAST_REFETCH_SECONDS: Final = 60.0
 LEEWAY_SECONDS: Final = 5
 
@@ -29,7 +29,7 @@ Fetch = Callable[[str], Awaitable[dict[str, Any]]]  # Any: JSON documents
 
 @dataclass(frozen=True)
 class Bearer:
-    """Who holds a token: the pod it is bound to."""
+    """The pod that a token is bound to."""
 
     namespace: str
     pod_name: str
@@ -37,7 +37,7 @@ class Bearer:
 
 
 class Verifier:
-    """Tells whose token it is, or refuses it."""
+    """Verifies tokens against cached keys."""
 
     def __init__(self, fetch: Fetch, *, issuer: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._fetch = fetch
@@ -48,7 +48,7 @@ class Verifier:
         self._fetching = asyncio.Lock()
 
     async def bearer(self, token: str) -> Bearer:
-        """The pod that the token was made for. Raises ReportRefused with 401, or 503 when the keys can't be read."""
+        """The pod that the token is bound to. Raises ReportRefused with 401, or 503 when the keys can't be fetched."""
         try:
             header = jwt.get_unverified_header(token)
         except jwt.InvalidTokenError as exc:
@@ -72,7 +72,7 @@ class Verifier:
 
     async def _key(self, kid: str) -> jwt.PyJWK:
         if kid not in self._keys:
-            # Those who come while the keys are being fetched wait for them.
+            # Concurrent callers wait for one fetch.
             async with self._fetching:
                 if kid not in self._keys and self._may_fetch():
                     await self._fetch_keys()
