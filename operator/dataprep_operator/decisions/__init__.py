@@ -1,1 +1,1 @@
-"""Decisions, as pure functions: the status, and what to do."""
+"""Pure functions from the observed state to the desired status and the next actions."""

@@ -1,6 +1,6 @@
-"""What to do about a job: actions as values, from its status and what is there. Pure; `reconcile.py` carries them out.
+"""Decides what to do about a job: actions as values, from its status and the observed state. Pure; the actuator performs them.
 
-The status is written before anything here is done, so a decision outlives the operator that made it.
+The status is written before the actions are performed, so a decision survives a restart of the operator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,16 +26,16 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
 
-# A pass removes this many pods and comes back, so that one job can't hold a worker for minutes.
+# Pods deleted per reconciliation, so that one job can't occupy a worker for minutes.
 MOST_DELETIONS: Final = 200
-# A child of the same name at once would get no pods for minutes: the Job controller counts the pods that it expects by a Job's name, and
-# forgets what it expected of a deleted one only if it finds none of that name (deleteJob, syncJob in Kubernetes' pkg/controller/job).
+# A new Job under the name of one just deleted gets no pods for minutes: the Job controller tracks expected pods by the Job's name, and
+# drops those of a deleted Job only while no Job has the name (deleteJob, syncJob in Kubernetes' pkg/controller/job).
 RECREATE_AFTER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class CreateJob:
-    """Make the ConfigMap unless it is there, then this child Job."""
+    """Create the ConfigMap if it doesn't exist, then the child Job."""
 
     body: Body
     config_map: Body
@@ -43,24 +43,24 @@ class CreateJob:
 
 @dataclass(frozen=True)
 class EnsureConfigMap:
-    """Make the ConfigMap with the spec unless it is there: a pod waits, and it may be for this one."""
+    """Recreate the spec's ConfigMap if it doesn't exist: a pod may be waiting for it."""
 
     config_map: Body
 
 
 @dataclass(frozen=True)
 class PatchJob:
-    """Change a child Job."""
+    """Patch a child Job."""
 
     child: Child
     spec: Body
     event_message: str = ""
-    """What an Event says about it, when it is worth one."""
+    """Message of an Event, if the change deserves one."""
 
 
 @dataclass(frozen=True)
 class Enqueue:
-    """Put a child Job that stands still into the job's queue."""
+    """Put a suspended child Job into the job's queue."""
 
     child: Child
     labels: Mapping[str, str]
@@ -69,40 +69,40 @@ class Enqueue:
 
 @dataclass(frozen=True)
 class DeleteJob:
-    """Remove a child Job and its pods."""
+    """Delete a child Job and its pods."""
 
     child: Child
 
 
 @dataclass(frozen=True)
 class DeletePod:
-    """Remove a finished pod."""
+    """Delete a finished pod."""
 
     pod: Pod
 
 
 @dataclass(frozen=True)
 class FailPod:
-    """Declare a pod failed whose node never confirms its end."""
+    """Mark a pod failed whose node doesn't confirm its end."""
 
     pod: Pod
 
 
 @dataclass(frozen=True)
 class DeleteSelf:
-    """Remove the DataPrepJob itself."""
+    """Delete the DataPrepJob."""
 
 
 @dataclass(frozen=True)
 class SetFinalizer:
-    """Add the finalizer that makes a deletion wait for the removal of the output, or take it away."""
+    """Add or remove the finalizer that delays deletion until the output is removed."""
 
     on: bool
 
 
 @dataclass(frozen=True)
 class EmitEvent:
-    """Tell an Event."""
+    """Record an Event."""
 
     note: Note
 
@@ -112,14 +112,14 @@ Action = SetFinalizer | EmitEvent | CreateJob | EnsureConfigMap | PatchJob | Enq
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do now, in this order, and when to reconcile again even if nothing happens until then."""
+    """The actions to perform, in order, and when to reconcile again even without an event."""
 
     actions: Sequence[Action]
     requeue_after_seconds: float | None = None
 
 
 def decide(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> Decision:
-    """What brings the cluster to what the status says."""
+    """Decide how to bring the cluster to what the status says."""
     judgement: steps.Judgement = steps.Absent()
     if observed.spec is not None and status.phase not in TERMINAL_PHASES:
         judgement = steps.judge(observed, observed.spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
@@ -138,12 +138,12 @@ def _actions(
         return [DeleteJob(child) for child in observed.children if not child.deleting]
     first: list[Action] = [FailPod(pod) for own in observed.pods.values() for pod in own if pod.stuck_terminating(now)]
     if observed.deletes_output != observed.has_finalizer:
-        # Before anything is written; and gone at once when the user changes his mind.
+        # Before any pod can write. Removed again as soon as the user sets the policy back.
         first.append(SetFinalizer(on=observed.deletes_output))
     if status.phase in TERMINAL_PHASES:
         return [*first, *_suspend_children(observed, keep=None), *_cleanup_actions(observed, status, now=now, defaults=defaults)]
     current = observed.child((status.step or "Plan").lower(), status.attempt)
-    # Two of one place never write at the same time, whatever has been begun.
+    # Two jobs with one output never write at the same time, even if both have started.
     strays = _suspend_children(observed, keep=current if observed.rival is None else None)
     if observed.spec is None or status.start_time is None or observed.rival is not None:
         return [*first, *strays]
@@ -194,7 +194,7 @@ def _step_actions(
     if current.finished or current.deleting:
         return []
     if current.queued:
-        # A queue starts and stops its Jobs itself; a suspended DataPrepJob has none.
+        # A queue suspends and resumes its Jobs itself. A suspended DataPrepJob has none in the queue.
         return [DeleteJob(current)] if spec.suspend else []
     if steps.is_left_suspended(observed, current):
         return _enqueue_actions(observed, current) if not spec.suspend else []
@@ -212,7 +212,7 @@ def _was_just_deleted(observed: Observed, step: str, attempt: int, *, now: datet
 
 
 def _spec_config_map_actions(observed: Observed, status: DataPrepJobStatus, current: Child | None, *, now: datetime) -> list[Action]:
-    """Somebody may have deleted the ConfigMap that pods mount; it isn't watched, so a pod that should have started long ago is what tells."""
+    """Recreate the ConfigMap when a pod is overdue: somebody may have deleted it, and ConfigMaps aren't watched."""
     waits = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in observed.pods_of(current))
     return [EnsureConfigMap(jobs.spec_config_map(observed, status.from_job))] if waits else []
 
@@ -252,7 +252,7 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
 
 
 def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:
-    """Whether the plan or commit step succeeded and its pod is gone before its message was read: then it runs again, and finds its own result."""
+    """Whether the plan or commit step succeeded but its pod was deleted unread. The step then runs again and finds its own result."""
     return status.step != "Convert" and isinstance(judgement, Succeeded) and judgement.result is None and judgement.unreadable is None
 
 
@@ -270,7 +270,9 @@ def _adjustments(spec: DataPrepJobSpec, current: Child, *, suspend: bool) -> lis
 
 
 def _suspend_children(observed: Observed, *, keep: Child | None) -> list[Action]:
-    """Stops every unfinished child but one. Suspension keeps the Job, its counts and its failed pods' logs; a queue would only start it again."""
+    """Stop all unfinished children but `keep`. Suspension preserves the Job, its counts and the logs of failed pods. Queued Jobs are
+    deleted, since the queue would resume them.
+    """
     found: list[Action] = []
     for child in observed.children:
         if child == keep or child.finished or child.deleting or steps.has_reported_plan(observed, child):
@@ -313,7 +315,7 @@ def _cleanup_times(observed: Observed, status: DataPrepJobStatus, *, defaults: P
 
 
 def _cleanup_settings(observed: Observed) -> tuple[Sequence[CleanupRule], int | None, bool]:
-    """The cleanup rules, the time to live, and whether the output stays. Of a spec that can't be accepted, what of these can be read."""
+    """The cleanup rules, the TTL, and whether the output is retained. Of an invalid spec, whatever is readable."""
     if observed.spec is not None:
         return observed.spec.cleanup or [], observed.spec.ttl_seconds_after_finished, observed.spec.deletion_policy == "Retain"
     ttl = untrusted.number(observed.raw_spec.get("ttlSecondsAfterFinished"), -1)
@@ -330,7 +332,7 @@ def _rule(raw: Mapping[str, Any]) -> CleanupRule | None:
 
 
 def _removal_actions(observed: Observed, *, now: datetime, defaults: PodDefaults) -> list[Action]:
-    """The end of a deleted job that has our finalizer: first nobody writes, then one pod removes what was written, then it goes."""
+    """A deleted job with our finalizer: stop its pods, run one that removes the output, then drop the finalizer."""
     judgement = removal.judge(observed)
     if isinstance(judgement, removal.Release):
         return [*([EmitEvent(judgement.note)] if judgement.note is not None else []), SetFinalizer(on=False)]
@@ -376,7 +378,7 @@ def _next_deadlines(
     )
     found = [moment for moment in all_kinds if moment is not None]
     if isinstance(judgement, Blocked | Queued):
-        # Not worth exact arithmetic: a held job is looked at now and then until something gives.
+        # No exact deadline: a blocked job is checked now and then.
         found.append(now + timedelta(seconds=blocked_deadline.LEAST_SECONDS / 3))
     current = observed.child((status.step or "Plan").lower(), status.attempt)
     paused_until = evictions.paused_until(observed, spec, status, current)

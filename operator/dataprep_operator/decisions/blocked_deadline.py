@@ -1,7 +1,7 @@
-"""How long a job waits for what only the user can mend, such as a missing Secret, before it fails. Pure.
+"""How long a job waits for something that only the user can fix, such as a missing Secret, before it fails. Pure.
 
-At once, more or less, while nothing is lost by it: a wrong name should be seen. The more work is done, the longer: a registry that refuses for minutes
-must not cost the commit of many hours.
+A job that has done little fails soon, so that a typo is noticed. One that has worked for hours waits longer: a short outage of the registry
+must not cost its commit.
 """
 
 from datetime import datetime
@@ -14,20 +14,20 @@ from dataprep_operator.objects.pods import Blockage
 
 LEAST_SECONDS: Final = 30.0
 TEMPORARY_SECONDS: Final = 600.0
-"""What others may mend by themselves gets at least this long."""
+"""Minimum wait for problems that may pass by themselves."""
 MOST_SECONDS: Final = 21_600.0
 _TEMPORARY: Final = (
     "status code 429", "toomanyrequests", "too many requests", "qps exceeded", "rate limit", "500 internal", "502 bad", "503 service", "504 gateway",
     "timeout", "timed out", "deadline exceeded", "connection refused", "connection reset", "no such host", "server misbehaving", "unexpected eof",
     "registryunavailable", "failed calling webhook",
 )  # fmt: skip
-"""Words of registries, networks and webhooks, in lower case."""
+"""Phrases of registries, networks and webhooks, in lower case."""
 _NO_CAUSE: Final = "ImagePullBackOff"
 _CAUSE: Final = "ErrImagePull"
 
 
 def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, since: datetime) -> float:
-    """How long the job waits from `since` on for what `message` tells to end."""
+    """How long to wait, from `since` on, for the problem in `message` to go away."""
     if spec.blocked_deadline_seconds is not None:
         return spec.blocked_deadline_seconds
     text = message.lower()
@@ -36,13 +36,13 @@ def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, s
 
 
 def message(blockage: Blockage, status_message: str) -> str:
-    """What is known of the blockage, when `status_message` was said of the same one before: between two tries the kubelet forgets the cause."""
+    """The blockage's message. Between two image pulls the kubelet omits the cause; then the status' message still has it."""
     forgotten = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
     return status_message if forgotten and _CAUSE in status_message else blockage.message
 
 
 def _work_done(status: DataPrepJobStatus, *, until: datetime) -> float:
-    """Seconds of work that a failure would put in question."""
+    """Seconds of work that a failure would waste."""
     timings = status.timings or Timings()
     done = (timings.planning_seconds or 0.0) + (timings.running_seconds or 0.0)
     if status.step == "Convert" and status.progress is not None and status.progress.shards.done:

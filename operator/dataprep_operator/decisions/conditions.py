@@ -1,4 +1,4 @@
-"""Conditions in the standard shape: what is said about a job, and since when."""
+"""Kubernetes conditions: one statement about an object, and since when it holds."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,10 +25,10 @@ def replace(
     now: datetime,
     generation: int,
 ) -> list[Condition]:
-    """The conditions with one of them set. Its transition time moves when status or reason do.
+    """Set one condition. Its transition time changes with the status or the reason.
 
-    Kubernetes itself moves it with the status only; here the reason counts too, because how long a reason has lasted
-    decides (an image that can't be pulled for 30 seconds), and a restarted operator must know.
+    Kubernetes changes it with the status only. Here the reason counts too: a job fails when a reason has lasted too long, and a restarted
+    operator must know since when.
     """
     current = find(conditions, kind)
     is_same = current is not None and current.status == status and current.reason == reason
@@ -41,6 +41,6 @@ def replace(
         message=shown(message)[:2048],
     )
     rest = [each for each in conditions if each.type != kind]
-    # What a newer operator has added, before it was rolled back, comes last.
+    # Types that only a newer operator knows come last.
     order = {kind.value: number for number, kind in enumerate(ConditionType)}
     return sorted([*rest, condition], key=lambda each: order.get(each.type, len(order)))

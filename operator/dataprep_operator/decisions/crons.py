@@ -1,7 +1,6 @@
-"""What a DataPrepCronJob does now: which job is due, which jobs go, and its status. Pure: the time is an argument.
+"""Decides what a DataPrepCronJob does: which job is due, which jobs to delete, and its status. Pure.
 
-It never asks what happened. The jobs that are there say which times have been dealt with, and so does the status when they are gone; so it may
-be asked at any time and after any crash.
+Level-triggered: the existing jobs and the status say which times have been handled, so it can run at any time and after any crash.
 """
 
 from collections.abc import Sequence
@@ -24,14 +23,14 @@ from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
-"""So many times may be left out in silence."""
-# A deletion is followed by an event; this is for the day when it isn't.
+"""More missed times than this cause a warning."""
+# The deletion normally triggers an event; this is the fallback.
 _REPLACING_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
 class ScheduledJob:
-    """A job that a DataPrepCronJob has made."""
+    """A job created by a DataPrepCronJob."""
 
     name: str
     uid: str
@@ -39,20 +38,20 @@ class ScheduledJob:
     """The resourceVersion that was read."""
     created: datetime
     scheduled: datetime | None = None
-    """When it was due. None for one that a user gave to the DataPrepCronJob."""
+    """The time it was due. None for a job that a user has assigned to the DataPrepCronJob."""
     phase: str | None = None
     ended: datetime | None = None
     deleting: bool = False
 
     @property
     def finished(self) -> bool:
-        """Whether its phase is final."""
+        """Whether the phase is final."""
         return self.phase in TERMINAL_PHASES
 
 
 @dataclass(frozen=True)
 class ObservedCron:
-    """One DataPrepCronJob and its jobs."""
+    """A DataPrepCronJob and its jobs."""
 
     key: Key
     uid: str
@@ -61,38 +60,38 @@ class ObservedCron:
     raw: Raw
     status: DataPrepCronJobStatus
     spec: DataPrepCronJobSpec | None
-    """None when it can't be accepted; then `faults` says why."""
+    """None when the spec is rejected; `faults` says why."""
     schedule: Schedule | None
     faults: str = ""
     jobs: tuple[ScheduledJob, ...] = ()
 
     @property
     def active(self) -> list[ScheduledJob]:
-        """Unfinished jobs, the oldest first. One that is being deleted may still have pods."""
+        """Unfinished jobs, oldest first. One that is being deleted may still have pods."""
         return sorted((job for job in self.jobs if not job.finished), key=lambda job: (job.created, job.name))
 
     @property
     def last(self) -> datetime | None:
-        """The last time that has been dealt with: by the status, or by a job that was made before the status could be written."""
+        """The last handled time, from the status or from a job created just before a crash."""
         known = [times.parse(self.status.last_schedule_time), *(job.scheduled for job in self.jobs)]
         return max((each for each in known if each is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, in this order: make the job that is due, write the status, remove jobs."""
+    """What to do, in this order: create the due job, write the status, delete jobs."""
 
     status: DataPrepCronJobStatus
     due: datetime | None = None
-    """The time for which a job is to be made now."""
+    """The time to create a job for, if one is due."""
     removals: Sequence[ScheduledJob] = ()
     notes: Sequence[Note] = field(default=())
-    """What is worth telling beside the conditions."""
+    """Events beyond the changed conditions."""
     requeue_after_seconds: float | None = None
 
 
 def decide(observed: ObservedCron, *, now: datetime) -> Decision:
-    """What follows from what is there."""
+    """Decide what to do now."""
     status = _with_counts(observed)
     if observed.spec is None or observed.schedule is None:
         status = _with_condition(observed, status, ConditionType.VALIDATED, "False", Reason.INVALID_SPEC, observed.faults, now=now)
@@ -114,7 +113,7 @@ def decide(observed: ObservedCron, *, now: datetime) -> Decision:
 
 
 def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule: Schedule, base: Decision, *, now: datetime) -> Decision:
-    """The decision about the last time that has come, if it has not been dealt with; `calm` is the one without it."""
+    """Decide about the latest due time, if it is unhandled. `base` is the decision without it."""
     begin = observed.last or observed.created
     due = schedule.last(after=begin, until=now)
     if due is None:
@@ -145,8 +144,8 @@ def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule:
 
 
 def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job: ScheduledJob, *, now: datetime) -> DataPrepCronJobStatus:
-    """The status once the job that was due is there."""
-    assert job.scheduled is not None  # noqa: S101 - it was made for a time
+    """The status after the due job was created."""
+    assert job.scheduled is not None  # noqa: S101 - created for a time
     active = [*status.active, ActiveJob(name=job.name, uid=job.uid)]
     others = {each.uid: each for each in active}
     status = status.model_copy(update={"last_schedule_time": times.text(job.scheduled), "active": list(others.values())[:MAX_ACTIVE]})
@@ -157,12 +156,12 @@ def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job:
 def with_failure(
     observed: ObservedCron, status: DataPrepCronJobStatus, reason: Reason, message: str, *, now: datetime
 ) -> DataPrepCronJobStatus:
-    """The status when the job that was due can't be made."""
+    """The status when the due job can't be created."""
     return _with_condition(observed, status, ConditionType.SCHEDULED, "False", reason, message, now=now)
 
 
 def job_body(observed: ObservedCron, due: datetime) -> Body:
-    """The DataPrepJob for one time. Its name follows from the time, so that nobody can make it twice."""
+    """The DataPrepJob for one time. Its name is derived from the time, so it can't be created twice."""
     body = cron.job_document(observed.raw, scheduled=due)
     metadata = body["metadata"]
     owner = {"apiVersion": API_VERSION, "kind": CRON_KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}
@@ -178,21 +177,21 @@ def job_body(observed: ObservedCron, due: datetime) -> Body:
 
 
 def _class_label(observed: ObservedCron) -> dict[str, str]:
-    """Who looks after the schedule makes its jobs, and looks after them."""
+    """The schedule's operator class, so that the same release handles its jobs."""
     found = untrusted.mapping(observed.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
     return {names.LABEL_CLASS: found} if found else {}
 
 
 def job_name(cron_name: str, due: datetime) -> str:
-    """`<name>-<minutes since 1970>`, as Kubernetes' CronJob names its Jobs."""
+    """`<name>-<minutes since 1970>`, like Kubernetes' CronJob."""
     return f"{cron_name}-{int(due.timestamp()) // 60}"
 
 
 def read_job(raw: Raw) -> ScheduledJob:
-    """A job in the API server's JSON."""
+    """Parse a job."""
     metadata, status = raw["metadata"], untrusted.mapping(raw.get("status"))
     created = times.parse(metadata["creationTimestamp"])
-    assert created is not None  # noqa: S101 - every object of the API server has a creation time
+    assert created is not None  # noqa: S101 - the API server always sets it
     return ScheduledJob(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -206,7 +205,7 @@ def read_job(raw: Raw) -> ScheduledJob:
 
 
 def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[Note]:
-    """What is worth an Event: every condition that says something new, but for a spec that was accepted at once."""
+    """Events for conditions that changed. A spec that is accepted at once needs none."""
     notes = []
     for condition in after.conditions:
         old = conditions.find(before.conditions, condition.type)
@@ -224,7 +223,7 @@ _WARNINGS: Final = frozenset({Reason.INVALID_SPEC, Reason.MISSED_SCHEDULE, Reaso
 
 # Any: the API's JSON.
 def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
-    """The status as the API's JSON: no empty fields, so that server-side apply drops what is gone."""
+    """The status as the API's JSON without empty fields, so that server-side apply drops them."""
     written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {key: value for key, value in written.items() if value != []}
 
@@ -233,7 +232,7 @@ def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
 
 
 def _with_counts(observed: ObservedCron) -> DataPrepCronJobStatus:
-    """The status with what the jobs say."""
+    """The status with what its jobs say."""
     succeeded = [job.ended for job in observed.jobs if job.phase == "Succeeded" and job.ended is not None]
     known = times.parse(observed.status.last_successful_time)
     successful = max([*succeeded, *([known] if known else [])], default=None)
@@ -248,7 +247,7 @@ def _with_counts(observed: ObservedCron) -> DataPrepCronJobStatus:
 
 
 def _history(observed: ObservedCron, spec: DataPrepCronJobSpec) -> list[ScheduledJob]:
-    """Finished jobs beyond the limits, the oldest first."""
+    """Finished jobs beyond the history limits, oldest first."""
     replaced = []
     for phase, limit in (("Succeeded", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)):
         ended = sorted((job for job in observed.jobs if job.phase == phase), key=lambda job: (job.ended or job.created, job.name))
@@ -279,12 +278,12 @@ def _with_condition(
 
 
 def _until(moment: datetime | None, now: datetime) -> float | None:
-    """Seconds until just after a moment."""
+    """Seconds until just after `moment`."""
     return max(0.0, (moment - now).total_seconds()) + 0.05 if moment is not None else None
 
 
 def _scheduled_time(raw: Raw) -> datetime | None:
-    """The time in the annotation, which anybody may edit: it counts when the name, which nobody can change, says the same."""
+    """The time in the annotation, if it matches the name. Anybody can edit an annotation, but nobody a name."""
     metadata = raw["metadata"]
     try:
         due = times.parse(untrusted.mapping(metadata.get("annotations")).get(names.ANNOTATION_SCHEDULED))

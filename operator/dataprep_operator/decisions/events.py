@@ -1,4 +1,4 @@
-"""Events: what a person sees in `kubectl describe`. One for each change, made from the statuses before and after. Pure."""
+"""Derives Events from two successive statuses, one per change. Pure."""
 
 import hashlib
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _WARNINGS: Final = frozenset(
 
 @dataclass(frozen=True)
 class Note:
-    """One thing worth telling."""
+    """An Event to record."""
 
     type: Literal["Normal", "Warning"]
     reason: Reason
@@ -39,7 +39,7 @@ class Note:
 
 
 def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
-    """What happened between two statuses of one job."""
+    """What happened between two statuses of a job."""
     notes: list[Note] = []
     if after.attempt > before.attempt and before.attempt > 0:
         notes.append(_new_attempt(before, after))
@@ -66,16 +66,16 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
         notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training is there now."))
     evicted, known = after.evictions, before.evictions
     if evicted is not None and evicted.count > (known.count if known is not None else 0):
-        # Without the number: the same text is the same Event, and counted.
+        # Without the count, so that repetitions are the same Event.
         notes.append(Note("Warning", Reason.EVICTED, f"The cluster took pods away: {evicted.reason}."))
     if _phase_and_reason(after) != _phase_and_reason(before):
         notes.append(_phase_note(after))
     return notes
 
 
-# Any: an Event as the API server's JSON.
+# Any: an Event as the API's JSON.
 def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: datetime, now: datetime) -> dict[str, Any]:
-    """The Event. Its name is made from what it says, so that telling it twice counts it instead of listing it twice."""
+    """The Event. Its name is a digest of its content, so a repetition increments the count instead of creating another."""
     identity = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     return {

@@ -1,7 +1,7 @@
-"""Evictions of a job's pods: counted in the status, since they count for nothing else, and followed by a pause when they come in a row. Pure.
+"""Counts evictions of a job's pods in the status, and pauses the job when they come in a row. Pure.
 
-An eviction is Kubernetes' condition `DisruptionTarget`: preemption, a drain, a taint, a node under pressure or lost. Its pod may be gone soon after. So each is
-counted when its condition appears, by the time in it: those later than the last one that was counted, and as many of the same second as are new.
+An eviction is the condition `DisruptionTarget`: preemption, drain, taint, node pressure or node loss. The pod may vanish soon after, so it
+is counted by the condition's time: those later than the last one counted, plus new ones of the same second.
 """
 
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ _MOST_DOUBLINGS: Final = 10
 
 
 def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """The status with the evictions that are new."""
+    """The status with new evictions counted."""
     before = status.evictions or Evictions()
     since = times.parse(before.last_time)
     evictions = [(pod.disrupted_at, pod.disrupted_by) for own in observed.pods.values() for pod in own if pod.disrupted_at is not None]
@@ -41,17 +41,17 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def reset(status: DataPrepJobStatus) -> Evictions | None:
-    """For a retry: nothing counted, and what was counted before stays so."""
+    """The counts for a retry. What was counted before isn't counted again."""
     return status.evictions and status.evictions.model_copy(update={"count": 0, "in_a_row": 0})
 
 
 def start_streak(status: DataPrepJobStatus) -> Evictions | None:
-    """For a step that follows one that is through: none of its pods was evicted yet."""
+    """The counts for the next step: none of its pods has been evicted yet."""
     return status.evictions and status.evictions.model_copy(update={"in_a_row": 0})
 
 
 def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
-    """What is said of a job that has had more evictions than it may."""
+    """Why the job fails, when it has exceeded `maxEvictions`."""
     evictions, limit = status.evictions, spec.max_evictions
     if evictions is None or limit is None or evictions.count <= limit:
         return None
@@ -59,9 +59,9 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 
 
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
-    """When the step's pods may be made again: after a pause that doubles with each round of evictions in which no shard was finished.
+    """When pods may be created again: after a pause that doubles with each round of evictions without a finished shard.
 
-    There is none while a pod runs, which the pause would stop, nor for a Job that a queue starts and stops.
+    None while a pod runs, since the pause would stop it, and none for Jobs that a queue controls.
     """
     evictions = status.evictions
     last = times.parse(evictions.last_time) if evictions is not None else None
@@ -78,7 +78,7 @@ def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobS
 def pause_message(
     observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None, *, now: datetime
 ) -> str | None:
-    """What is said during the pause; None when there is none now."""
+    """The message during a pause; None outside of one."""
     until = paused_until(observed, spec, status, child)
     if until is None or now >= until or status.evictions is None:
         return None

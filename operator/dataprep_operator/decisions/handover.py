@@ -1,7 +1,7 @@
-"""The hand-over: a ConfigMap with the job's name that says where the finished data set is and what it holds. Pure.
+"""The handover: a ConfigMap with the job's name that describes the finished data set. Pure.
 
-A training Job can name it before it exists: `envFrom` waits for it, and a volume of it holds `dataset.json`. ConfigMaps aren't watched, since that takes the right to
-read all of them; so a finished job looks whether its own is there, the more seldom the longer it has been finished.
+A training Job can refer to it in advance: `envFrom` waits for it, and mounted it provides `dataset.json`. ConfigMaps aren't watched, as
+that requires the right to read all of them. Instead a finished job checks its own, less often the longer ago it finished.
 """
 
 import json
@@ -21,7 +21,7 @@ from dataprep_operator.objects.observed import Observed
 
 FIRST_LOOK_SECONDS: Final = 60.0
 LAST_LOOK_SECONDS: Final = 3600.0
-"""Later the slow scan of all finished jobs comes round as often."""
+"""After this, the resync of finished jobs checks as often."""
 FIRST_RETRY_SECONDS: Final = 10.0
 LONGEST_RETRY_SECONDS: Final = 600.0
 
@@ -31,7 +31,7 @@ _NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9]+")
 
 
 def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Body:
-    """The ConfigMap of a job that has succeeded; immutable, like the data set."""
+    """The immutable ConfigMap of a succeeded job."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -42,7 +42,7 @@ def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobSta
 
 
 def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
-    """The status of a finished job with the condition that says why there is no ConfigMap; without it once there is."""
+    """The status with the condition that says why the ConfigMap is missing, or without it when there is no fault."""
     if fault is None:
         rest = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
         return status if rest == status.conditions else status.model_copy(update={"conditions": rest})
@@ -60,7 +60,7 @@ def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetim
 
 
 def next_check_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
-    """When a finished job looks after its ConfigMap next: after as long as it has been finished, or as the ConfigMap has been refused."""
+    """When to check the ConfigMap next: after as long as the job has been finished, or the ConfigMap refused."""
     refused = conditions.find(status.conditions, ConditionType.HANDED_OVER)
     since = times.parse(refused.last_transition_time if refused is not None else status.completion_time)
     age = times.seconds_between(since, now)
@@ -102,13 +102,13 @@ def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any
 
 
 def _channels(status: DataPrepJobStatus) -> dict[str, str]:
-    """SageMaker's `InputDataConfig`, where SageMaker can use the data set."""
+    """SageMaker's `InputDataConfig`, if SageMaker can read the data set."""
     variables = status.output.channels if status.output is not None else None
     return {CHANNELS: _json(variables.input_data_config())} if variables is not None else {}
 
 
 def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
-    """URIs of the folders that hold the files of one split alone, by split: what a loader is given that takes every file of a folder."""
+    """By split, the URI of the folder that holds only its files, for loaders that read whole folders."""
     output, several = spec.output, len(status.splits) > 1
     if output.format == COPY or spec.script is not None:
         return {}
@@ -117,7 +117,7 @@ def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]
         for split in status.splits
     }
     folder_uris = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
-    # An older release's data set that this one extended keeps the names it has.
+    # A data set extended from an older release keeps its old file names.
     strayed = {
         file.split for file in status.outputs if file.split in folder_uris and not file.uri.startswith(f"{folder_uris[file.split]}/")
     }
@@ -133,5 +133,5 @@ def _json(document: Any) -> str:  # Any: JSON
 
 
 def _format(spec: DataPrepJobSpec) -> str | None:
-    """Of the files. Only the manifest knows it of a copy."""
+    """The format of the files. For a copy, only the manifest knows it."""
     return spec.output.format if spec.output.format != COPY else None

@@ -1,4 +1,4 @@
-"""The numbers of a job that people see: while it runs, by what its workers report; at the end, by what the commit step has counted. Pure."""
+"""Derives `status.progress`: from live reports while the job runs, from the commit step's counts at the end. Pure."""
 
 from datetime import datetime
 from typing import Final
@@ -16,7 +16,7 @@ LONGEST_ETA_SECONDS: Final = 100 * 86_400
 
 
 def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress:
-    """While the workers are at it: what they report, never less than was shown before, and never all of it."""
+    """Progress while workers run. It never decreases, and never reaches 100 percent."""
     before, tasks = status.progress or Progress(), status.tasks or 1
     if child is None:
         return before
@@ -54,13 +54,13 @@ def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rat
     worked = times.seconds_between(child.started_at, now) or 0.0
     if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked < ETA_AFTER_SECONDS:
         return None
-    # The rate of a job that stands still sinks towards zero; then nobody knows.
+    # A stalled job's rate approaches zero; then no estimate is shown.
     remaining = max(0, records.total - records.in_) / rate
     return round(remaining) if remaining <= LONGEST_ETA_SECONDS else None
 
 
 def final(status: DataPrepJobStatus, result: CommitResult, *, now: datetime) -> Progress:
-    """At the end: what the commit step has counted."""
+    """Final progress, as counted by the commit step."""
     seconds = (status.timings.running_seconds if status.timings else None) or 0.0
     measured = seconds >= 1 and not status.reused
     return Progress(
@@ -77,5 +77,5 @@ def final(status: DataPrepJobStatus, result: CommitResult, *, now: datetime) -> 
 
 
 def round_rate(rate: float | None) -> float | None:
-    """A rate or a time with one decimal."""
+    """Round a rate or a duration to one decimal."""
     return None if rate is None else round(rate, 1)

@@ -1,4 +1,4 @@
-"""What the condition `QuotaReserved` says of the convert Job, in the queue's own words where they are known. Pure; `kueue` asks the queue."""
+"""Derives the condition `QuotaReserved` from what `kueue` reports about the convert Job. Pure."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -9,13 +9,13 @@ from dataprep_operator.objects.child_jobs import QUEUE_LABEL, Child
 from dataprep_operator.objects.observed import Admission, Observed
 
 UNQUEUED_AFTER_SECONDS: Final = 30.0
-"""Kueue makes a Workload at once; after so long there is nobody who would."""
+"""Kueue creates a Workload at once. If none exists after this time, Kueue isn't managing the Job."""
 
 
 def quota_condition(
     observed: Observed, child: Child | None, *, has_condition: bool, now: datetime
 ) -> tuple[Literal["True", "False"], Reason, str] | None:
-    """Value, reason and message; None when there is nothing to say. `was_told`: whether the condition is there already."""
+    """Status, reason and message of the condition, or None when there is nothing to say. `has_condition`: the job has it already."""
     admission = observed.admission
     if child is None and has_condition:
         return "False", Reason.QUEUED, "There is no convert Job in the queue now."
@@ -33,7 +33,7 @@ def quota_condition(
 
 
 def waiting_message(observed: Observed, child: Child | None = None) -> str:
-    """What is said while nothing of the queue's own words is known."""
+    """The message for a queued or suspended Job, without details from Kueue."""
     step = child.step if child is not None else "convert"
     if observed.queue is not None:
         return f"The queue {observed.queue} holds the {step} Job back."

@@ -1,6 +1,7 @@
-"""A deleted job with `deletionPolicy: Delete`: whether its output may go, is going, or stays. Pure.
+"""Decides whether a deleted job's output is removed. Pure.
 
-The finalizer is there from before the first pod until the output is removed, or until it is certain that it stays. Only this file lets it go.
+With `deletionPolicy: Delete`, a job has our finalizer from before its first pod until its output is removed or certain to stay. Only this
+module releases it.
 """
 
 from dataclasses import dataclass
@@ -23,34 +24,34 @@ _LET_GO: Final = "To let the job go and keep the files: set spec.deletionPolicy 
 
 @dataclass(frozen=True)
 class Release:
-    """Nothing is to be waited for any more."""
+    """Drop the finalizer."""
 
     note: Note | None
-    """Why, when it is worth an Event."""
+    """The reason as an Event, if it deserves one."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Not yet, and this is why."""
+    """Wait, for this reason."""
 
     reason: Reason
     message: str
     again_at: datetime | None = None
-    """When a removal that failed is tried again."""
+    """When to retry a failed removal."""
 
 
 @dataclass(frozen=True)
 class Remove:
-    """Nobody writes any more: make the Job that removes the files of these runs."""
+    """Nobody writes any more: create the Job that removes the files of these runs."""
 
     runs: tuple[str, ...]
     reason: Reason
     message: str
-    """What the API server said when it was last tried, if it refused."""
+    """Includes the API server's last refusal, if any."""
 
 
 def judge(observed: Observed) -> Release | Wait | Remove:
-    """What becomes of the output of a deleted job that has our finalizer."""
+    """Decide about the output of a deleted job with our finalizer."""
     uri = (
         observed.status.output.uri
         if observed.status.output is not None

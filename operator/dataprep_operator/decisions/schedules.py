@@ -1,7 +1,7 @@
-"""A schedule's times: when the next job is due, and which was due last. Pure; cronsim knows what a line of crontab means.
+"""Computes a schedule's times with cronsim. Pure.
 
-In a time zone whose clock is put forward, a job at a fixed time that is left out that day is due right after the gap; when the clock is put
-back, it is due once, at the first of the two times. That is what Debian's cron does.
+Daylight saving follows Debian's cron: a fixed time that the clock skips is due right after the gap, and a time that comes twice is due at
+its first occurrence.
 """
 
 import itertools
@@ -14,24 +14,24 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-# To find the last time before now, look this far back first: a schedule that comes round every minute has few times in an hour.
+# How far to look back for the last time, shortest first: frequent schedules need only a little.
 _LOOKS_BACK: Final = (timedelta(hours=2), timedelta(days=2), timedelta(days=62), timedelta(days=800))
 
 
 class BadSchedule(ValueError):
-    """The schedule or its time zone can't be understood."""
+    """The schedule or its time zone is invalid."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Five fields of crontab in a time zone."""
+    """A five-field crontab expression in a time zone."""
 
     text: str
     zone: ZoneInfo
 
     @classmethod
     def parse(cls, text: str, time_zone: str | None) -> Self:
-        """The schedule. Raises BadSchedule naming the field or the zone."""
+        """Parse a schedule. Raises BadSchedule naming the field or the time zone."""
         try:
             zone = ZoneInfo(time_zone or "UTC")
         except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
@@ -47,19 +47,19 @@ class Schedule:
         return cls(text, zone)
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """The times after a moment, in UTC, without end."""
+        """All times after `moment`, in UTC."""
         for each in CronSim(self.text, moment.astimezone(self.zone)):
             due = each.astimezone(UTC)
-            # In the hour that comes twice cronsim may begin with a time of its first round.
+            # In a repeated hour, cronsim may start with a time of the first round.
             if due > moment:
                 yield due
 
     def next(self, moment: datetime) -> datetime | None:
-        """The first time after a moment."""
+        """The first time after `moment`."""
         return next(self.after(moment), None)
 
     def last(self, *, after: datetime, until: datetime) -> datetime | None:
-        """The last time after one moment and not after another."""
+        """The last time in (`after`, `until`]."""
         for back in _LOOKS_BACK:
             start = max(after, until - back)
             found = _last(itertools.takewhile(lambda due: due <= until, self.after(start)))
@@ -68,7 +68,7 @@ class Schedule:
         return _last(itertools.takewhile(lambda due: due <= until, self.after(after)))
 
     def has_more(self, *, after: datetime, until: datetime, than: int) -> bool:
-        """Whether there are more than so many times after one moment and not after another."""
+        """Whether there are more than `than` times in (`after`, `until`]."""
         due = next(itertools.islice(self.after(after), than, None), None)
         return due is not None and due <= until
 

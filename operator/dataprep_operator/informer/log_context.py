@@ -1,4 +1,4 @@
-"""What a worker of the queue is looking at, for the log lines that are written meanwhile. Each worker is a task, and has a context of its own."""
+"""Fields for the log lines of the current reconciliation. Each worker is a task, and so has its own context."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -12,15 +12,15 @@ _about: ContextVar[Mapping[str, str | None]] = ContextVar("about", default=_NOTH
 
 
 def bind(key: Key) -> None:
-    """From now on this task is about that object."""
+    """Log this object from now on in the current task."""
     _about.set({"namespace": key.namespace, "cronJob" if key.kind == CRON_KIND else "job": key.name})
 
 
 def bind_run(run_id: str | None) -> None:
-    """The run of the job that this task is about."""
+    """Log the job's run id as well."""
     _about.set({**_about.get(), "runId": run_id})
 
 
 def fields() -> Mapping[str, str | None]:
-    """Fields for a log line."""
+    """The fields of a log line."""
     return _about.get()

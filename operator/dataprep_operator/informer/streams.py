@@ -1,13 +1,12 @@
-"""Listens to kopf's watch streams for what kopf keeps to itself: the end of a listing, and bookmarks as signs of life. Keeps them alive.
+"""Tracks kopf's watch streams, and restarts those that break.
 
-kopf's handlers see objects only. But a cache is whole only after the listing, objects that vanished while nobody watched are
-known only by their absence from it, and a stream that is silent for long is dead although everything looks well. kopf has no
-public way to learn any of this, so the one function that every stream comes through is wrapped. kopf is pinned to a minor
-version, and a test fails when the function is no longer there.
+kopf's handlers get objects, but not the end of a listing or bookmarks. Without those nobody knows when the cache has synced, which objects
+vanished between two watches, or whether a silent stream is still alive. kopf has no public API for this, so we wrap the function behind
+every stream. kopf is pinned to a minor version, and a test fails when the function is gone.
 
-kopf ends the whole operator when a stream breaks in a way that it doesn't know: half a line, an error in the stream, a namespace whose
-rights are gone. Here each of these ends one stream, which lists again and goes on. A namespace that may not be read (it was deleted, and the
-rights with it) doesn't hold back the others: its jobs are left alone until all of its streams are listed again.
+kopf exits when a stream breaks in an unexpected way: a truncated line, an error event, a namespace without permissions. Here only that
+stream is listed again. A forbidden namespace, deleted with its RoleBindings, doesn't block the others: its jobs are left alone until all of
+its streams are listed again.
 """
 
 import asyncio
@@ -31,8 +30,8 @@ _POLL_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 1.0
 _FORBIDDEN_RETRY_SECONDS: Final = 5.0
 FORGET_AFTER_SECONDS: Final = 60.0
-"""After so long without rights in a namespace, what was known of it is dropped: nobody there may hold back a job elsewhere."""
-# Half a line is no JSON or no UTF-8; JSON of another form than the API's has no such key, attribute or index.
+"""After this long without permissions, a namespace's objects are dropped, so that they can't block jobs elsewhere."""
+# A truncated line isn't valid JSON or UTF-8. JSON of an unexpected shape lacks a key, attribute or index.
 _BROKEN: Final = (
     ValueError,
     LookupError,
@@ -55,7 +54,7 @@ class _Stream:
     listed_uids: set[str] = field(default_factory=set)
     known_before: set[str] = field(default_factory=set)
     forbidden_since: float | None = None
-    """Since when its namespace may not be read."""
+    """Since when the namespace has been forbidden."""
 
     @property
     def is_forbidden(self) -> bool:
@@ -72,33 +71,33 @@ class Streams:
         self._cache = cache
         self._concerns = enqueue
         self._streams = {name: _Stream(heard_at=clock()) for name in expected}
-        # Listed objects that the handlers have not put into the cache yet.
+        # Listed objects that the handlers have not cached yet.
         self._uncached: dict[StreamName, set[str]] = {name: set() for name in expected}
 
     @property
     def synced(self) -> bool:
-        """Whether every stream that may be read has been listed and everything listed is in the cache."""
+        """Whether every permitted stream is listed and everything listed is in the cache."""
         return all(stream.listed or stream.is_forbidden for stream in self._streams.values()) and not any(self._uncached.values())
 
     def is_synced(self, namespace: str) -> bool:
-        """Whether all of the namespace's objects are known. Without its Jobs, say, they would seem to be missing."""
+        """Whether the cache has all objects of the namespace. If its Jobs were unlisted, they would seem to be missing."""
         own = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
         return all(stream.listed and not stream.is_forbidden and not self._uncached.get(name) for name, stream in own.items())
 
     async def wait_for_sync(self) -> None:
-        """Waits until it is so."""
+        """Wait until `synced`."""
         while not self.synced:
             await asyncio.sleep(_POLL_SECONDS)
 
     @property
     def age_seconds(self) -> float:
-        """Time since the most silent stream heard anything."""
+        """Seconds since the most silent stream last received anything."""
         now = self._clock()
         return max((now - stream.heard_at for stream in self._streams.values()), default=0.0)
 
     @property
     def unsynced(self) -> list[str]:
-        """The streams that have not been listed yet, for people."""
+        """Streams that are not listed yet, for messages."""
         return [
             f"{kind} in {namespace or 'all namespaces'}"
             for (kind, namespace), stream in self._streams.items()
@@ -106,14 +105,14 @@ class Streams:
         ]
 
     def mark_cached(self, kind: Kind, uid: str) -> None:
-        """The handlers have put that object into the cache."""
+        """The handlers have cached the object."""
         for (stream_kind, _), uids in self._uncached.items():
             if stream_kind is kind:
                 uids.discard(uid)
 
-    # Any: what kopf yields; a bookmark of its own, or an event as JSON.
+    # Any: kopf's own bookmark, or an event as JSON.
     def observe(self, name: StreamName, event: Any) -> None:
-        """Take note of one thing that a stream yields."""
+        """Take in what a stream yields."""
         stream = self._streams.setdefault(name, _Stream(heard_at=self._clock()))
         stream.heard_at = self._clock()
         if event is watching.Bookmark.LISTED:
@@ -126,20 +125,20 @@ class Streams:
             self._uncached.setdefault(name, set()).add(uid)
 
     def reset(self, name: StreamName) -> None:
-        """A stream ended where it should not have. What was seen of a listing that had begun says nothing about the next one."""
+        """A stream broke. Discard its unfinished listing."""
         stream = self._streams.get(name)
         if stream is not None:
             stream.listed_uids, stream.known_before = set(), set()
 
     def mark_forbidden(self, name: StreamName, why: object) -> None:
-        """The API server lets us no longer read the stream of a namespace."""
+        """The API server forbids reading a stream's namespace."""
         kind, namespace = name
         now = self._clock()
         stream = self._streams.setdefault(name, _Stream(heard_at=now))
         if stream.forbidden_since is None:
             logger.warning("%s in %s can't be read, so no job of this namespace is looked at: %s", kind, namespace, why)
             stream.forbidden_since, stream.listed = now, False
-        # An answer is a sign of life.
+        # Even a refusal shows that the API server is there.
         stream.heard_at, stream.listed_uids, stream.known_before = now, set(), set()
         self._uncached.get(name, set()).clear()
         if now - stream.forbidden_since >= FORGET_AFTER_SECONDS:
@@ -162,11 +161,11 @@ class Streams:
 def wrap_kopf(
     streams: Streams, *, again_seconds: float = _RETRY_SECONDS, refused_seconds: float = _FORBIDDEN_RETRY_SECONDS
 ) -> Callable[[], None]:
-    """Wrap kopf's streams. Returns what undoes it."""
+    """Wrap kopf's streams. Returns a function that unwraps them."""
     original = watching.infinite_watch
 
     @functools.wraps(original)
-    async def infinite_watch(**given: Any) -> AsyncIterator[Any]:  # Any: passed through as it is
+    async def infinite_watch(**given: Any) -> AsyncIterator[Any]:  # Any: passed through
         resource, namespace = given["resource"], given["namespace"]
         name = (Kind(resource.plural), namespace) if resource.plural in WATCHED else None
         while True:
@@ -201,7 +200,7 @@ def wrap_kopf(
 
 # Any: what kopf yields.
 def _has_identity(event: Any) -> bool:
-    """Whether an event tells which object it is about. Bookmarks are about none."""
+    """Whether an event identifies its object. Bookmarks needn't."""
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":
         return True
     metadata = event["object"]["metadata"]

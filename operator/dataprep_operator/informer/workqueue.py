@@ -1,6 +1,6 @@
-"""A work queue of keys: each key once, never worked on twice at a time, failures tried again later and later, the urgent ones first and the patient ones last.
+"""A work queue like client-go's: each key once, never processed twice at a time, with back-off after failures and three priorities.
 
-kopf's event handlers have no retry; this is where retries live.
+kopf's event handlers aren't retried; this queue does it.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
-"""The limit on requests spares the API server; this one is what a job waits for after the server is well again."""
+"""Short, because a job waits this long after the API server has recovered. The client's rate limit protects the server."""
 
 _NORMAL_TURN = 4
-"""Every so many keys one that isn't urgent is taken, so that nobody waits for ever."""
+"""Every fourth key comes from the normal lane if possible, so that it can't starve."""
 _LOW_TURN = 16
-"""Every so many, one that is patient."""
+"""Every sixteenth key comes from the low-priority lane."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:
-    """Delay before try `failures + 1`: doubling, capped, with up to half of it taken off by `chance` (0 to 1)."""
+    """The delay after that many failures: exponential and capped, reduced by up to half by `chance` (0 to 1)."""
     whole = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 16))
     return whole * (1 - chance / 2)
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait for a worker, first come, first served; those that are `urgent` when they come, before all others, and those that are `patient`, behind them."""
+    """First come, first served, in lanes for high-priority, normal and low-priority keys."""
 
     def __init__(
         self, *, high_priority: Callable[[K], bool] = lambda _: False, low_priority: Callable[[K], bool] = lambda _: False
@@ -46,7 +46,7 @@ class WorkQueue(Generic[K]):
         self._low: deque[K] = deque()
         self._taken = 0
         self._waiting: dict[K, float] = {}
-        """Since when, by the loop's clock."""
+        """Since when, by the event loop's clock."""
         self._processing: set[K] = set()
         self._dirty: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -57,7 +57,7 @@ class WorkQueue(Generic[K]):
         return len(self._waiting)
 
     def add(self, key: K) -> None:
-        """Work on `key` as soon as a worker is free. A key that is being worked on comes round once more."""
+        """Enqueue a key. One that is being processed is enqueued again afterwards."""
         self._forget_timer(key)
         if key in self._processing:
             self._dirty.add(key)
@@ -67,7 +67,7 @@ class WorkQueue(Generic[K]):
             self._wakeup.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Work on `key` in `seconds`, or earlier when it is due earlier already."""
+        """Enqueue a key after a delay, unless it is due earlier anyway."""
         if seconds <= 0:
             self.add(key)
             return
@@ -80,12 +80,12 @@ class WorkQueue(Generic[K]):
         self._timers[key] = loop.call_later(seconds, self.add, key)
 
     async def run(self, work: Callable[[K], Awaitable[None]]) -> None:
-        """One worker, until cancelled. Start as many as wanted."""
+        """Run one worker until cancelled. Start as many as needed."""
         while True:
             key = await self._next()
             try:
                 await work(key)
-            except Exception as exc:  # the top of the loop: one key's failure must not stop the others
+            except Exception as exc:  # one key's failure must not stop the others
                 delay = self._failed(key)
                 logger.warning("%s: %s: %s; next try in %.1f s", key, type(exc).__name__, exc, delay, exc_info=_needs_traceback(exc))
             else:
@@ -94,7 +94,7 @@ class WorkQueue(Generic[K]):
                 self._done(key)
 
     def close(self) -> None:
-        """Forget all timers, so that the loop can end."""
+        """Cancel all timers."""
         for key in list(self._timers):
             self._forget_timer(key)
 
@@ -109,7 +109,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def _next_lane(self) -> deque[K]:
-        """Whose turn it is."""
+        """The lane to take the next key from."""
         if self._low and (self._taken % _LOW_TURN == 0 or not (self._high or self._normal)):
             return self._low
         return self._normal if self._normal and (self._taken % _NORMAL_TURN == 0 or not self._high) else self._high
@@ -134,5 +134,5 @@ class WorkQueue(Generic[K]):
 
 
 def _needs_traceback(exc: Exception) -> bool:
-    """Whether the log needs a traceback: our own errors say enough."""
+    """Whether to log a traceback. Our own errors don't need one."""
     return not isinstance(exc, OperatorError)

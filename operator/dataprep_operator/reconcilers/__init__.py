@@ -1,1 +1,1 @@
-"""One look at one object: observe, decide, write, act."""
+"""Reconcilers: observe, decide, write the status, act."""

@@ -1,4 +1,4 @@
-"""Carries decisions out: writes statuses, makes and changes children, tells Events. Each effect is safe to repeat."""
+"""Performs actions: writes statuses, creates and changes children, records Events. Every effect is safe to repeat."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -40,15 +40,15 @@ from dataprep_operator.reconcilers.observer import Observer
 logger = logging.getLogger(__name__)
 
 _WEBHOOK = "failed calling webhook"
-"""What the API server says when admission asks somebody who doesn't answer."""
+"""Part of the API server's message when an admission webhook doesn't answer."""
 
 
 class ForeignChild(ClusterError):
-    """An object with the name of a child belongs to someone else."""
+    """An object with a child's name belongs to someone else."""
 
 
 class LeftoverChild(ForeignChild):
-    """It belongs to a deleted job of the same name, and Kubernetes is about to remove it."""
+    """The object belongs to a deleted job of the same name, and is about to be garbage-collected."""
 
 
 class Actuator:
@@ -64,9 +64,9 @@ class Actuator:
     # --- the job itself -----------------------------------------------------------------------------------------------------
 
     async def write_status(self, observed: Observed, desired: DataPrepJobStatus) -> Observed:
-        """Write the status, unless the job has changed since it was looked at; then the cache learns the newer one and Conflict is raised.
+        """Write the status, if the job has not changed since. Otherwise refresh the cache and raise Conflict.
 
-        Returns what was seen under its new version, over which the actions that follow may write.
+        Returns the observed state with the new resourceVersion.
         """
         place = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
@@ -81,9 +81,9 @@ class Actuator:
         return replace(observed, version=written["metadata"]["resourceVersion"])
 
     async def publish_handover(self, observed: Observed, desired: DataPrepJobStatus) -> str | None:
-        """Make sure of the ConfigMap that tells a training Job what was made. Returns why that can't be now; the data set is whole without it.
+        """Ensure that the handover ConfigMap exists. Returns why it doesn't, if it can't be created; the data set is complete anyway.
 
-        That of a job which this one has replaced goes by itself, so its end is waited for before this one is Complete: the look is made again.
+        Raises LeftoverChild before the job is Complete when a deleted job's ConfigMap is still there.
         """
         is_new = observed.status.phase != "Succeeded"
         try:
@@ -102,7 +102,7 @@ class Actuator:
         except (Refused, ForeignChild, SpecUnreadable) as exc:
             return str(exc)
         except Unavailable as exc:
-            # Without the webhook, and so for nobody else's sake, may the job wait to be Complete.
+            # A failing webhook must not keep the job from completing. Other outages are retried first.
             if _WEBHOOK not in str(exc):
                 raise
             return str(exc)
@@ -118,14 +118,14 @@ class Actuator:
         return True
 
     async def _confirm_exists(self, observed: Observed) -> None:
-        """Raises Conflict for a job that is gone, or replaced, and of which a watch that was cut has not said so. The cache then knows."""
+        """Raise Conflict when the job was deleted or replaced and the watch missed it. Refreshes the cache."""
         await self._observer.refresh(observed.key)
         now = self._cache.job(observed.key)
         if now is None or now["metadata"]["uid"] != observed.uid:
             raise Conflict("the job was deleted while it was looked at")
 
     async def _set_finalizer(self, observed: Observed, *, on: bool) -> None:
-        """Set or take away our finalizer, unless the job has changed since it was looked at. Others' finalizers stay."""
+        """Add or remove our finalizer, if the job has not changed since. Keeps other finalizers."""
         raw = self._cache.job(observed.key)
         if raw is None or raw["metadata"]["uid"] != observed.uid:
             return
@@ -143,14 +143,14 @@ class Actuator:
             await self._observer.refresh(observed.key)
             raise
         if observed.deleting and not on:
-            # Without its last finalizer it is gone; the answer is a farewell, and must not come back into the cache.
+            # The job is gone with its last finalizer, so the response must not enter the cache.
             self._observer.forget(observed.uid)
             logger.info("%s: its output needs no removal any more", observed.key)
         else:
             self._cache.put(Kind.DATAPREPJOBS, written)
 
     async def _delete(self, observed: Observed) -> None:
-        """Remove the job itself, unless it has changed since it was looked at: somebody may just have asked for a retry, or for more time."""
+        """Delete the job, if it has not changed since: the user may have just requested a retry or a longer TTL."""
         place = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
             await self._cluster.delete(*place, uid=observed.uid, resource_version=observed.version)
@@ -161,7 +161,7 @@ class Actuator:
     # --- children -----------------------------------------------------------------------------------------------------------
 
     async def perform(self, action: Action, *, observed: Observed, status: DataPrepJobStatus) -> None:
-        """Carry out one action."""
+        """Perform one action."""
         match action:
             case CreateJob():
                 await self._create(action, observed)
@@ -200,7 +200,7 @@ class Actuator:
                 await self._delete(observed)
 
     async def _create(self, action: CreateJob, observed: Observed) -> None:
-        """Make the ConfigMap, which the first child needs, and the Job. What the API server says against it becomes the job's reason, and is tried again."""
+        """Create the ConfigMap and then the Job. A refusal becomes the job's reason and is retried."""
         try:
             spec = self._observer.frozen_spec(observed.uid)
             if spec is None:
@@ -217,9 +217,9 @@ class Actuator:
         self._cache.put(Kind.JOBS, made)
         logger.info("%s: Job %s created", observed.key, made["metadata"]["name"])
 
-    # Any kind of child, as the API's JSON.
+    # Any: a Resource and objects as the API's JSON.
     async def _create_or_get(self, resource: Any, body: Body, observed: Observed) -> Raw:
-        """The object, made or found."""
+        """Create the object, or return the existing one."""
         try:
             return await self._cluster.create(resource, observed.key.namespace, body)
         except AlreadyExists:
@@ -227,7 +227,7 @@ class Actuator:
 
     # Any: the same.
     async def _get_owned(self, resource: Any, body: Body, observed: Observed) -> Raw:
-        """The object of that name as it is. One that is there counts only when it is ours, by the owner's uid."""
+        """Return the existing object. Raises ForeignChild when its owner's uid isn't the job's."""
         name = body["metadata"]["name"]
         found = await self._cluster.get(resource, observed.key.namespace, name)
         if not owned_by(found, uid=observed.uid):
@@ -241,7 +241,7 @@ class Actuator:
         try:
             changed = await self._cluster.patch(resource, namespace, name, body, subresource=subresource)
         except NotFound:
-            # The watch will say so too, if it has not missed it.
+            # The watch may have missed it.
             self._cache.drop(kind, {"metadata": {"uid": uid, "namespace": namespace, "name": name}})
             raise
         self._cache.put(kind, changed)
@@ -249,23 +249,23 @@ class Actuator:
     # --- Events -------------------------------------------------------------------------------------------------------------
 
     async def record_events(self, observed: Observed, status: DataPrepJobStatus, notes: Sequence[Note]) -> None:
-        """Tell each note as an Event about the job."""
+        """Record each note as an Event about the job."""
         await self._events.record(observed.key, uid=observed.uid, attempt=status.attempt, notes=notes)
 
 
 def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
-    """The status of a pod that is given up: the Job controller then makes another, and DisruptionTarget keeps it uncounted."""
+    """The status of an abandoned pod. The Job controller then replaces it, and DisruptionTarget keeps it from counting as a failure."""
     message = "The node never confirmed the end of this pod, so the operator gave it up."
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "DeletionByDataprepOperator",
         "message": message,
-        # One that was evicted before is no other eviction.
+        # Keep the time of an earlier eviction, so that it counts once.
         "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
-        # Only what was looked at: the node may have come back and told of the end after all.
+        # Guarded by the version: the node may have come back and confirmed the end.
         "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

@@ -1,4 +1,4 @@
-"""One look at one DataPrepCronJob: observe, decide, make, write, remove. Everything the operator does to one is in `reconcile`."""
+"""Reconciles one DataPrepCronJob: observe, decide, create, write the status, delete."""
 
 import logging
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from dataprep_operator.reconcilers.event_recorder import EventRecorder
 
 logger = logging.getLogger(__name__)
 
-# What the API server refuses may be allowed later, when a quota has room.
+# A refusal may pass, for example when a quota has room again.
 _RETRY_REFUSED_SECONDS: Final = 60.0
 
 
 class CronStatusUnreadable(OperatorError):
-    """The stored status is not of this version's form; nothing is done to what can't be understood."""
+    """The stored status can't be parsed, so the object is left alone."""
 
 
 class CronReconciler:
-    """Level-triggered, and with nothing in memory: what it needs to know is in the API."""
+    """Level-triggered and stateless: everything it needs is in the API."""
 
     def __init__(self, *, cache: Cache, cluster: Cluster, clock: Callable[[], datetime] = times.now) -> None:
         self._cache = cache
@@ -43,7 +43,7 @@ class CronReconciler:
         self._events = EventRecorder(cluster=cluster, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Do what is due. Returns the seconds after which it must be looked at even if nothing happens."""
+        """Do what is due. Returns the seconds after which to reconcile again even without an event."""
         raw = self._cache.cron(key)
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             return None
@@ -51,7 +51,7 @@ class CronReconciler:
         observed = _observe(key, raw, self._cache)
         decision = crons.decide(observed, now=now)
         if decision.due is not None:
-            # Before the status says so: a crash in between finds the job. The other way round it would be lost.
+            # Before the status: a crash in between leaves the job to be found. The other way round, the job would be lost.
             decision = await self._create_due_job(observed, decision, decision.due, now=now)
         if decision.status != observed.status:
             await self._write_status(observed, decision.status)
@@ -62,7 +62,7 @@ class CronReconciler:
         return decision.requeue_after_seconds
 
     async def _delete(self, key: Key, job: ScheduledJob) -> None:
-        """Remove a job, unless it has changed since it was looked at: a failed one may be retried, a running one may just have succeeded."""
+        """Delete a job, if it has not changed since: a failed one may be retried, and a running one may have just succeeded."""
         place = (DATAPREPJOBS, key.namespace, job.name)
         try:
             await self._cluster.delete(*place, uid=job.uid, resource_version=job.version)
@@ -72,7 +72,7 @@ class CronReconciler:
         logger.info("%s: %s deleted", key, job.name)
 
     async def _create_due_job(self, observed: ObservedCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
-        """Make the job. One that is there already is ours, or in the way."""
+        """Create the due job. An existing job with its name is either ours or a conflict."""
         body = crons.job_body(observed, due)
         name = body["metadata"]["name"]
         try:
@@ -97,7 +97,7 @@ class CronReconciler:
             return await self._cluster.get(DATAPREPJOBS, namespace, name)
 
     async def _write_status(self, observed: ObservedCron, status: DataPrepCronJobStatus) -> None:
-        """Write the status, unless the object has changed since it was looked at; then the cache learns the newer one and Conflict is raised."""
+        """Write the status, if the object has not changed since. Otherwise refresh the cache and raise Conflict."""
         place = (DATAPREPCRONJOBS, observed.key.namespace, observed.key.name)
         version = observed.raw["metadata"]["resourceVersion"]
         try:
@@ -112,10 +112,10 @@ class CronReconciler:
 
 
 def _observe(key: Key, raw: Raw, cache: Cache) -> ObservedCron:
-    """The object and its jobs, as the caches show them."""
+    """The object and its jobs, from the cache."""
     metadata = raw["metadata"]
     created = times.parse(metadata["creationTimestamp"])
-    assert created is not None  # noqa: S101 - every object of the API server has a creation time
+    assert created is not None  # noqa: S101 - the API server always sets it
     observed = ObservedCron(
         key=key,
         uid=metadata["uid"],

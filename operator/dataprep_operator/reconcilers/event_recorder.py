@@ -1,4 +1,4 @@
-"""Tells Events, once each: a repeated one is counted."""
+"""Records Events. Repetitions increment an Event's count."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from dataprep_operator.objects.observed import Key
 
 logger = logging.getLogger(__name__)
 
-# Events are counted in memory for this many texts; after that one starts at 1 again.
+# Counts are kept in memory for this many Events, and then start over.
 _MAX_COUNTED_EVENTS: Final = 2048
 
 
 class EventRecorder:
-    """Tells Events about our objects."""
+    """Records Events about our objects."""
 
     def __init__(self, *, cluster: Cluster, clock: Callable[[], datetime]) -> None:
         self._cluster = cluster
@@ -27,7 +27,7 @@ class EventRecorder:
         self._counts: dict[str, tuple[int, datetime]] = {}
 
     async def record(self, key: Key, *, uid: str, attempt: int, notes: Sequence[Note]) -> None:
-        """Tell each note. An Event that can't be told holds nothing up."""
+        """Record each note. A failure is logged, and holds nothing up."""
         for note in notes:
             now = self._clock()
             body = events.body(note, key=key, uid=uid, attempt=attempt, count=1, first=now, now=now)

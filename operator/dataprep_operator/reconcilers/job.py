@@ -1,4 +1,4 @@
-"""One look at one job: observe, decide, write, act. Everything the operator does to a job is in `reconcile`."""
+"""Reconciles one DataPrepJob: observe, derive the status, write it, act."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -22,7 +22,7 @@ from dataprep_operator.settings import Settings
 
 
 class Reconciler:
-    """Level-triggered: it never asks what happened, only what is. Any number of calls, in any order, end in the same state."""
+    """Level-triggered: it depends on the observed state only, so any number of calls in any order converge."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Reconciler:
         self._actuator = Actuator(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one job forward. Returns the seconds after which it must be looked at even if nothing happens."""
+        """Reconcile a job. Returns the seconds after which to reconcile again even without an event."""
         with tracing.span("reconcile", job=key.name, namespace=key.namespace) as tell:
             return await self._reconcile(key, tell)
 
@@ -61,7 +61,7 @@ class Reconciler:
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         wait = self._progress_delay(observed, desired, now=now)
         if desired.phase == "Succeeded" and not observed.deleting:
-            # Before the status says Complete: who waits for that may start at once.
+            # Before the status says Complete, since a training Job may start then.
             fault = await self._actuator.publish_handover(observed, desired)
             desired = handover.with_condition(desired, fault, now=now, generation=observed.generation)
         notes: list[events.Note] = []
@@ -74,26 +74,26 @@ class Reconciler:
             for action in decision.actions:
                 await self._actuator.perform(action, observed=observed, status=desired)
         finally:
-            # Last: pods don't wait for them.
+            # Last, since pods don't depend on Events.
             await self._actuator.record_events(observed, desired, notes)
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(observed.uid)
         return _earliest(wait, decision.requeue_after_seconds)
 
     def _needs_fresh_read(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
-        """Whether what the watch tells of the job is not enough for what is about to be done."""
+        """Whether the cached job is not recent enough for what is about to be done."""
         if _starts_or_rejects(observed, desired):
-            # A watch from before an upgrade of the CustomResourceDefinition tells of jobs without its new fields. What a job begins with stays.
+            # A watch from before a CRD upgrade omits new fields, and what a job starts with is final.
             return self._observer.frozen_spec(observed.uid) is None
         if self._observer.is_confirmed(observed.uid) or (
             desired != observed.status and self._progress_delay(observed, desired, now=now) is None
         ):
-            # A status is written only over the version that was looked at.
+            # The status write checks the version.
             return False
         return bool(actions.decide(observed, desired, now=now, defaults=self._settings.pods).actions)
 
     def _progress_delay(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
-        """How long a status that differs in its progress only must wait; None when it may be written."""
+        """Seconds to delay a status that differs only in its progress; None when it may be written."""
         before = observed.status.progress
         if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != observed.status:
             return None
@@ -103,7 +103,7 @@ class Reconciler:
 
 
 def _starts_or_rejects(observed: Observed, desired: DataPrepJobStatus) -> bool:
-    """Whether the decision is about a job of which nothing has been made: that it starts, or that it can't."""
+    """Whether a job without any children is about to start or to be rejected."""
     if observed.deleting or observed.children:
         return False
     if desired.phase in TERMINAL_PHASES:
@@ -138,7 +138,7 @@ def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPre
 
 
 def _count_commit(observed: Observed, *, attempt: int) -> None:
-    """What the commit step says about the work. Only words of ours become labels: a pod may say anything."""
+    """Count what the commit step reports. Only known labels count, since a pod may report anything."""
     child = observed.child("commit", attempt)
     result = observed.result_of(child) if child is not None else None
     if not isinstance(result, CommitResult):

@@ -1,4 +1,4 @@
-"""Puts together what is known about one job: the caches, the frozen spec, and the few look-ups that the watches can't answer."""
+"""Collects the observed state of a job: from the cache, the frozen spec, and a few requests where no watch has the answer."""
 
 import hashlib
 import json
@@ -33,11 +33,11 @@ from dataprep_operator.objects.untrusted import Raw
 from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.settings import PodDefaults
 
-# One stuck pod speaks for all: they come from one template.
+# The pods of a step share a template, so a few stuck ones are representative.
 MOST_LOOK_UPS: Final = 2
 MOST_RETRY_TEXT: Final = 256
-"""Characters of `status.handledRetry`."""
-# What may change while a job runs; everything else is as it was when it began.
+"""Maximum length of `status.handledRetry`."""
+# Fields that may change while a job runs. All others are frozen when it starts.
 _LIVE_FIELDS: Final = (
     "suspend",
     "activeDeadlineSeconds",
@@ -49,12 +49,12 @@ _LIVE_FIELDS: Final = (
     "deletionPolicy",
     "retry",
 )
-# To parse one takes an eighth of a millisecond, to keep one 20 KB.
+# Parsing a spec takes an eighth of a millisecond, and keeping one 20 KB.
 _MAX_PARSED_SPECS: Final = 256
 
 
 class StatusUnreadable(OperatorError):
-    """The stored status is not of this version's form; nothing is done to a job that can't be understood."""
+    """The stored status can't be parsed, so the job is left alone."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Parsed:
 
 
 class Observer:
-    """Looks at jobs. What it remembers can be lost at any time: it is looked up again."""
+    """Observes jobs. Its memory is a cache that can be lost at any time."""
 
     def __init__(
         self, *, cache: Cache, cluster: Cluster, progress_store: ProgressStore, defaults: PodDefaults, kueue: Kueue | None = None
@@ -78,17 +78,17 @@ class Observer:
         self._kueue = kueue
         self._warning_events = Warnings(cluster)
         self._frozen: dict[str, str] = {}
-        """Specs as JSON: there may be thousands, and as objects they take seven times the room."""
+        """Specs as JSON text, which takes a seventh of the memory of objects."""
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
         self._confirmed: set[str] = set()
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
-        """Of each job the children that were ever there, by step and attempt, and when one that is gone was first missed."""
+        """By job: every child that existed, by step and attempt, and since when it has been missing, if it is."""
         self._uids: dict[Key, str] = {}
-        """Of the jobs that were looked at and are still there."""
+        """The uids of observed jobs."""
 
     async def observe(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
-        """The job and what belongs to it, or None when it is gone. With `fresh` the job itself is read past the cache."""
+        """The job and everything that belongs to it, or None when it is gone. `fresh` reads the job from the API server."""
         if fresh:
             await self.refresh(key)
         raw = self._cache.job(key)
@@ -126,8 +126,10 @@ class Observer:
         return observed
 
     async def _observe_removal(self, observed: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
-        """A deleted job that waits for the removal of its output: what matters then is who else is there. Its pods are asked for past the
-        cache, which knows none of those whose Job is gone."""
+        """A deleted job that waits for the removal of its output.
+
+        Pods are listed from the API server: the cache doesn't have those whose Job is gone.
+        """
         labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={observed.uid}"
         found = [pods.read(raw) for raw in await self._cluster.list(PODS, observed.key.namespace, labels=labels)]
         observed = replace(
@@ -145,7 +147,7 @@ class Observer:
         )
 
     def set_refusal(self, uid: str, refusal: Blockage | None) -> None:
-        """Remember what the API server said when a child was last created."""
+        """Remember the API server's refusal of a child, or that there is none."""
         if refusal is None:
             self._refusals.pop(uid, None)
         else:
@@ -153,25 +155,25 @@ class Observer:
 
     # Any: a spec as the API's JSON.
     def freeze_spec(self, uid: str, spec: Mapping[str, Any]) -> None:
-        """Remember the spec in the job's ConfigMap, which never changes."""
+        """Remember the spec in the job's immutable ConfigMap."""
         self._frozen[uid] = json.dumps(spec, separators=(",", ":"))
 
     def confirm(self, uid: str) -> None:
-        """Remember that the API server itself has told of the job. A watch may be behind what the leader before this one has done."""
+        """Mark the job as read from the API server. A watch may lag behind what the previous leader did."""
         self._confirmed.add(uid)
 
     def is_confirmed(self, uid: str) -> bool:
-        """Whether it has."""
+        """Whether the job has been read from the API server."""
         return uid in self._confirmed
 
     # Any: the same.
     def frozen_spec(self, uid: str) -> Mapping[str, Any] | None:
-        """The spec in the job's ConfigMap, once that was made or read: then it is the job's, whatever the job says now."""
+        """The spec in the job's ConfigMap, if known. It applies whatever the job says now."""
         kept = self._frozen.get(uid)
         return json.loads(kept) if kept is not None else None
 
     def _track_uid(self, key: Key, uid: str | None) -> None:
-        """Forget the job that was at this place when it was last looked at, if it is another one now, or none."""
+        """Forget the job that had this key before, if another or none has it now."""
         before = self._uids.pop(key, None)
         if before is not None and before != uid:
             self.forget(before)
@@ -180,7 +182,7 @@ class Observer:
             self._uids[key] = uid
 
     def forget(self, uid: str) -> None:
-        """Drop what is remembered about a job that is gone or has ended."""
+        """Forget a job that is gone or finished."""
         for memory in (self._frozen, self._parsed, self._refusals, self._children):
             memory.pop(uid, None)
         self._progress_store.forget(uid)
@@ -216,7 +218,7 @@ class Observer:
 
     # Any: specs as the API's JSON.
     def _merge_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-        """The spec with what it leaves out from its profile, and the name of the profile that it names and that isn't there."""
+        """The spec with its profile's defaults, and the name of the profile if it is missing."""
         wanted = spec.get("profile")
         found = self._cache.profile(namespace, wanted or profile.DEFAULT)
         if found is None:
@@ -239,7 +241,7 @@ class Observer:
         return self.frozen_spec(observed.uid)
 
     async def spec_of_run(self, observed: Observed) -> DataPrepJobSpec | None:
-        """What a job that has ended was run with: its spec may have been edited since. Raises SpecUnreadable."""
+        """The spec that a finished job ran with, since the live one may have been edited. Raises SpecUnreadable."""
         frozen = await self._frozen_spec(observed, observed.raw_spec)
         found = _parse(observed.key, observed.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
         place = observed.status.output.uri if observed.status.output is not None else None
@@ -248,7 +250,7 @@ class Observer:
         return found
 
     def _unedited_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The live spec, when the children tell that it is what the job began with: who takes over would have a ConfigMap to read for each job."""
+        """The live spec, if the children's digests prove that it is unchanged. Saves a new leader from reading every ConfigMap."""
         told = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
         if len(told) != 1 or None in told:
             return None
@@ -263,7 +265,7 @@ class Observer:
         return gone
 
     def _dependencies(self, observed: Observed) -> tuple[Dependency, ...]:
-        """The jobs that this one waits for. Who has begun waits no more."""
+        """The jobs that this one waits for. A started job waits for none."""
         if observed.spec is None or not _not_started(observed):
             return ()
         return tuple(_dependency(name, self._cache.job(Key(observed.key.namespace, name))) for name in observed.spec.awaited)
@@ -271,7 +273,7 @@ class Observer:
     # --- look-ups -------------------------------------------------------------------------------------------------------
 
     async def _rival(self, key: Key) -> Key | None:
-        """The job with the better claim to the output. It is asked for once more, past the cache: nobody waits for a job whose end went unseen."""
+        """The job with the better claim to the output. It is refreshed first, in case the watch missed its end."""
         rival = self._cache.rival_of(key)
         if rival is None:
             return None
@@ -279,20 +281,19 @@ class Observer:
         return self._cache.rival_of(key)
 
     async def refresh(self, key: Key) -> None:
-        """Let the cache know a job as the API server does now."""
+        """Update the cache with the job from the API server."""
         known = self._cache.job(key)
         try:
             found = await self._cluster.get(DATAPREPJOBS, key.namespace, key.name)
             self._cache.put(Kind.DATAPREPJOBS, found)
             self.confirm(found["metadata"]["uid"])
         except NotFound:
-            # What the watch has brought since then may be a successor of the same name.
+            # The watch may have brought a new job of that name since.
             if known is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, known)
 
     async def _with_final_pods(self, observed: Observed) -> Observed:
-        """Before a step runs again because nobody read its message, or fails for a reason that only its pod knows: look once more, past the
-        cache."""
+        """List the step's pods once more when it ended and no cached pod says how. The Job's watch may be ahead of the pods'."""
         step = (observed.status.step or "Plan").lower()
         child = observed.child(step, observed.status.attempt)
         if child is None or not steps.lacks_result(observed, child):
@@ -304,16 +305,19 @@ class Observer:
         return replace(observed, pods={**observed.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
 
     async def _namespace_terminating(self, namespace: str) -> bool:
-        """Whether the namespace is being deleted. It waits for its pods first, and a Job with a back-off for each index keeps an ended pod
-        until it has made the next one, which is no longer allowed there: only without the Job can both end."""
+        """Whether the namespace is terminating.
+
+        It waits for its pods, but a Job with a back-off per index holds a finished pod until it has created the next one, which is
+        forbidden there. Only deleting the Job frees both.
+        """
         try:
             found = await self._cluster.get(NAMESPACES, namespace, "")
-        except (NotFound, Refused):  # without the right to ask, as before this right was needed
+        except (NotFound, Refused):  # not permitted, as in older installations
             return False
         return (found.get("status") or {}).get("phase") == "Terminating"
 
     async def _start_blockage(self, observed: Observed, *, now: datetime) -> Blockage | None:
-        """Why pods can't be made or started, where only Events tell."""
+        """Why pods can't be created or started, where only Events say so."""
         child = observed.child((observed.status.step or "Plan").lower(), observed.status.attempt)
         return await self._start_blockage_of(observed, child, now=now) if child is not None else None
 
@@ -328,12 +332,12 @@ class Observer:
         for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
             message = pods.missing_mount(await self._warning_events.about(pod.namespace, pod.uid, now=now))
             if message is not None:
-                # Our own is made again, and the kubelet looks for it when it looks next.
+                # Our own ConfigMap is recreated, and the kubelet retries.
                 return Blockage(Reason.CONFIG_MISSING, message, fatal=spec_config_map_name(observed) not in message)
         return None
 
     async def _admission(self, observed: Observed) -> Admission | None:
-        """What the queue says about a convert Job that it has not let go yet, or that nothing has held back."""
+        """Kueue's view of a convert Job that it hasn't admitted, or that runs without admission."""
         child = observed.child("convert", observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None
@@ -351,7 +355,7 @@ class Observer:
 
 
 def _may_write(observed: Observed, pod: Pod) -> bool:
-    """Whether a pod with a deleted job's label may still write for it. Its Job may be gone, or have orphaned it: then names tell."""
+    """Whether a pod of a deleted job may still write. Names decide, since its Job may be gone."""
     of = pod.owner_name or pod.name
     return of.startswith(f"{observed.child_prefix}-") and not of.startswith(child_name(observed, CLEANUP, 1))
 
@@ -375,7 +379,7 @@ def _dependency(name: str, raw: Raw | None) -> Dependency:
 
 def _status(raw: Raw) -> DataPrepJobStatus:
     try:
-        # A newer operator, which was rolled back since, may have written more.
+        # A newer operator, since rolled back, may have added fields.
         return DataPrepJobStatus.model_validate(raw.get("status") or {}, extra="ignore")
     except ValidationError as exc:
         raise StatusUnreadable(f"the stored status can't be read: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
@@ -403,8 +407,8 @@ def _from_raw(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
     )
 
 
-def _retry_value(retry: Any) -> str | None:  # Any: whatever stands in an annotation
-    """The annotation as the status has room for it: a long one by its beginning and its digest, for one value is one retry."""
+def _retry_value(retry: Any) -> str | None:  # Any: an annotation's value
+    """The annotation, shortened to fit the status: a long value keeps its beginning and gets a digest, so it stays unique."""
     if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
         return retry if isinstance(retry, str) else None
     return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"
@@ -415,7 +419,7 @@ def _queue_marks(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def _overlay(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    """The frozen spec with the fields that may change taken from the live one."""
+    """The frozen spec with the changeable fields of the live one."""
     spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
     spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
     parallelism = untrusted.mapping(live.get("workers")).get("parallelism")
@@ -428,7 +432,7 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
         parsed = DataPrepJob.parse(document).spec
     except SpecError as exc:
         if all(fault.unknown for fault in exc.faults):
-            # The API server keeps no field that the CustomResourceDefinition doesn't have.
+            # The API server prunes unknown fields, so the CRD must be newer than this operator.
             return _Parsed(source, None, too_new=tuple(fault.path for fault in exc.faults))
         return _Parsed(source, None, str(exc))
     set_refusal = privileges.fault(parsed, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
