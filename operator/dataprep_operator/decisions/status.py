@@ -1,6 +1,6 @@
-"""The status as a whole, from the one before and what is there now. Pure: the time is an argument.
+"""Derives the whole status from the previous one and the observed state. Pure.
 
-The order of the questions is the order of this file: is it over? may it run? which step is it at, and how is that step doing?
+The file follows the order of the questions: is the job finished? may it run? which step is it at, and how is that step doing?
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,28 +51,28 @@ from dataprep_operator.objects.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 
 _RETRY_FROM_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
-# The plan step alone takes the output folder, so it is also what takes it back.
+# Only the plan step claims the output folder, so only it can claim it again.
 _RETRY_FROM_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a status is made from, beside the status before it."""
+    """What a status is derived from, besides the previous one."""
 
     observed: Observed
     now: datetime
     defaults: PodDefaults
-    """What holds for a job that doesn't say otherwise."""
+    """Defaults for what the job leaves out."""
 
     @property
     def spec(self) -> DataPrepJobSpec:
-        """The accepted spec. Ask only after `seen.spec` was found."""
-        assert self.observed.spec is not None  # noqa: S101 - `following` has looked
+        """The valid spec. Only after `observed.spec` was checked."""
+        assert self.observed.spec is not None  # noqa: S101 - checked by `_derive`
         return self.observed.spec
 
 
 def next_status(observed: Observed, *, now: datetime, defaults: PodDefaults) -> DataPrepJobStatus:
-    """The status that follows from what is there."""
+    """The job's next status."""
     return bounded(_keep_times(observed.status, redaction.redact_status(_derive(Context(observed, now, defaults)))))
 
 
@@ -90,11 +90,11 @@ def _derive(context: Context) -> DataPrepJobStatus:
     by = f", with the DataPrepProfile {observed.profile}" if observed.profile is not None else ""
     status = _with_condition(context, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{by}.")
     if status.output is None:
-        # From the first moment `kubectl get -o wide` says where the data set will be, with its parameters filled in.
+        # Early, so that `kubectl get -o wide` shows the output with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=context.spec.output.uri)})
     if observed.wait_cycle:
         return _fail(context, status, Reason.CIRCULAR_WAIT, _cycle_message(observed))
-    # Who waits for a job writes nothing yet; often that one writes there until then.
+    # In this order: a job that waits for others writes nothing yet, and often one of them writes to its output until then.
     blockage = (
         _profile_blockage(context) or _dependency_blockage(observed.dependencies) or _removal_blockage(context) or _rival_blockage(context)
     )
@@ -120,7 +120,7 @@ def _enforce_deadlines(context: Context, status: DataPrepJobStatus) -> DataPrepJ
 
 
 def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Between the upgrade of the CustomResourceDefinition and that of the operator: a job that runs goes on as it is, a new one waits."""
+    """The CRD is newer than this operator: running jobs go on, new ones wait."""
     if status.start_time is not None:
         return status
     fields = ", ".join(context.observed.too_new)
@@ -129,7 +129,7 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """`after` with the old times where nothing else changed, so that an unchanged job has an unchanged status."""
+    """`after` with the old times wherever nothing else changed, so that an unchanged job keeps an equal status."""
     known = {(each.type, each.status, each.reason): each.last_transition_time for each in before.conditions}
     kept = [
         each.model_copy(update={"last_transition_time": known.get((each.type, each.status, each.reason), each.last_transition_time)})
@@ -146,7 +146,7 @@ def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrep
 
 
 def _keep_final(context: Context) -> DataPrepJobStatus:
-    """A final status stays as it is; only the retry annotation of a job that can't be retried is noted."""
+    """A final status doesn't change, except to note a retry annotation on a job that can't be retried."""
     observed = context.observed
     if observed.retry is not None and observed.retry != observed.status.handled_retry:
         return observed.status.model_copy(update={"handled_retry": observed.retry[:256]})
@@ -154,7 +154,7 @@ def _keep_final(context: Context) -> DataPrepJobStatus:
 
 
 def _await_removal(context: Context) -> DataPrepJobStatus:
-    """A deleted job's status says only what is in the way of its end."""
+    """While the output of a deleted job is removed, only the condition OutputRemoved changes."""
     judgement = removal.judge(context.observed)
     if isinstance(judgement, removal.Release):
         return context.observed.status
@@ -168,7 +168,7 @@ def _initialize(context: Context) -> DataPrepJobStatus:
     if observed.retry_wanted:
         return _retry(context, status)
     if observed.retry is not None and observed.retry != status.handled_retry:
-        # Set before anything failed: a wish for the past, not for the next failure.
+        # Set before anything failed, so it doesn't apply to a later failure.
         status = status.model_copy(update={"handled_retry": observed.retry[:256]})
     if status.phase is None:
         status = status.model_copy(update={"phase": "Pending", "attempt": 1, "step": "Plan"})
@@ -188,7 +188,7 @@ def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "failures": [],
             "failed_indexes": None,
             "evictions": evictions.reset(status),
-            # What was learned about the memory stays; GPUs may be free again.
+            # Keep the raised memory, but try GPUs again: some may be free.
             "effective": memory.carry_over(status.effective),
         }
         | ({"run_id": None, "plan_sha256": None, "tasks": None, "progress": None} if step == "Plan" else {})
@@ -212,7 +212,7 @@ def _start(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
         return status
     source = context.spec.source
     name = source.from_job.name if source is not None and source.from_job is not None else None
-    # Before anything is made from it: after a restart the other job may be gone.
+    # Recorded before anything is created from it: after a restart the other job may be gone.
     found = next((each.data_set for each in context.observed.dependencies if each.name == name), None)
     return status.model_copy(
         update={"start_time": times.text(context.now), "child_prefix": context.observed.child_prefix, "from_job": found}
@@ -220,14 +220,14 @@ def _start(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _dependency_blockage(jobs: Sequence[Dependency]) -> Blockage | None:
-    """What keeps the job from starting, when it is other jobs."""
+    """Other jobs keep this one from starting."""
     phrases = {None: "which does not exist", "Failed": "which has failed and may be retried"}
     waiting = [f"{each.name}, {phrases.get(each.phase, f'which is {each.phase}')}" for each in jobs if not each.complete]
     return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {'; '.join(waiting)}.") if waiting else None
 
 
 def _profile_blockage(context: Context) -> Blockage | None:
-    """What keeps the job from starting, when it is a profile that isn't there. A run takes its profile's values once, when it begins."""
+    """A missing profile keeps the job from starting. Its values are taken once, at the start."""
     missing = context.observed.profile_missing
     if missing is None:
         return None
@@ -235,7 +235,7 @@ def _profile_blockage(context: Context) -> Blockage | None:
 
 
 def _removal_blockage(context: Context) -> Blockage | None:
-    """What keeps the job from starting, when its output is still being cleared."""
+    """A removal of the output keeps the job from starting."""
     if context.observed.output_remover is None:
         return None
     who = context.observed.describe(context.observed.output_remover, how="deleted")
@@ -243,7 +243,7 @@ def _removal_blockage(context: Context) -> Blockage | None:
 
 
 def _rival_blockage(context: Context) -> Blockage | None:
-    """What keeps the job from working, when another one works at the same place."""
+    """Another job that writes to the same place keeps this one from working."""
     rival = context.observed.rival
     if rival is None:
         return None
@@ -280,7 +280,7 @@ def _finish(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _history_entry(context: Context, status: DataPrepJobStatus, ended: str) -> Run:
-    """What the history keeps of the attempt that ends now. It began when the job did, or when a retry was asked for."""
+    """The history entry of the attempt that ends now. It began with the job or with the last retry."""
     retried = conditions.find(context.observed.status.conditions, ConditionType.FAILED)
     began = retried.last_transition_time if retried is not None and retried.status == "False" else status.start_time
     running = conditions.find(status.conditions, ConditionType.RUNNING)
@@ -325,7 +325,7 @@ def _resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """The status after every step that is through has been taken into account."""
+    """Take every finished step into account."""
     if status.step == "Plan":
         status = _plan_step(context, status)
     if status.step == "Convert" and status.phase != "Failed":
@@ -478,7 +478,7 @@ def _report_blockage(context: Context, status: DataPrepJobStatus, blockage: Bloc
 
 
 def _blocked_since(context: Context, status: DataPrepJobStatus, blockage: Blockage) -> datetime:
-    """When the blockage began: by the scheduler's word, or by the condition that was written when it was first seen."""
+    """When the blockage began, by the scheduler or by the condition that was written for it."""
     if blockage.since is not None and not blockage.fatal:
         return blockage.since
     before = conditions.find(status.conditions, ConditionType.RUNNING)
@@ -487,7 +487,7 @@ def _blocked_since(context: Context, status: DataPrepJobStatus, blockage: Blocka
 
 
 def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Preferred: another attempt, on CPU nodes, when no GPU pod was ever scheduled and waiting has taken too long."""
+    """Under `Preferred`, start another attempt on CPU nodes when no GPU pod was scheduled in time."""
     child = context.observed.child("convert", status.attempt)
     if child is None or accelerator(context.spec, status) != "GPU" or context.spec.workers.accelerator.policy != "Preferred":
         return status
@@ -502,7 +502,7 @@ def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJo
 
 
 def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CPU", "GPU"]:
-    """What the conversion runs on: what the spec prefers, unless this attempt has fallen back."""
+    """What the convert step runs on: the spec's preference, unless this attempt has fallen back."""
     if spec.workers.accelerator.policy == "None" or (status.effective is not None and status.effective.accelerator == "CPU"):
         return "CPU"
     return "GPU"
@@ -519,7 +519,7 @@ def _with_effective(context: Context, status: DataPrepJobStatus, child: Child | 
 
 
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
-    """Another attempt of the step, or of what is left of the conversion, when it ran out of memory and may have more."""
+    """Another attempt with more memory, if the step ran out of it and may have more."""
     if not isinstance(judgement, Failed) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None
     raised = memory.increase(status, context.spec, context.defaults)
@@ -592,14 +592,14 @@ def _with_condition(
 
 
 def _with_duration(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
-    """With the seconds of a step: until its Job's end, else until `ended_at`."""
+    """Record a step's duration, until its Job's end or else `ended_at`."""
     timings = status.timings or Timings()
     seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None
     return timings if seconds is None else timings.model_copy(update={field: seconds})
 
 
 def _last_end(observed: Observed, child: Child | None) -> datetime | None:
-    """When the last pod of a Job has ended."""
+    """When the Job's last pod ended."""
     return max((pod.finished_at for pod in observed.pods_of(child) if pod.finished_at), default=None) if child is not None else None
 
 
@@ -613,6 +613,6 @@ def _bounded_warnings(warnings: Sequence[str]) -> list[str]:
 
 # Any: the API's JSON.
 def as_json(status: DataPrepJobStatus) -> dict[str, Any]:
-    """The status as the API's JSON: no empty fields, so that server-side apply drops what is gone."""
+    """The status as the API's JSON without empty fields, so that server-side apply drops them."""
     written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {key: value for key, value in written.items() if value != []}

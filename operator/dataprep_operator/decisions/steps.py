@@ -1,6 +1,6 @@
-"""Judges one step from its Job and pods: not there, held up, at work, through, or broken. Pure.
+"""Judges a step by its Job and pods: absent, queued, blocked, running, succeeded or failed. Pure.
 
-`pods.py` reads one pod; `status.py` turns the judgement into the job's phase.
+`pods.py` reads one pod; `status.py` derives the job's phase from the judgement.
 """
 
 from collections import Counter
@@ -20,29 +20,29 @@ from dataprep_operator.objects.pods import Blockage, Pod
 
 @dataclass(frozen=True)
 class Absent:
-    """The step's Job is not there (yet, or any more)."""
+    """The step's Job doesn't exist."""
 
 
 @dataclass(frozen=True)
 class Queued:
-    """A queue holds the Job back."""
+    """A queue, or somebody who suspended it, holds the Job back."""
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """No pod of the step has started, and this is why."""
+    """No pod of the step can start."""
 
     blockage: Blockage
 
 
 @dataclass(frozen=True)
 class Running:
-    """Pods are running, or about to."""
+    """Pods are running or about to start."""
 
 
 @dataclass(frozen=True)
 class Succeeded:
-    """The Job succeeded. The result is None when its pod is gone, or for the conversion, whose results are in the store."""
+    """The Job succeeded. The result is None when its pod is gone, and for the convert step, whose results are in the store."""
 
     result: PlanResult | CommitResult | None
     unreadable: str | None = None
@@ -61,7 +61,7 @@ Judgement = Absent | Queued | Blocked | Running | Succeeded | Failed
 
 
 def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> Judgement:
-    """What has become of that step."""
+    """Judge one step of the job."""
     child = observed.child(step, attempt)
     if child is None:
         return Blocked(observed.refusal) if observed.refusal is not None else Absent()
@@ -81,28 +81,30 @@ def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int)
 
 
 def is_left_suspended(observed: Observed, child: Child) -> bool:
-    """Whether somebody else has suspended the Job and the operator leaves it so.
+    """Whether the operator accepts that somebody else suspended the Job.
 
-    A job with a queue goes into it at once. Without one the operator starts the Job again, once: somebody may have slipped. Whoever suspends it
-    after that means it, as Kueue does when it manages Jobs without a queue; to go on would be a quarrel without an end.
+    A job with a queue puts it into that queue. Otherwise the operator resumes it once, in case it was an accident, and then leaves it
+    alone: Kueue, for one, suspends again whatever it manages.
     """
     return child.suspended_by_others and (observed.queue is not None or child.resumed)
 
 
 def has_reported_plan(observed: Observed, child: Child) -> bool:
-    """Whether the plan's pod has ended and told the plan. The Job controller counts ended pods only every second; there is nothing to wait for."""
+    """Whether the plan pod has reported its plan. Waiting for the Job controller, which counts finished pods once a second, would gain
+    nothing.
+    """
     return child.step == "plan" and not child.failed and not child.deleting and observed.result_of(child) is not None
 
 
 def lacks_result(observed: Observed, child: Child) -> bool:
-    """Whether the step has ended and no pod that is known says how. The watch of the Jobs may be ahead of the pods'."""
+    """Whether the step ended but no cached pod says how. The Job's watch may be ahead of the pods'."""
     if child.complete:
         return child.step != "convert" and observed.result_of(child) is None
     return child.failed and not _decisive(child, _pod_failures(observed.pods_of(child)))
 
 
 def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
-    """What went wrong in the step so far: one entry for each thing, the latest first, however many pods said it."""
+    """The step's failures so far, latest first, with repetitions counted."""
     child = observed.child(step, attempt)
     found = [failed for pod in observed.pods_of(child) if (failed := pods.failure(pod))] if child else []
     found.sort(key=lambda failed: failed.at or "", reverse=True)
@@ -115,24 +117,24 @@ def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
 
 
 def tasks_of(child: Child, *, tasks: int) -> list[int]:
-    """The task behind each index of a convert Job."""
+    """The task of each index of a convert Job."""
     return ranges.parse(child.tasks, below=tasks) if child.tasks else list(range(tasks))
 
 
 def completed_tasks(child: Child, *, tasks: int) -> set[int]:
-    """Tasks that a convert Job has finished."""
+    """Tasks that a convert Job has completed."""
     behind = tasks_of(child, tasks=tasks)
     return {behind[index] for index in ranges.parse(child.completed_indexes, below=len(behind))}
 
 
 def failed_tasks(child: Child, *, tasks: int) -> set[int]:
-    """Tasks that a convert Job has given up."""
+    """Tasks that a convert Job has failed for good."""
     behind = tasks_of(child, tasks=tasks)
     return {behind[index] for index in ranges.parse(child.failed_indexes, below=len(behind))}
 
 
 def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
-    """Tasks that the convert Job before `attempt` left over, or none when that can't be told: then all of them run, and skip what is done."""
+    """Tasks that the previous convert Job left over. Empty when unknown: then all tasks run and skip what is done."""
     earlier = [
         child for child in observed.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256
     ]
@@ -144,13 +146,13 @@ def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, task
 
 
 def tasks_before(child: Child, *, tasks: int) -> int:
-    """Tasks that earlier attempts had finished when this convert Job was made."""
+    """Tasks that were finished before this convert Job was created."""
     return tasks - child.completions if child.tasks else 0
 
 
 # --- reasons ------------------------------------------------------------------------------------------------------------
 
-# What Kubernetes says when one pod's failure, and not the number of failures, ended the Job.
+# The Job's failure reason when a single pod's failure ended it.
 _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 
@@ -166,9 +168,9 @@ def _failed(child: Child, own: Sequence[Pod]) -> Failed:
 
 
 def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod]) -> Failed | None:
-    """Whether pods ended with 143, and nobody stopped them, oftener than a failure may come.
+    """Fail the step when pods ended with 143, unstopped, more often than failures are allowed.
 
-    Its Job can't count them: a suspension, of ours or a queue's, ends pods with 143 too, and a Job knows the exit code only.
+    The Job can't count these, since a suspension also ends pods with 143.
     """
     limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
     stopped = [(pod, failed) for pod, failed in _pod_failures(own) if pod.terminated_unprompted]
@@ -182,12 +184,12 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod
 
 
 def _pod_failures(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
-    """What went wrong in each failed pod, the latest last."""
+    """Failed pods with their failures, latest last."""
     return sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
 
 
 def _decisive(child: Child, failed: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
-    """Of these failures those that ended the Job: where one pod did, the Job names it."""
+    """The failures that ended the Job. If a single pod did, the Job's message names it."""
     if child.failure_reason != _ONE_POD_DECIDED:
         return failed
     return [each for each in failed if f"/{each[0].name} " in child.failure_message]
@@ -207,7 +209,7 @@ def _last_message(own: Sequence[Pod]) -> str | None:
 
 
 def _blockage(observed: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: Child) -> Blockage | None:
-    """Why none of the step's pods has started. One pod that runs is proof that pods can."""
+    """Why none of the step's pods has started. One started pod proves that they can."""
     alive = [pod for pod in own if pod.deletion_due is None]
     if any(pod.started for pod in own):
         return None

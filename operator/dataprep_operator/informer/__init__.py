@@ -1,1 +1,1 @@
-"""Watches, their cache, and the queue of what to look at."""
+"""Watches with their cache, and the work queue."""

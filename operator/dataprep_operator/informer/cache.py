@@ -1,4 +1,4 @@
-"""What the watches have shown: DataPrepJobs, their Jobs and their pods, ready to be looked up by job, DataPrepCronJobs and DataPrepProfiles."""
+"""An indexed cache of the watched objects: DataPrepJobs, DataPrepCronJobs, DataPrepProfiles, and our Jobs and pods."""
 
 import json
 from collections import OrderedDict, defaultdict
@@ -20,16 +20,16 @@ from dataprep_operator.objects.untrusted import Raw
 
 K = TypeVar("K")
 _Owner = tuple[str, str]
-"""Namespace and uid: nothing belongs to an owner of another namespace, whatever its ownerReferences say."""
+"""Namespace and uid. An owner never has dependents in another namespace, whatever their ownerReferences say."""
 V = TypeVar("V")
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _REMEMBERED_ENDS: Final = 10_000
-"""More than end within the time that a request may take."""
+"""More than are deleted while one request is in flight."""
 
 
 class Kind(StrEnum):
-    """What is watched, by its plural."""
+    """The watched kinds, by plural."""
 
     DATAPREPJOBS = "dataprepjobs"
     DATAPREPCRONJOBS = "dataprepcronjobs"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A DataPrepJob as text, which takes a fifth of the room that its objects take, and what is asked of all jobs at once."""
+    """A DataPrepJob as JSON text, which takes a fifth of the memory of objects, with its indexed fields."""
 
     text: str
     uid: str
@@ -49,26 +49,26 @@ class _Entry:
     has_started: bool
     is_deleted: bool
     is_being_removed: bool
-    """Deleted, and held by our finalizer until its output is removed."""
+    """Deleted, but held by our finalizer until its output is removed."""
     records_per_second: float
     output: str | None
-    """The place that it writes to (`outputs.py`)."""
+    """The place it writes to (see `outputs.py`)."""
     dependencies: tuple[Key, ...]
     cron_uid: str | None
-    """The uid of the DataPrepCronJob that made it."""
+    """The uid of the DataPrepCronJob that created it."""
 
     @property
     def is_unfinished(self) -> bool:
         return self.phase not in TERMINAL_PHASES and not self.is_deleted
 
     def raw(self) -> Raw:
-        """The object, without what `_slim` leaves out."""
+        """The object, without what `_slim` drops."""
         found: Raw = json.loads(self.text)
         return found
 
 
 class Cache:
-    """The newest known version of every object. Only one event loop may use it."""
+    """The newest known version of every object. Not thread-safe."""
 
     def __init__(self) -> None:
         self._jobs: dict[Key, _Entry] = {}
@@ -80,9 +80,9 @@ class Cache:
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
-        """Versions of jobs that only a status of our own has made."""
+        """Versions of jobs that result from our own status writes."""
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
-        """Versions of what was dropped lately: an answer to a request of ours may come after the news of the object's end."""
+        """Versions of recently deleted objects, since a response may arrive after the deletion event."""
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._waiters: defaultdict[Key, set[Key]] = defaultdict(set)
         """By the job that is waited for. Only jobs that have not started wait."""
@@ -90,12 +90,12 @@ class Cache:
         self._profiles: dict[str, Raw] = {}
         """By uid; there are few."""
         self._jobs_of_cron: defaultdict[_Owner, set[Key]] = defaultdict(set)
-        """Jobs by the uid of the DataPrepCronJob that made them."""
+        """Jobs by the uid of their DataPrepCronJob."""
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, raw: Raw) -> bool:
-        """Take in an object. Returns whether there is anything new in it for whom it concerns. An older version is passed over."""
+        """Store an object unless it is older than the cached one. Returns whether its owner must be reconciled."""
         uid, version = raw["metadata"]["uid"], _version(raw)
         if version and max(self._versions.get(uid, 0), self._dropped_versions.get(uid, 0)) > version:
             return False
@@ -115,12 +115,12 @@ class Cache:
         return True
 
     def put_written(self, raw: Raw) -> None:
-        """Take in a DataPrepJob as the answer to a status that was written: what the watch will tell of it is nothing new."""
+        """Store the response to a status write. The watch event for it is no news."""
         self._written[raw["metadata"]["uid"]] = _version(raw)
         self.put(Kind.DATAPREPJOBS, raw)
 
     def drop(self, kind: Kind, raw: Raw) -> Key | None:
-        """Forget an object that is gone. Returns whom it concerned."""
+        """Forget a deleted object. Returns the key to reconcile."""
         key, uid = self.key_of(kind, raw), raw["metadata"]["uid"]
         self._dropped_versions[uid] = max(_version(raw), self._versions.get(uid, 0), self._dropped_versions.get(uid, 0))
         self._drop(kind, uid)
@@ -129,7 +129,7 @@ class Cache:
         return key
 
     def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
-        """Forget what was `known` before a listing and is not in it: it was deleted while nobody watched. Returns whom that concerns."""
+        """Forget objects that were `known` before a listing and aren't in it. Returns the keys to reconcile."""
         gone = set(known) - set(listed)
         keys = []
         for uid in gone & set(self.uids(kind, namespace=namespace)):
@@ -144,67 +144,67 @@ class Cache:
     # --- looking up -----------------------------------------------------------------------------------------------------
 
     def job(self, key: Key) -> Raw | None:
-        """The DataPrepJob at that place."""
+        """The DataPrepJob with that key."""
         entry = self._jobs.get(key)
         return entry.raw() if entry is not None else None
 
     def keys(self) -> list[Key]:
-        """All DataPrepJobs and DataPrepCronJobs."""
+        """The keys of all DataPrepJobs and DataPrepCronJobs."""
         return [*self._jobs, *self._crons]
 
     def keys_in(self, namespace: str | None) -> list[Key]:
-        """Those of one namespace."""
+        """The keys in one namespace."""
         return [key for key in (*self._jobs, *self._crons) if key.namespace == namespace]
 
     def knows(self, key: Key) -> bool:
-        """Whether there is a DataPrepJob or DataPrepCronJob at that place."""
+        """Whether the DataPrepJob or DataPrepCronJob exists."""
         return key in self._jobs or key in self._crons
 
     def active_keys(self) -> list[Key]:
-        """The same without jobs that have ended and nobody deletes: there may be thousands of them."""
+        """All keys except those of finished jobs, of which there may be thousands."""
         return [*(key for key, entry in self._jobs.items() if entry.is_unfinished or entry.is_deleted), *self._crons]
 
     def is_new(self, key: Key) -> bool:
-        """Whether it is a job that nobody has begun: the first look at it makes its plan Job, and its user waits for that."""
+        """Whether nobody has reconciled the job yet. Its user is waiting for the plan Job, so it has priority."""
         entry = self._jobs.get(key)
         return entry is not None and not entry.phase
 
     def has_succeeded(self, key: Key) -> bool:
-        """Whether it is a job whose data set is made and stays: a look at it asks for its ConfigMap, and there may be thousands of them at once."""
+        """Whether the job has succeeded. Reconciling it only checks a ConfigMap, and there may be thousands."""
         entry = self._jobs.get(key)
         return entry is not None and entry.phase == "Succeeded" and not entry.is_deleted
 
     def cron(self, key: Key) -> Raw | None:
-        """The DataPrepCronJob at that place."""
+        """The DataPrepCronJob with that key."""
         return self._crons.get(key)
 
     def profile(self, namespace: str, name: str) -> Raw | None:
-        """The DataPrepProfile of that name. Of two, one is on its way out: the newer one counts."""
+        """The DataPrepProfile of that name. If one is just being replaced, the newer counts."""
         found = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
         return max(found, key=_version, default=None)
 
     def not_started(self, namespace: str) -> list[Key]:
-        """The jobs of a namespace that have not started: a profile's change concerns them."""
+        """Jobs of a namespace that have not started, and so depend on its profiles."""
         return [key for key, entry in self._jobs.items() if key.namespace == namespace and not entry.has_started]
 
     def jobs_of_cron(self, namespace: str, uid: str) -> list[Raw]:
-        """The DataPrepJobs that the DataPrepCronJob with that uid controls."""
+        """The DataPrepJobs controlled by the DataPrepCronJob with that uid."""
         return [self._jobs[key].raw() for key in sorted(self._jobs_of_cron.get((namespace, uid), ()))]
 
     def dependents(self, job: Raw) -> list[Key]:
-        """Whom a change of a DataPrepJob concerns beside itself: jobs that wait for it or for its output, and the DataPrepCronJob that made it."""
+        """What else to reconcile when a DataPrepJob changes: jobs that wait for it or its output, and its DataPrepCronJob."""
         metadata, owner = job["metadata"], controller(job)
         crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
         key, entry = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
-        # Only its end and a removal of the output are of any interest to them; progress is not. Of those that have ended none waits.
+        # Jobs with the same output care only about its end and about a removal. Finished jobs don't wait.
         over = entry is None or not entry.is_unfinished
         sharing = [each for each in others if self._jobs[each].is_being_removed or (over and self._jobs[each].is_unfinished)]
         return [*self.waiters(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:
-        """How many jobs are in each phase."""
+        """The number of jobs in each phase."""
         counted: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
         for entry in self._jobs.values():
             phase = entry.phase or "Pending"
@@ -212,16 +212,16 @@ class Cache:
         return counted
 
     def records_per_second(self) -> float:
-        """The rate of all jobs that run, by the progress in their statuses."""
+        """The total rate of all running jobs, from their statuses."""
         return sum(entry.records_per_second for entry in self._jobs.values() if entry.phase == "Running")
 
     def children_of(self, namespace: str, uid: str) -> tuple[Child, ...]:
-        """The Jobs that the DataPrepJob controls, oldest attempt first."""
+        """The Jobs controlled by the DataPrepJob, oldest attempt first."""
         found = [self._children[each] for each in self._children_of.get((namespace, uid), ())]
         return tuple(sorted(found, key=lambda child: (child.attempt, child.name)))
 
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
-        """The pods that the Job controls, by name. Their labels, which anybody may set, say nothing about that."""
+        """The pods controlled by the Job, by name. Labels don't count, since anybody can set them."""
         return tuple(sorted((self._pods[each] for each in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -234,7 +234,7 @@ class Cache:
         return self._child(pod.namespace, pod.owner_uid)
 
     def uids(self, kind: Kind, *, namespace: str | None) -> list[str]:
-        """The uids of all cached objects of a kind, of one namespace or of all."""
+        """The uids of all cached objects of a kind, in one namespace or all."""
         match kind:
             case Kind.DATAPREPJOBS:
                 return [uid for uid, key in self._keys_by_uid.items() if key.kind == KIND and namespace in (None, key.namespace)]
@@ -248,7 +248,7 @@ class Cache:
                 return [uid for uid, pod in self._pods.items() if namespace in (None, pod.namespace)]
 
     def key_of(self, kind: Kind, raw: Raw) -> Key | None:
-        """The DataPrepJob that an object is or belongs to, or the DataPrepCronJob that it is."""
+        """The key to reconcile for an object: its own, or its DataPrepJob's."""
         metadata = raw["metadata"]
         if kind is Kind.DATAPREPCRONJOBS:
             return Key(metadata["namespace"], metadata["name"], CRON_KIND)
@@ -262,14 +262,14 @@ class Cache:
         child = self._child(metadata["namespace"], untrusted.text(controller(raw).get("uid")))
         if child is not None:
             return Key(child.namespace, child.owner_name)
-        # Of a pod whose Job is gone only a label tells. It wakes a job of the same namespace, and no more.
+        # A pod whose Job is gone is matched by its label, within its namespace.
         key = self._keys_by_uid.get(untrusted.text(untrusted.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
         return key if key is not None and key.namespace == metadata["namespace"] else None
 
     def rival_of(self, key: Key) -> Key | None:
-        """The unfinished job with the same output that has the better claim than `key`, if there is one.
+        """The unfinished job with the same output and a better claim to it than `key`, if any.
 
-        One that waits for `key` is none: it begins only after that has ended.
+        A job that waits for `key` is no rival, since it starts later.
         """
         mine = self._jobs.get(key)
         others = [
@@ -281,19 +281,19 @@ class Cache:
         return rival if best < claim(mine.raw()) else None
 
     def removing(self, key: Key) -> Key | None:
-        """A deleted job with the same output, which is being removed."""
+        """A deleted job whose removal of the same output is under way."""
         return next((each for each in sorted(self._sharing(key)) if self._jobs[each].is_being_removed), None)
 
     def output_user_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
-        """Another job with the same output that writes there, or that found the data set of one of these runs finished."""
+        """Another job that writes to the same output or reused the data set of one of `runs`."""
         return next((each for each in sorted(self._sharing(key)) if _uses_output(self._jobs[each].raw(), set(runs))), None)
 
     def waiters(self, key: Key) -> list[Key]:
-        """The jobs that wait for that one, which need not exist."""
+        """The jobs that wait for `key`, which need not exist."""
         return sorted(self._waiters.get(key, ()))
 
     def wait_cycle(self, key: Key) -> tuple[Key, ...]:
-        """Jobs of which each waits for the next, by name or for its output, from `key` back to itself; empty when there is no such circle."""
+        """A cycle of jobs in which each waits for the next, by name or for its output, from `key` back to itself. Empty without one."""
         came_from: dict[Key, Key] = {}
         ahead = [key]
         while ahead:
@@ -316,7 +316,7 @@ class Cache:
         return child if child is not None and child.namespace == namespace else None
 
     def _sharing(self, key: Key) -> set[Key]:
-        """The other jobs with the same output."""
+        """Other jobs with the same output."""
         mine = self._jobs.get(key)
         return self._outputs.get(mine.output, set()) - {key} if mine is not None and mine.output is not None else set()
 
@@ -328,7 +328,7 @@ class Cache:
         return [*entry.dependencies, *([rival] if rival is not None else [])]
 
     def _depends_on(self, key: Key, other: Key) -> bool:
-        """Whether `key` names `other` as one to wait for, or a job that does."""
+        """Whether `key` waits for `other`, directly or through other jobs."""
         seen, ahead = {key}, [key]
         while ahead:
             entry = self._jobs.get(ahead.pop())
@@ -350,7 +350,7 @@ class Cache:
             self._place_again(raw["metadata"]["namespace"])
 
     def _place_again(self, namespace: str) -> None:
-        """A profile says where buckets are, so the jobs of its namespace may write elsewhere now."""
+        """Recompute the outputs of a namespace's jobs: a profile may set their stores' endpoints."""
         for key, entry in [each for each in self._jobs.items() if each[0].namespace == namespace]:
             self._index(key, replace(entry, output=self._place_of(entry.raw())))
 
@@ -398,7 +398,7 @@ class Cache:
         self._written.pop(uid, None)
         if kind is Kind.DATAPREPJOBS:
             key = self._keys_by_uid.pop(uid, None)
-            # The place may be taken by a successor of the same name already.
+            # A new job of that name may have taken the key.
             if key is not None and key in self._jobs and self._jobs[key].uid == uid:
                 self._index(key, None)
         elif kind is Kind.DATAPREPCRONJOBS:
@@ -427,7 +427,7 @@ class Cache:
         return Key(child.namespace, child.owner_name) if child is not None else None
 
     def _index(self, key: Key, entry: _Entry | None) -> None:
-        """Put a job, or none, in the place of what is known under the key, and where it is looked for."""
+        """Replace a job's entry, and update the indexes."""
         before = self._jobs.pop(key, None)
         if before is not None:
             for each in before.dependencies:
@@ -469,20 +469,20 @@ Claim = tuple[bool, datetime, str]
 
 
 def claim(raw: Raw) -> Claim:
-    """What orders two jobs that want one output: who has begun goes first, then the older (a retry claims anew), then the uid."""
+    """Orders jobs by their claim to an output: started jobs first, then the older (a retry counts as new), then the uid."""
     status = untrusted.mapping(raw.get("status"))
     since = times.parse(raw["metadata"].get("creationTimestamp"))
     failed = untrusted.conditions(status).get("Failed", {})
     if failed.get("status") == "False":
         since = times.parse(failed.get("lastTransitionTime")) or since
     if untrusted.text(status.get("phase")) in TERMINAL_PHASES:
-        # Judged at the moment of its retry: whoever is under way was first.
+        # As if retried now: jobs under way come first.
         return True, times.now(), raw["metadata"]["uid"]
     return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
 
 
 def _dependencies_of(raw: Raw) -> list[Key]:
-    """The jobs that one waits for. One that has started waits no more; one that failed before may be retried, and would wait again."""
+    """The jobs that one waits for. A started job waits for none; a failed one would again after a retry."""
     spec, status = untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
     if status.get("startTime") or status.get("phase") == "Succeeded":
         return []
@@ -504,7 +504,7 @@ def _version(raw: Raw) -> int:
     return untrusted.number(raw["metadata"].get("resourceVersion"))
 
 
-# Any: JSON of any form.
+# Any: arbitrary JSON.
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -516,7 +516,7 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
 
 
 def _slim(raw: Raw) -> Raw:
-    """The object without `managedFields`, which are half of its size, and without kubectl's copy of it. They are nobody's business here."""
+    """The object without `managedFields`, which are half of its size, and without kubectl's copy of it."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
     if _LAST_APPLIED in untrusted.mapping(metadata.get("annotations")):
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}

@@ -1,6 +1,6 @@
-"""What kopf does for us: it watches DataPrepJobs, DataPrepCronJobs and DataPrepProfiles, our Jobs and our pods. Its handlers fill the cache and name whom it concerns.
+"""kopf's event handlers: they update the cache and enqueue the affected jobs.
 
-Only `on.event`: kopf's stateful handlers annotate the objects, want finalizers, and were measured to run several times under load.
+Only `on.event`. kopf's stateful handlers annotate objects, add finalizers, and have run several times under load.
 """
 
 import functools
@@ -20,12 +20,12 @@ from dataprep_operator.settings import Settings
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-# Seconds: what concerns a job directly is looked at now; pods come in crowds and are looked at together.
+# Seconds. Pods change in crowds and are handled together.
 _DELAYS: Final = {Kind.DATAPREPJOBS: 0.0, Kind.DATAPREPCRONJOBS: 0.0, Kind.DATAPREPPROFILES: 0.0, Kind.JOBS: 0.0, Kind.PODS: 0.2}
 
 
 def registry(*, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> kopf.OperatorRegistry:
-    """The handlers."""
+    """Register the handlers."""
     handlers = kopf.OperatorRegistry()
 
     take = functools.partial(_take, cache=cache, streams=streams, enqueue=enqueue)
@@ -56,7 +56,7 @@ def registry(*, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], 
 
 # Any: kopf's event is the API's JSON.
 def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> None:
-    """Put what an event tells into the cache, and name everybody whom it concerns: half of all events are of what nobody reads."""
+    """Apply an event to the cache and enqueue the affected jobs. Half of all events change nothing that is read."""
     raw = event["object"]
     try:
         if event["type"] == "DELETED":
@@ -65,7 +65,7 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Ca
             is_news = cache.put(kind, raw) or event["type"] != "MODIFIED"
             key = cache.key_of(kind, raw) if is_news else None
     finally:
-        # Whatever one object says, the others don't wait for it.
+        # Even if the object is malformed, so that the sync doesn't wait for it.
         streams.mark_cached(kind, raw["metadata"]["uid"])
     others = cache.dependents(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:
@@ -76,19 +76,19 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Ca
 
 # Any: the API's JSON.
 def _ends_the_plan(pod: Any) -> bool:
-    """Whether workers wait for nothing but this pod, which has ended."""
+    """Whether the pod is a finished plan, which the workers wait for."""
     labels, status = untrusted.mapping(pod["metadata"].get("labels")), untrusted.mapping(pod.get("status"))
     return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
 
 
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:
-    """kopf's settings. Each differs from the default for a reason."""
+    """kopf's settings, where they differ from the defaults."""
     chosen = kopf.OperatorSettings()
-    # Rights on CRDs and namespaces aren't needed: our kinds are known, and their presence is checked before the start.
+    # Needs no permissions on CRDs and namespaces. The CRDs were checked at the start.
     chosen.scanning.disabled = True
-    # Leadership is a Lease's; kopf's own peering pauses all replicas of one priority.
+    # A Lease elects the leader. kopf's peering pauses all replicas of one priority.
     chosen.peering.standalone = True
-    # Events are told by `actuator.py`, deduplicated.
+    # The actuator records Events, deduplicated.
     chosen.posting.enabled = False
     of_the_class = f"{names.LABEL_CLASS}={settings.operator_class}" if settings.operator_class else f"!{names.LABEL_CLASS}"
     for plural in (PLURAL, CRON_PLURAL):
@@ -103,7 +103,7 @@ def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     chosen.networking.request_timeout = 30
     chosen.networking.connect_timeout = 10
     chosen.networking.enforce_retry_after = True
-    # A stream that fails begins anew by itself (`streams.py`); until then it only delays what is said about it.
+    # `streams.py` restarts failed streams; kopf's back-off only delays that.
     chosen.networking.error_backoffs = (0.5, 1, 2, 3, 5)
     chosen.persistence.consistency_timeout = 60
     chosen.execution.max_workers = 8
@@ -112,13 +112,13 @@ def operator_settings(settings: Settings) -> kopf.OperatorSettings:
 
 
 def expected_streams(settings: Settings) -> frozenset[StreamName]:
-    """The streams that kopf will open: one for each kind and namespace."""
+    """The streams that kopf opens: one for each kind and namespace."""
     return frozenset((kind, namespace) for kind in Kind for namespace in (settings.namespaces or (None,)))
 
 
-# Any: kopf's settings and whatever else it passes.
+# Any: kopf's settings and its other arguments.
 async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
-    """Where the API server is: `KUBECONFIG`, else this pod's account. By address, so that no DNS is needed."""
+    """Connect to the cluster of `KUBECONFIG`, or as this pod's account. By IP address, so that DNS isn't needed."""
     if os.environ.get("KUBECONFIG"):
         return kopf.login_with_kubeconfig(settings=settings, **rest)
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
