@@ -1,4 +1,4 @@
-"""Arguments: what the commands share, the job or the data set of a command line and the stores it is reached by."""
+"""Arguments that commands share: the job or data set, the stores to reach it, and the number of workers."""
 
 import argparse
 import os
@@ -34,12 +34,12 @@ def uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 
 def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
-    """How many processes a command may start; `of` says more about them."""
+    """Adds `--workers`; `of` extends its help text."""
     command.add_argument("--workers", type=int, metavar="N", help=f"processes{of} (default: one a core, and fewer where memory is short)")
 
 
 def ready_workers(arguments: argparse.Namespace) -> int:
-    """As many as were asked for, else as many as there is room for. What others are forked from begins to import, as this process does: ask early."""
+    """The number of workers: as given, or as many as fit. Call it early: it starts the fork server, which imports modules meanwhile."""
     count: int = arguments.workers or limits.processes()
     if count > 1:
         from dataprep_converter.runtime import fork_server
@@ -61,7 +61,7 @@ def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
 
 
 def with_code(job: "DataPrepJob") -> "DataPrepJob":
-    """The job, whose code of Git is there now."""
+    """The job, after its code has been fetched from Git."""
     if job.spec.code is not None and job.spec.code.git is not None:
         from dataprep_converter.cli import git_code
 
@@ -70,7 +70,7 @@ def with_code(job: "DataPrepJob") -> "DataPrepJob":
 
 
 def access_of(job: "DataPrepJob") -> "Access":
-    """Stores as the job sets them up."""
+    """Access to stores as the job configures them."""
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.inputs.store_settings import settings_for
 
@@ -78,7 +78,7 @@ def access_of(job: "DataPrepJob") -> "Access":
 
 
 def access_to(arguments: argparse.Namespace) -> "Access":
-    """Stores as a job file sets them up (`--job`), else by the environment."""
+    """Access to stores as a job file configures them (`--job`), or else the environment."""
     from dataprep_converter.inputs.access import Access
 
     return access_of(job_of(arguments)) if arguments.job else Access()

@@ -1,4 +1,4 @@
-"""`dataprep verify` and `dataprep repair`: their arguments, and what they say."""
+"""`dataprep verify` and `dataprep repair`."""
 
 import argparse
 import sys

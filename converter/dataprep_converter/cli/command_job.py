@@ -1,4 +1,4 @@
-"""Commands that make a job themselves, `copy` and `convert`: the arguments that they share, and how the job is run or printed."""
+"""The job behind `dataprep copy` and `dataprep convert`: the arguments that they share, and how it is run or printed."""
 
 import argparse
 import sys
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(command: argparse.ArgumentParser, *, example: str, verb: str, of_processes: str = "") -> None:
-    """Adds what both have; `example` is a field that may be set."""
-    # The fields are of the job that is made; the file that names the stores is taken as it is.
+    """Adds the shared arguments; `example` is a field that may be set."""
+    # --set changes the job that is made, not the file with the stores.
     command.set_defaults(set=[])
     command.add_argument("--set", dest="fields", action="append", default=[], metavar="FIELD=VALUE", help=f"a field of the spec: {example}")
     command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the stores")

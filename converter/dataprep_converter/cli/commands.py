@@ -41,7 +41,7 @@ class TerminatedError(BaseException):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs a command and exits with its code (see `dataprep_api.exits`)."""
-    # First of all: a wrong argument is quoted too.
+    # First, because errors quote wrong arguments.
     guard()
     execute(_parser().parse_args(argv))
 
@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     guard()
     output = raw(sys.stdout)
     if isinstance(output, io.TextIOWrapper):
-        # A terminal that is not UTF-8: shown with escapes, as on standard error.
+        # For terminals that are not UTF-8: escape other characters, as on standard error.
         output.reconfigure(errors="backslashreplace")
     if pod_messages.in_pod():
         from dataprep_converter.runtime.watchdog import supervise
@@ -91,13 +91,13 @@ def _code_of(arguments: argparse.Namespace) -> int:
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
-    # Who signals a whole process group reaches us twice, by the group and by our parent; the second must not break the way out.
+    # A signal to the process group arrives twice, directly and from the parent; the second one must not interrupt the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise TerminatedError
 
 
 def _reader_is_gone() -> bool:
-    """Whether it is our output that nobody reads (`dataprep ls … | head`), and not a store's connection that broke."""
+    """Whether the broken pipe is our standard output (`dataprep ls … | head`) and not the connection to a store."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -106,7 +106,7 @@ def _reader_is_gone() -> bool:
     output.register(descriptor, 0)
     gone = any(events & select.POLLERR for _, events in output.poll(0))
     if gone:
-        # What is still buffered goes there when the interpreter ends.
+        # The interpreter flushes what is still buffered when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     return gone
 
@@ -134,7 +134,7 @@ def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
         import tempfile
 
-        # What goes to a store is told by the store.
+        # Stores raise their own error, so this is a local file.
         exc = StoreFull(f"No space left for {exc.filename or f'temporary files in {tempfile.gettempdir()}'}: {exc.strerror}.")
     if isinstance(exc, ConvertError):
         _say(f"error: {exc}")
@@ -149,7 +149,7 @@ def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
 
 
 def _say(text: str) -> None:
-    """One line, whatever a foreign message holds."""
+    """Writes the text to standard error, as one line."""
     sys.stderr.write(f"dataprep: {one_line(' '.join(text.split(chr(10))))}\n")
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a job runs on this machine: a live bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a job on this machine: a live bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -38,7 +38,7 @@ class Display:
         self._ignored = plan.ignored or 0
         self._started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
-        # A script says only by what it makes how much there is.
+        # The number of a script's records is known only at the end.
         records = f": {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}" if plan.splits else ""
         self._say(f"planned run {plan.run_id}{records}")
         for warning in plan.warnings:
@@ -100,7 +100,7 @@ class Display:
             self._stream.flush()
 
     def _start_bar(self) -> None:
-        # Only here: most jobs run without a terminal, and rich takes a while to load.
+        # Imported here, as most jobs run without a terminal and rich loads slowly.
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 

@@ -1,4 +1,4 @@
-"""`dataprep infer`, `dataprep inspect` and `dataprep ls`: what there is at a URI."""
+"""`dataprep infer`, `dataprep inspect` and `dataprep ls`: show what there is at a URI."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`dataprep retry`: another attempt of a failed job, which makes only what is missing."""
+"""`dataprep retry`: retries a failed job, which makes only what is missing."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from dataprep_converter.core.errors import BadSpec
 
 
 def retry(job: str, *, namespace: str | None) -> str:
-    """Asks for it, and says what will happen. Raises BadSpec when the job hasn't failed, NotFound when there is none."""
+    """Requests a retry and returns a message. Raises BadSpec if the job hasn't failed, NotFound if there is no such job."""
     status = kubectl.get(PLURAL, job, namespace=namespace).get("status") or {}
     phase = status.get("phase") or "new"
     if phase != "Failed":

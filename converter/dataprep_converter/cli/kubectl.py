@@ -1,4 +1,4 @@
-"""The user's own kubectl, with its rights and its idea of where the cluster is."""
+"""Calls the user's own kubectl, with its configuration and rights."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def scope(namespace: str | None) -> list[str]:
 
 
 def run(*words: str, namespace: str | None) -> str:
-    """What kubectl prints. Raises NotFound with what it says when it fails."""
+    """Runs kubectl and returns its output. Raises NotFound with its message when it fails."""
     done = subprocess.run([program(), *words, *scope(namespace)], capture_output=True, text=True, check=False)  # noqa: S603 - a list, no shell
     if done.returncode:
         raise NotFound(f"kubectl {' '.join(words[:2])}: {_said(done.stderr)}")

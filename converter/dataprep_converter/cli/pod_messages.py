@@ -1,4 +1,4 @@
-"""What a command leaves behind in a pod: its result, or its failure, as the termination message that the operator reads."""
+"""Termination messages of pods: a command's result or failure, which the operator reads."""
 
 import argparse
 import logging

@@ -1,4 +1,4 @@
-"""Progress reports from a worker pod to the operator: small, now and then, and never in the way of the work.
+"""Sends progress reports from a worker pod to the operator, without ever delaying the work.
 
 A report that can't be delivered is dropped: the next one carries absolute counts, and the truth is in the store.
 """
@@ -36,12 +36,12 @@ class Reporter:
         self._latest = TaskProgress()
         self._sequence = 0
         self._failures = 0
-        """Since the last report that was taken."""
+        """Number of failures since the last report that was delivered."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="reports", daemon=True)
 
     def watch(self, progress: TaskProgress) -> None:
-        """Takes the latest counts; cheap."""
+        """Stores the latest counts; cheap."""
         self._latest = progress.now()
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ class Reporter:
 
 
 def post(url: str, body: str, *, token: str) -> float:
-    """Posts to the first address of the URL's host that takes it: of several replicas only the leader does.
+    """Posts to the first address of the URL's host that accepts it: of several replicas, only the leader does.
 
     Returns the wait that the operator asks for. Raises OSError when none takes it.
     """

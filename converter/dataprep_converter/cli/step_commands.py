@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Adds all of them."""
+    """Adds the commands."""
     _add_whole_jobs(commands)
     _add_steps(commands)
 
@@ -176,7 +176,7 @@ def _fetch_code(arguments: argparse.Namespace) -> Exit:
 
 
 def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: argparse.Namespace) -> "Plan":
-    """The plan that the plan step has made."""
+    """The plan that the plan step has stored."""
     from dataprep_converter.dataset.output_folder import OutputFolder
     from dataprep_converter.dataset.stored_plan import load_plan
 

@@ -1,4 +1,4 @@
-"""A data set against the listing of its folder."""
+"""Compares a data set with the listing of its folder."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
 
 
 def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
-    """Whether a finished data set is still, file for file, the objects that the run wrote; of the files around the data their sizes, of indexes more."""
+    """Whether the files of a finished data set are the ones that the run wrote. Compares pins of shards and indexes, and sizes of other files."""
     listed = dict(folder.visible())
     if difference(visible_sizes(manifest), listed) is not None:
         return False
@@ -32,10 +32,10 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
     return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
 
 
-def remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> list[str]:
-    """Removes visible files that only an earlier run planned, and leftovers of uploads. Returns warnings of what it may not.
+def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
+    """Removes visible files that only earlier runs planned, and leftovers of uploads. Returns warnings about missing rights.
 
-    The plans that say so are removed later, with the metadata.
+    The plans of earlier runs are removed later, with the metadata.
     """
     known = folder.known_files()
     for path in [path for path, _ in folder.visible() if path in known and path not in keep]:
@@ -44,12 +44,12 @@ def remove_what_is_stale(folder: OutputFolder, *, keep: set[str]) -> list[str]:
 
 
 def sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
-    """Size of every visible file: the shards and what belongs to them."""
+    """The sizes of shards and their companions, by path."""
     return {each.file: each.size for file in files for each in (file, *file.companions)}
 
 
 def visible_sizes(manifest: Manifest) -> dict[str, int]:
-    """Size of every visible file of a finished data set."""
+    """The sizes of all visible files of a finished data set, by path."""
     return sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
 
 
@@ -57,22 +57,22 @@ def difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None
     """How a listing differs from the expected sizes, or None."""
     missing = [file for file in expected if file not in listed]
     if missing:
-        return f"{len(missing)} files are missing: {some(missing)}"
+        return f"{len(missing)} files are missing: {abbreviated(missing)}"
     wrong = [f"{file} has {listed[file].size} bytes instead of {size}" for file, size in expected.items() if listed[file].size != size]
     if wrong:
-        return some(wrong)
+        return abbreviated(wrong)
     foreign = [file for file in listed if file not in expected]
-    return f"{len(foreign)} files are not of this data set: {some(foreign)}" if foreign else None
+    return f"{len(foreign)} files are not of this data set: {abbreviated(foreign)}" if foreign else None
 
 
-def some(items: Sequence[str]) -> str:
-    """The first few of them, and how many more there are."""
+def abbreviated(items: Sequence[str]) -> str:
+    """The first few items, and the number of the others."""
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return ", ".join(items[:_SHOWN]) + more
 
 
 def finished(uri: str, access: Access) -> Manifest:
-    """The manifest of a finished data set. Raises NotFound when there is none, and BadData when it was changed."""
+    """The manifest of a finished data set. Raises NotFound if there is none, and BadData if it was changed."""
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()

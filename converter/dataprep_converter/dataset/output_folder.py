@@ -1,4 +1,4 @@
-"""The output folder: who owns it, what of the plan is done, what is finished.
+"""The output folder: its owner, the files of each run, and the finished data set.
 
 <output>/train-00000-of-00008.tfrecords     the shards: the only visible names (`mds` has an index.json in each split)
 <output>/_SUCCESS                           written last; names the manifest and its digest
@@ -43,7 +43,7 @@ _AT_ONCE = 4 << 20
 
 
 class OutputFolder:
-    """An output: its files, its owner, and what is finished there, whichever run made it."""
+    """The folder of an output, independent of a run: its files, its owner, and the finished data set."""
 
     def __init__(self, uri: str, access: Access) -> None:
         self.uri = uri.rstrip("/")
@@ -52,15 +52,15 @@ class OutputFolder:
         self._store = access.store(uri)
 
     def of_run(self, run_id: str) -> "RunFolder":
-        """The same folder, to read and write what one run keeps there."""
+        """The same folder, for the files of one run."""
         return RunFolder(self._given, self._access, run_id)
 
     def at(self, relative: str) -> str:
-        """URI of a file of the folder."""
+        """The URI of a file in the folder."""
         return names.join(self.uri, relative)
 
     def owner(self) -> Owner | None:
-        """The run that may write here. Raises NotWhole when that can't be told."""
+        """The run that may write here, or None. Raises NotWhole when OWNER is damaged."""
         found = self.read(names.OWNER)
         try:
             return self.parsed(Owner, names.OWNER, found) if found is not None else None
@@ -69,7 +69,7 @@ class OutputFolder:
             raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
 
     def success(self) -> Success | None:
-        """What `_SUCCESS` says, or None."""
+        """The content of `_SUCCESS`, or None."""
         found = self.read(names.SUCCESS)
         if found is None:
             return None
@@ -92,11 +92,11 @@ class OutputFolder:
         return self.parsed(Manifest, success.manifest, found)
 
     def put_success(self, success: Success) -> None:
-        """Makes the data set visible as finished."""
+        """Writes `_SUCCESS`, which marks the data set as finished."""
         self._store.put(self.at(names.SUCCESS), success.to_bytes())
 
     def remove_success(self) -> None:
-        """Takes the mark away before anything visible changes."""
+        """Removes `_SUCCESS`; done before anything visible changes."""
         self._store.delete(self.at(names.SUCCESS))
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
@@ -110,7 +110,7 @@ class OutputFolder:
         return self._listed()
 
     def known_files(self) -> set[str]:
-        """Paths that some run of dataprep planned here, this one's too: what a replacement may delete."""
+        """Paths that any run of dataprep has planned here: a replacement may delete them."""
         known: set[str] = set()
         reports: list[str] = []
         for path, _ in self._listed(names.SIDE):
@@ -134,7 +134,7 @@ class OutputFolder:
         return known
 
     def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:
-        """Writes a small file that readers see, at once."""
+        """Writes a small file that readers see."""
         self._store.put(self.at(relative), data, hdfs=hdfs)
 
     def put_hidden(self, relative: str, data: bytes) -> None:
@@ -142,9 +142,9 @@ class OutputFolder:
         self._store.put(self.at(relative), data)
 
     def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
-        """Writes small files around the data; all are there, and lasting, when this returns. `hdfs` is for those that readers see.
+        """Writes small files around the data, durably, several at a time. `hdfs` applies to those that readers see.
 
-        A store takes longer to promise that a file lasts than to take it in, and promises for several at once as quickly as for one.
+        Making a file durable takes longer than writing it, and several files at once take no longer than one.
         """
 
         def put(file: tuple[str, bytes]) -> None:
@@ -156,15 +156,15 @@ class OutputFolder:
                 pass
 
     def delete(self, relative: str) -> None:
-        """Removes one file of the folder."""
+        """Deletes a file."""
         self._store.delete(self.at(relative))
 
     def indexes(self) -> dict[str, Entry]:
-        """The indexes of shards, by relative path."""
+        """The record indexes of shards, by relative path."""
         return dict(self._listed(names.INDEX))
 
     def side_entries(self) -> dict[str, Entry]:
-        """Every file that stands beside the data, by relative path."""
+        """All files beside the data, by relative path."""
         return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._listed(below)}
 
     def runs(self) -> list[str]:
@@ -173,7 +173,7 @@ class OutputFolder:
         return sorted(found)
 
     def sweep(self) -> list[str]:
-        """Removes leftovers of uploads that never ended. Returns a warning where the store doesn't permit that, which fails no job."""
+        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit that."""
         try:
             swept = self._store.sweep(self.uri)
         except (NotPermitted, NotFound) as exc:
@@ -183,7 +183,7 @@ class OutputFolder:
         return []
 
     def parsed(self, model: type[S], relative: str, content: bytes) -> S:
-        """What a file of the folder says. Raises NewerFormat naming it, and pydantic's ValidationError when it is damaged."""
+        """Parses a file of the folder. Raises NewerFormat, or pydantic's ValidationError when it is damaged."""
         try:
             return model.model_validate_json(content)
         except FormatError as exc:
@@ -195,7 +195,7 @@ class OutputFolder:
             yield entry.uri.removeprefix(self.uri).lstrip("/"), entry
 
     def read(self, relative: str) -> bytes | None:
-        """A small file of the folder, or None."""
+        """The content of a small file, or None if there is no such file."""
         try:
             return self._store.get(self.at(relative))
         except NotFound:
@@ -203,7 +203,7 @@ class OutputFolder:
 
 
 class RunFolder(OutputFolder):
-    """The output of one run: what it owns there, its plan, its reports and its manifest."""
+    """The folder of an output, for one run: its ownership, plan, reports and manifest."""
 
     def __init__(self, uri: str, access: Access, run_id: str) -> None:
         super().__init__(uri, access)
@@ -212,7 +212,7 @@ class RunFolder(OutputFolder):
     # --- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Takes the folder for this run; a run that had it before sees that at its next commit."""
+        """Makes this run the owner. An earlier owner notices before it publishes the next file."""
         try:
             before = self.owner()
             is_there = before is not None
@@ -242,7 +242,7 @@ class RunFolder(OutputFolder):
         self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
 
     def _put_units(self, units: UnitsFile) -> None:
-        """In one call where it is small."""
+        """Writes the units; small tables in a single call."""
         uri = self.at(names.units_file(self.run_id))
         if units.size <= _AT_ONCE:
             self._store.put(uri, b"".join(units.pieces()))
@@ -250,11 +250,11 @@ class RunFolder(OutputFolder):
             written(self._store, uri, units.pieces())
 
     def put_made(self, made: IntermediateFiles) -> None:
-        """Stores what the reader made while planning, where the plan's units have it."""
+        """Stores the files that the reader made while planning, where the plan's units expect them."""
         made.put(self.at(names.made_folder(self.run_id)), self._access)
 
     def remove_made(self) -> None:
-        """Removes it again, once no shard has to be made any more."""
+        """Removes these files, once all shards are finished."""
         for path, _ in list(self._listed(names.made_folder(self.run_id))):
             self.delete(path)
 
@@ -283,11 +283,11 @@ class RunFolder(OutputFolder):
     # --- reports and manifest --------------------------------------------------------------------------------------
 
     def put_report(self, report: ShardReport) -> None:
-        """Commits a shard."""
+        """Stores the report of a shard, which commits it."""
         self._store.put(self.at(names.report_file(self.run_id, report.number)), report.to_bytes())
 
     def report(self, shard: int) -> ShardReport | None:
-        """The report of one shard, or None. A damaged one counts as absent: the shard is made again."""
+        """The report of a shard, or None. A damaged report counts as missing, so the shard is made again."""
         path = names.report_file(self.run_id, shard)
         found = self.read(path)
         if found is None:
@@ -299,12 +299,12 @@ class RunFolder(OutputFolder):
         return report if report.is_intact() else None
 
     def reports(self, count: int) -> list[ShardReport | None]:
-        """All reports, in the order of the shards' numbers."""
+        """All reports, by shard number."""
         with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers:
             return list(readers.map(self.report, range(count)))
 
     def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
-        """Whether a report belongs to this plan and its file is still the one that was written."""
+        """Whether a report belongs to this plan and its files are unchanged since they were written."""
         if report is None or report.plan_sha256 != plan.sha256:
             return False
         written = [(report.file, report.size, report.pin)]
@@ -313,14 +313,14 @@ class RunFolder(OutputFolder):
         return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
 
     def put_manifest(self, manifest: Manifest) -> Success:
-        """Writes the manifest, and returns what `_SUCCESS` will say."""
+        """Writes the manifest. Returns the content for `_SUCCESS`."""
         written = manifest.to_bytes()
         path = names.manifest_file(self.run_id)
         self._store.put(self.at(path), written)
         return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(written).hexdigest())
 
     def side_files(self) -> Iterator[str]:
-        """What stands beside the data, but for this run's own files and OWNER: earlier runs' files, and metadata."""
+        """The files beside the data, without this run's own and OWNER: metadata, and files of earlier runs."""
         for path, _ in self._listed(names.SIDE):
             if path != names.OWNER and path.split("/")[1] != self.run_id:
                 yield path

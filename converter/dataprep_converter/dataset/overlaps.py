@@ -1,4 +1,4 @@
-"""Overlaps: a job that writes where it reads is refused before anything is touched.
+"""Refuses jobs that would write where they read, before anything is touched.
 
 It would replace or remove its own input, or read its own output at the next run. What the job names is compared first (`check`), and what was
 found below it once it is listed (`check_units`): a link may lead anywhere.
@@ -31,7 +31,7 @@ def check(
     shallow: Sequence[str] = (),
     endings: Sequence[str] | None = None,
 ) -> None:
-    """Raises BadSpec when the output, or its table, is one of these inputs, lies in one or holds one.
+    """Raises BadSpec when the output, or its table, is one of these inputs, lies within one, or contains one.
 
     Of a `shallow` folder the folders in it are not read, so the output may be one of them. `endings` are those of the names of all files that are
     written and may be read, None for any: a glob for other names reads none of them.
@@ -56,7 +56,7 @@ def check(
 
 
 def check_units(units: UnitTable, output: str, access: Access) -> None:
-    """Raises BadSpec when one of these files lies in the output. Of this machine's also where its name says otherwise."""
+    """Raises BadSpec when one of these files lies in the output; on this machine also through links."""
     import pyarrow as pa
 
     below = f"{output.rstrip('/')}/"
@@ -74,7 +74,7 @@ def check_units(units: UnitTable, output: str, access: Access) -> None:
         return
     wanted = pa.array(sorted(pins))
     for batch in units.batches(["uri", "pin"]):
-        # A file that is the same has the same pin; only for those that have is it worth to follow links.
+        # The same file has the same pin, so links are followed only for files with equal pins.
         same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), wanted)).to_pylist()  # no unit is without a URI
         for uri in dict.fromkeys(same):
             file = archive_of(uri)

@@ -1,4 +1,4 @@
-"""The files of a script's data set: which of a folder are its outputs, and which of those are read as records.
+"""The files of a script's data set: which files are its outputs, and which of these are read as records.
 
 Apart from `steps/script_job.py`, because `verify`, `inspect` and whoever takes over a folder ask this of data sets that are there.
 """
@@ -12,25 +12,25 @@ from dataprep_converter.core import globs
 from dataprep_converter.formats.registry import FORMATS
 
 READER: Final = "script"
-"""`reader` in the plan of such a job: there is none."""
+"""The value of `reader` in the plan of such a job."""
 
 
 def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
-    """The paths that each pattern names, in order."""
+    """The paths that match each pattern, in order."""
     known = sorted(paths)
     return {pattern: [path for path in known if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compiled(patterns)}
 
 
 def named(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
-    """The paths that any pattern names."""
+    """The paths that match any pattern."""
     return {path for found in matching(patterns, paths).values() for path in found}
 
 
 def holds_records(path: str, *, format_: str) -> bool:
-    """Whether a file that a script made is read record by record: by its name, as nothing else says what is in it.
+    """Whether a file of a script is read record by record. Decided by its name, as nothing else tells its content.
 
-    Where the format's records can be read so, a name that ends in a digit and has no extension is one of them: TensorFlow's own
-    names, `train-00000-of-00008`.
+    In a format of records, a name that ends in a digit and has no extension counts too: those are TensorFlow's own names, such as
+    `train-00000-of-00008`.
     """
     name = path.rpartition("/")[2].lower().removesuffix(".gz")
     extensions = FORMATS[format_].script_extensions if format_ in FORMATS else ()
@@ -39,7 +39,7 @@ def holds_records(path: str, *, format_: str) -> bool:
 
 
 def is_read(path: str, manifest: Manifest) -> bool:
-    """The same of a file of a finished data set, whoever made it."""
+    """The same for a file of any finished data set."""
     return READER not in manifest.content or holds_records(path, format_=manifest.format)
 
 

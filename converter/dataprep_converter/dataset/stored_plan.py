@@ -1,4 +1,4 @@
-"""The plan of a run as its folder has it, for the steps after the plan step."""
+"""Loads the stored plan of a run, for the steps after the plan step."""
 
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.dataset.output_folder import RunFolder
@@ -9,7 +9,7 @@ from dataprep_converter.sampling.plan import Plan
 def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) -> Plan:
     """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one.
 
-    Without `runs_code` the code by which it is to be carried out isn't looked at.
+    With `runs_code`, raises InputChanged when the user's code is not the one that was planned with.
     """
     plan = folder.plan()
     if plan is None:

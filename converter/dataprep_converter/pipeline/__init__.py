@@ -1,1 +1,1 @@
-"""The pipeline: batches of samples through steps and features into shards."""
+"""The pipeline: batches of samples are read, transformed, projected onto features, and written to shards."""

@@ -1,4 +1,4 @@
-"""Features: which columns become which feature of the records, and in what type. Pure: a spec and a schema in, a projector out.
+"""Resolves which columns become which features of the records, and in what type. Pure: takes a spec and a schema, returns a projector.
 
 Everything that can be known without data is decided, and refused, once by `resolve`; `Projector.project` then only checks values.
 """
@@ -36,18 +36,18 @@ class _Mapping:
     columns: tuple[str, ...]
     num_classes: int | None = None
     narrowed: bool = False
-    """Whether it is float64, by the spec or else by a column's type, and is stored as float32."""
+    """Whether it is a float64, by the spec or a column's type, that is stored as float32."""
 
 
 @dataclass(frozen=True)
 class _Origin:
-    """What the values of a column were in the input."""
+    """The type that a column's values had in the input."""
 
     feature: str
     column: str
-    """As the features name it."""
+    """The column's name in the features."""
     read: str
-    """As the reader calls it."""
+    """The column's name in the reader."""
     type: pa.DataType
 
 
@@ -58,16 +58,16 @@ class Projector:
         self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
         self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
         self.sources: dict[str, str] = {m.feature.name: m.columns[0] for m in self._mappings if len(m.columns) == 1}
-        """Column by feature, for the features made of a single one."""
+        """Column by feature, for features of a single column."""
         self.warnings: list[str] = list(warnings)
-        """What a user would want to know before the first record is written."""
+        """Warnings for the user before the first record is written."""
         self._times = [origin for origin in origins if pa.types.is_temporal(origin.type)]
         self._decimals = [origin for origin in origins if not pa.types.is_temporal(origin.type)]
         self._fitting: list[pa.DataType | None] = [None] * len(self._mappings)
-        """Of each feature, the type of column that was last found to be the feature as it is."""
+        """For each feature, the last column type that needed no conversion."""
 
     def project(self, batch: Batch) -> Batch:
-        """The batch with a column for each feature and no other; samples with a value that doesn't fit move to `bad`."""
+        """Projects a batch onto the features. Samples with a value that doesn't fit move to `bad`."""
         columns: list[Array] = []
         integers: list[tuple[FeatureSpec, Inexact]] = []
         faults: dict[int, str] = {}
@@ -100,7 +100,7 @@ class Projector:
                 if origin.read == lost.column:
                     first = int(rows[0])
                     text = texts[int(samples[first])]
-                    # Of a list it may be any of its values.
+                    # In a list it may be any of the values.
                     stored = repr(float(text))
                     yield _lossy(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored)
 
@@ -115,7 +115,7 @@ class Projector:
             yield _lossy(origin.feature, origin.column, "Time", str(origin.type), kept, _as_time(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
-        """Whether a column is the feature as it is. That depends on its type alone, which seldom changes from batch to batch."""
+        """Whether a column needs no conversion. That depends on its type alone, which seldom changes from batch to batch."""
         kind = columns[0].type
         if kind != self._fitting[place]:
             self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
@@ -130,7 +130,7 @@ def resolve(
     default_label: str,
     output: Output = _TFRECORD,
 ) -> Projector:
-    """The projector for a spec and the columns that there are.
+    """The projector for a spec and the available columns.
 
     Without `labels`, the column `default_label` is the label when it is there and no feature uses it. Without `features`, every
     column is one that is no label and is not left out by default. Raises BadSpec, naming feature and column, for what can't be.
@@ -164,7 +164,7 @@ def _left_out(field: "pa.Field[Any]") -> bool:
 
 
 def _says(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
-    """Whether the reader says so of a column, in the metadata of its field."""
+    """Whether the reader has set this mark in the metadata of a column."""
     return (field.metadata or {}).get(key.encode()) == value.encode()
 
 
@@ -176,7 +176,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     fields = [schema.field(column) for column in columns]
     sequence = _is_sequence(feature, fields, of)
     own = [_dtype(field, of) for field in fields]
-    # Of a row, or of a step of a sequence.
+    # The shape of a row, or of a step of a sequence.
     shapes = [row_shape(field.type)[sequence:] for field in fields]
     is_vector = len(columns) > 1 or (".." in references[0] and references[0] not in schema.names)
     shape = (sum(_size(shape, column, of) for shape, column in zip(shapes, columns, strict=True)),) if is_vector else shapes[0]
@@ -226,7 +226,7 @@ def _held(feature: Feature, dtype: str, held: DtypeSupport, *, of: str, format_:
 
 
 def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -> bool:
-    """What the spec says, else what the source says of the columns."""
+    """Whether the feature is a sequence: as the spec says, or else the source."""
     marked = [_says(field, "sequence") for field in fields]
     if feature.sequence is None and any(marked) and not all(marked):
         raise BadSpec(
@@ -255,7 +255,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _size(shape: tuple[int, ...], column: str, of: str) -> int:
-    """How many values of a vector one row of a column gives."""
+    """How many values a row of the column adds to the vector."""
     if -1 in shape:
         raise BadSpec(f"{of}: the column {column!r} has lists of different lengths, so it can't be one part of a vector.")
     return math.prod(shape)
@@ -276,7 +276,7 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
         return dtype, None
     if dtype == "bytes" or (chosen and dtype.startswith("float")):
         raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}.{why}")
-    # The classes of a column such as `1.0` are whole numbers all the same; any other value is a bad record.
+    # Classes such as `1.0` are whole numbers too; a record with any other value is bad.
     return ("int64", num_classes) if dtype.startswith("float") else (dtype, num_classes)
 
 
@@ -288,7 +288,7 @@ def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
 
 
 def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
-    """The notice of the features that are float64, and that the format stores as float32 without being asked."""
+    """A warning for float64 features that the format stores as float32 by default."""
     found = [mapping.feature.name for mapping in mappings if mapping.narrowed]
     if not found:
         return
@@ -303,7 +303,7 @@ def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
 
 
 def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
-    """Of the columns that are still as the reader made them: a step that computes something leaves another type."""
+    """The origins of columns that no step has changed: a step that computes leaves another type."""
     found = []
     for mapping in mappings:
         for column in mapping.columns:
@@ -325,9 +325,9 @@ class _Projection:
 
     column: Array
     faults: Mapping[int, str] = field(default_factory=dict)
-    """By row: why its values don't fit."""
+    """Why values don't fit, by row."""
     steps: Mapping[int, int] = field(default_factory=dict)
-    """Of rows with lists among them: the value at fault, from 0."""
+    """The position of the value at fault, from 0, by row, for lists."""
     inexact: Sequence[Inexact] = ()
     """Whole numbers that the feature doesn't hold exactly."""
 
@@ -377,7 +377,7 @@ def _lossy(
 
 
 def _as_time(number: int | None, kind: pa.DataType) -> str:
-    """A time of the input, as text."""
+    """A time from the input as text."""
     if number is None:
         return "none"
     plain: Any = pa.scalar(number, pa.int32() if kind.bit_width == 32 else pa.int64())
@@ -388,7 +388,7 @@ def _as_time(number: int | None, kind: pa.DataType) -> str:
 
 
 def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
-    """The column of a feature of lists: their items, as rows of their own, are projected and put back."""
+    """Projects lists: their items are projected as rows of their own, and put back into lists."""
     feature = mapping.feature
     columns, faults = _of_equal_counts(mapping.columns, columns)
     lists = [flatten_lists(column) for column in columns]
@@ -419,7 +419,7 @@ def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
 
 
 def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
-    """The columns with nulls in the rows where the lists that shall become one have different lengths, and these rows."""
+    """Nulls out rows whose lists differ in length. Returns the columns and the faults of these rows."""
     if len(columns) == 1:
         return columns, {}
     counts = [flatten_lists(column).counts for column in columns]
@@ -440,7 +440,7 @@ def _nulls(column: Array) -> list[int]:
 
 
 def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
-    """Whether a column of numbers of this type is the feature, whatever its values."""
+    """Whether a column of this type is the feature without conversion, whatever its values."""
     feature = mapping.feature
     if len(mapping.columns) > 1 or mapping.num_classes is not None or feature.sequence or feature.shape == (-1,):
         return False
@@ -448,7 +448,7 @@ def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
 
 
 def _text_vectors(columns: Sequence[Array]) -> Array:
-    """Several columns of text as one column of lists, each as long as there are columns."""
+    """Joins several text columns into one column of lists, with an item for each column."""
     rows, size = len(columns[0]), len(columns)
     cast: Any = pa.concat_arrays([column.cast(pa.large_binary()) for column in columns])
     order = np.arange(rows * size).reshape(size, rows).T.ravel()

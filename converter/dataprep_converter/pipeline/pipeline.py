@@ -30,15 +30,15 @@ from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.transforms import Cuts, Fittable, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
-"""Of all samples of a batch, where they are largest on their way."""
+"""Limit for the tensors of a batch, at the step where they are largest."""
 
 
 _SIZES: Final = frozenset({"height", "width", "depth"})
-"""Columns of IDX that only say the shape of the others."""
+"""Columns of IDX that only give the shape of the others."""
 
 
 def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
-    """The spec, in which libsvm that goes to `recordioProtobuf` without another word is one sparse feature."""
+    """The spec with one sparse feature, if it writes libsvm as `recordioProtobuf` and sets no features."""
     if not sagemaker.is_sparse_libsvm(spec) or spec.data.libsvm is None:
         return spec
     length = spec.data.libsvm.num_features or state[sagemaker.NUM_FEATURES]
@@ -52,7 +52,7 @@ def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> Data
 
 
 class Pipeline(Closeable):
-    """Made once per process and used for every shard; closing it closes the reader. Raises BadSpec when a step can't take what the one before gives."""
+    """Made once per process and used for every shard; closing it closes the reader. Raises BadSpec when a step doesn't accept the output of the one before."""
 
     def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
         reader_type = reader_class(spec.data.kind)
@@ -71,7 +71,7 @@ class Pipeline(Closeable):
         for number, found in (learned or {}).items():
             self.take(int(number), found)
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
-        """Samples of a batch at most. What is read of them may be small, but the tensors made of it must fit into memory."""
+        """Upper limit of a batch. Samples may be small when they are read, but the tensors made from them must fit into memory."""
         features = spec.features
         if features is None and sagemaker.is_flat_idx(spec):
             named = {column for label in spec.labels or [] for column in label.columns or [label.name]}
@@ -98,23 +98,23 @@ class Pipeline(Closeable):
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know about the features: a float64 that is stored as float32."""
+        """Warnings about the features: a float64 that is stored as float32."""
         return list(self._projector.warnings)
 
     def class_names(self) -> dict[str, list[str]]:
-        """Class names by feature, for the features that hold a column with named classes."""
+        """Class names by feature, for features of a column with named classes."""
         by_column = self.reader.classes()
         for step in self._steps:
             by_column = step.classes(by_column) if isinstance(step, NamesClasses) else by_column
         return {feature: by_column[column] for feature, column in self._projector.sources.items() if column in by_column}
 
     def unlearned(self) -> list[tuple[int, str]]:
-        """(number of a step, split that it learns from) of the steps that must look at data before they can do anything."""
+        """(step number, split to fit to) of the steps that must see data before they can be applied."""
         splits = [(number, step.fitted_split) for number, step in enumerate(self._steps) if isinstance(step, Fittable)]
         return [(number, split) for number, split in splits if split is not None]
 
     def learn(self, number: int, units: UnitTable, samples: Iterator[Samples]) -> Any:
-        """What one step learns from these samples, which come to it through the steps before it."""
+        """Lets a step learn from these samples, after the steps before it. Returns what it has learned."""
         step = self._steps[number]
 
         def before() -> Iterator[Batch]:
@@ -126,7 +126,7 @@ class Pipeline(Closeable):
         return step.fit(before()) if isinstance(step, Fittable) else None
 
     def take(self, number: int, learned: Any) -> None:
-        """Gives a step what it, or another process's, has learned."""
+        """Gives a step what was learned, here or in another process."""
         step = self._steps[number]
         if isinstance(step, Fittable):
             step.load(learned)
@@ -143,14 +143,14 @@ class Pipeline(Closeable):
         return BatchStream(self, units, samples)
 
     def read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
-        """What is read, ahead of the steps: a source that takes its time is waited for while something is computed."""
+        """Reads batches, ahead of the steps, so that slow sources are read while steps compute."""
         read = self.reader.read(units, samples)
-        # A reader that is asked for lines is asked by one thread.
+        # A reader that is also asked for lines must be used by one thread only.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from read if is_alone else prefetched(read, depth=1)
 
     def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
-        """Finished features of a batch that was read, in one batch or several; with each the number of its bad records by reason."""
+        """Applies steps and features to a batch, which may give several. With each comes the number of its bad records by reason."""
         unreadable = {bad.sample for bad in batch.bad}
         for made in _applied(self._steps, batch):
             bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
@@ -161,7 +161,7 @@ class Pipeline(Closeable):
             yield made, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
 
     def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
-        """The batch, of whose bad samples those that only a step or a feature refused have their line too, when the source has lines."""
+        """Adds the line in the source, if it has lines, to the reasons of samples that a step or a feature refused."""
         refused = [bad for bad in batch.bad if bad.sample not in unreadable]
         samples = [bad.sample for bad in refused]
         if refused and isinstance(self.reader, HasSteps):
@@ -175,7 +175,7 @@ class Pipeline(Closeable):
         return replace(batch, bad=bad)
 
     def encoded_size(self, units: UnitTable, samples: Samples) -> tuple[int, int]:
-        """(bytes of the encoded records, number of good ones) of a few samples."""
+        """(size of the encoded records, number of good ones) for a few samples."""
         size = good = 0
         parts = (samples[first : first + self.most_records].astype(np.int64) for first in range(0, len(samples), self.most_records))
         with self.encoder() as encoder, closing(iter(self.batches(units, parts))) as batches:
@@ -186,11 +186,11 @@ class Pipeline(Closeable):
 
 
 class BatchStream:
-    """The finished batches of some samples, and what they took so far. Iterated once."""
+    """The finished batches of some samples, with times and counts so far. Can be iterated once."""
 
     def __init__(self, pipeline: Pipeline, units: UnitTable, samples: Iterator[Samples]) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
-        """By stage."""
+        """Time by stage."""
         self.refused: Counter[str] = Counter()
         """Bad records by reason."""
         self._pipeline = pipeline
@@ -214,7 +214,7 @@ class BatchStream:
 
 
 def _applied(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
-    """The batch behind all steps, in parts where a step cuts it."""
+    """Applies all steps to the batch, in parts if a step cuts it."""
     for number, step in enumerate(steps):
         batch = step.apply(batch)
         if isinstance(step, Cuts):

@@ -1,4 +1,4 @@
-"""Quarantine: the bad records of one shard in a file of JSON lines beside the data set, for whoever will mend them.
+"""Quarantine: the bad records of one shard, in a file of JSON lines beside the data set, to be repaired by the user.
 
 A line:  {"raw": "<base64>", "reason": "…", "row": 17, "uri": "/data/a.csv"}     raw: null when only the record's place is known
 With `size`, the record has that many bytes and raw is its beginning.
@@ -21,7 +21,7 @@ _IN_MEMORY: Final = 1 << 20
 
 
 class Quarantine:
-    """The lines of one shard: in memory while they are few, then in a temporary file without a name."""
+    """The lines of one shard: in memory while they are few, then in an anonymous temporary file."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile("bad records", in_memory=_IN_MEMORY)
@@ -32,7 +32,7 @@ class Quarantine:
         return self._file.size
 
     def add(self, record: BadRecord, raw: Raw | None) -> None:
-        """One more line."""
+        """Adds a line."""
         line: dict[str, Any] = {"uri": record.uri, "row": record.row, "reason": record.reason, "raw": None}
         if raw is not None:
             line["raw"] = base64.b64encode(raw.content).decode()
@@ -41,7 +41,7 @@ class Quarantine:
         self._file.write(canonical.dumps(line) + b"\n")
 
     def put(self, store: Store, uri: str, *, hdfs: HdfsOptions) -> str:
-        """Writes the lines to `uri`, streaming; equal bytes at any attempt, so an existing file is replaced. Returns their SHA-256."""
+        """Streams the lines to `uri` and returns their SHA-256. Replaces an existing file, as every attempt writes the same bytes."""
         digest = hashlib.sha256()
 
         def pieces() -> Iterator[bytes]:

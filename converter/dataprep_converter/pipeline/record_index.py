@@ -1,4 +1,4 @@
-"""Indexes: where each record of a shard lies, so that a reader can begin anywhere. Written as the shard is, line by line.
+"""Record indexes: the position of each record in a shard, so that a reader can start anywhere. Written together with the shard.
 
     tfrecord            <offset> <size>\\n        DALI's `.idx`, vahidk's `.tfindex`; the size includes the frame
     recordioProtobuf    <number>\\t<offset>\\n     MXNet's `.idx`
@@ -24,17 +24,17 @@ from dataprep_converter.stores.publish import publish
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _TOGETHER: Final = 65_536
-"""Records whose lines are written at once, at least."""
+"""Lines are written once there are so many."""
 
 
 def index_line(output: Output) -> IndexLine | None:
-    """What stands in a line of the indexes of an output; None where its shards get none."""
+    """The content of a line in the indexes of an output; None where its shards get no index."""
     is_indexed = output.index and encoder_class(output.format).compressor(output).name == Plain.name
     return format_of(output.format).index_line if is_indexed else None
 
 
 class RecordIndex:
-    """The lines of one shard, written as its records are."""
+    """The index of one shard, written while the shard is."""
 
     def __init__(self, line: IndexLine, store: Store, uri: str, *, hdfs: HdfsOptions) -> None:
         """Nothing is visible at `uri` before `publish`."""
@@ -49,20 +49,20 @@ class RecordIndex:
         self._waiting: list[Numbers] = []
 
     def add(self, sizes: Numbers) -> None:
-        """The next records, which have these sizes in the file."""
+        """Adds the next records, by their sizes in the file."""
         self._waiting.append(sizes)
         if sum(map(len, self._waiting)) >= _TOGETHER:
             self._write()
 
     def publish(self, file: str) -> IndexFile:
-        """Makes the lines visible, or finds that another attempt has. `file` is their name in the output."""
+        """Publishes the index, unless another attempt has. `file` is its path in the output."""
         self._write()
         sha256 = self._digest.hexdigest()
         entry = publish(self._upload, self._store, self._uri, size=self._size, sha256=sha256)
         return IndexFile(file=file, size=self._size, sha256=sha256, pin=entry.pin)
 
     def abort(self) -> None:
-        """Drops the lines, unless they are published."""
+        """Drops the index unless it is published."""
         self._upload.abort()
 
     def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""The samples of a shard, in the order in which it has them."""
+"""The samples of a shard, in the shard's order."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.sampling.units import samples_of_a_batch
 
 MOST_RECORDS = 16384
-"""Of a batch."""
+"""Upper limit of a batch."""
 
 
 def selection_of(shard: Shard, plan: Plan) -> Selection:
-    """Which samples the split of a shard has, and in which order."""
+    """The samples of the shard's split, and their order."""
     return Selection(
         plan.head.splits[shard.part],
         plan.units,
@@ -23,7 +23,7 @@ def selection_of(shard: Shard, plan: Plan) -> Selection:
 
 
 def samples_of(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
-    """The samples of a shard in its order, in arrays of a batch each: `most_records` at most, as the pipeline has it."""
+    """The samples of a shard in its order, an array for each batch. `most_records` is the pipeline's limit."""
     selection = selection_of(shard, plan)
     # The bytes of the shard don't depend on the size of the batches.
     size = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=min(most_records, MOST_RECORDS))

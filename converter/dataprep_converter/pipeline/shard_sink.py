@@ -1,4 +1,4 @@
-"""A shard's sink: what is encoded is digested and written by threads of their own, in order, while the next batch is encoded."""
+"""The sink of a shard: one thread digests and one writes the encoded batches, in order, while the next batch is encoded."""
 
 import hashlib
 from collections import deque
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 _PIECE_BYTES: Final = 1 << 20
-"""Of what is written at once. After each piece a thread of Python has to wait for its lock."""
+"""Size of one write. After each, a Python thread has to wait for the interpreter's lock."""
 
 
 class ShardSink:
-    """Of one upload. Leaving the context waits for the threads; aborting the upload is the caller's."""
+    """Writes to one upload. Leaving the context waits for the threads; the caller aborts the upload on errors."""
 
     def __init__(self, upload: Upload, compressor: Compressor) -> None:
         self.size = 0
-        """Bytes of the file so far."""
+        """Size of the file so far."""
         self.raw_size = 0
-        """The same before they were compressed."""
+        """The same before compression."""
         self.seconds = 0.0
-        """Spent on digests and writing so far: of each batch, as long as the slowest took."""
+        """Time for digests and writing so far: for each batch, that of the slowest thread."""
         self._upload = upload
         self._compressor = compressor
         self.is_plain = isinstance(compressor, Plain)
-        """Whether the file's bytes are those that are encoded."""
+        """Whether the file is not compressed."""
         self._file_digest = _new_digest()
         self._raw_digest = self._file_digest if self.is_plain else _new_digest()
         self._sending: deque[list[Future[float]]] = deque()
@@ -51,11 +51,11 @@ class ShardSink:
         self._digesting.shutdown()
 
     def compressed(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """What the file gets for them: for a plain one, themselves."""
+        """The pieces as the file stores them: compressed, or as they are."""
         return pieces if self.is_plain else [self._compressor.compress(piece) for piece in pieces]
 
     def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
-        """Sees to it that they are written and digested, behind one other batch at most. They must stay as they are until the one after the next is sent."""
+        """Queues a batch to be written and digested, behind at most one other. The buffers must not change until the batch after the next is sent."""
         self.settle(left=1)
         begun = [] if self.is_plain else [self._digesting.submit(_timed, partial(_digest, self._raw_digest), raw)]
         size = sum(map(len, packed))
@@ -82,7 +82,7 @@ class ShardSink:
         if isinstance(self._upload, OnDisk) and native.is_there():
             self._upload.write_with(partial(native.write_pieces, pieces=pieces))
         else:
-            # Whatever has threads of its own has a place of its own to gather them, too.
+            # An upload with threads of its own gathers the pieces itself.
             for piece in _gathered(pieces) if self._upload.blocks else pieces:
                 self._upload.write(piece)
 
@@ -100,14 +100,14 @@ def _digest(digest: "Sha256 | Hash", pieces: Sequence[Buffer]) -> None:
 
 
 def _timed(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
-    """How many seconds it took to take the pieces."""
+    """Calls `take` with the pieces and returns the seconds it took."""
     started = perf_counter()
     take(pieces)
     return perf_counter() - started
 
 
 def _gathered(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
-    """The same bytes in pieces of _PIECE_BYTES at most. Small ones are gathered in one place, so the one before is gone then."""
+    """The same bytes in pieces of _PIECE_BYTES at most. Small pieces share one buffer, so each is valid only until the next."""
     room = memoryview(bytearray(_PIECE_BYTES))
     filled = 0
     for each in pieces:

@@ -1,9 +1,9 @@
-"""One shard: its samples through the pipeline into one file, and the report that commits it.
+"""Writes one shard: runs its samples through the pipeline into one file, and puts the report that commits it.
 
     select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
 
-Reading is one thread ahead. A batch is digested and written by a thread of its own, while the statistics look at the same batch and the next one
-is encoded. A shard whose batches are all encoded can be left to another thread, which waits for the sink and publishes it.
+Reading is one thread ahead. Other threads digest and write a batch while its statistics are computed and the next one is encoded. Once all batches
+are encoded, another thread can wait for the sink and publish the shard.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ class ShardWriter:
         self._bad_examples: list[BadRecord] = []
         self._lossy: list[Lossy] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        """By stage, but for the sink and what the pipeline does."""
+        """Time by stage, without the stages of the sink and the pipeline."""
         self._batches: BatchStream = pipeline.batches(plan.units, samples_of(shard, plan=plan, most_records=pipeline.most_records))
         self._companions: list[tuple[str, bytes]] = []
         output = pipeline.spec.output
@@ -91,7 +91,7 @@ class ShardWriter:
             for last in itertools.chain((self._encoder.close(),), self._encoder.rest()):
                 if last:
                     self._sink.send([last], self._sink.compressed([last]))
-                    # Of what an encoder gives here, nothing is promised beyond the next piece.
+                    # An encoder may reuse this buffer for the next piece.
                     self._sink.settle()
             self._companions = sorted(self._encoder.companions().items())
             on_error.pop_all()
@@ -100,7 +100,7 @@ class ShardWriter:
         """Waits until all is written, gives the file its name, and puts the report."""
         shard, counts = self._shard, self._counts
         with self._resources:
-            # While the last batches are still being written.
+            # The last batches may still be being written meanwhile.
             statistics = self._statistics.packed()
             sha256, raw_sha256 = self._sink.finish()
             self._folder.check_owner()
@@ -167,7 +167,7 @@ class ShardWriter:
                 watch(self._counts)
 
     def _count(self, batch: Batch) -> None:
-        """Counts a batch and judges its bad records. Raises BadData where the policy doesn't bear them."""
+        """Counts a batch and its bad records. Raises BadData if the policy doesn't allow them."""
         counts, policy = self._counts, self._pipeline.spec.on_bad_record
         counts.records_in += batch.records.num_rows + len(batch.bad) + batch.filtered - batch.added
         counts.records_out += batch.records.num_rows
@@ -186,7 +186,7 @@ class ShardWriter:
                 self._bad_examples.append(record)
             if self._quarantine is not None:
                 self._quarantine.add(record, bad.raw)
-        # The commit step judges all shards together; a shard that is beyond the bounds by itself need not be finished.
+        # The commit step judges all shards together, but a shard that exceeds the bounds by itself need not be finished.
         total = sum(split.records for split in self._plan.head.splits)
         fault = too_many(policy, bad=counts.bad, total=total)
         if fault is not None:
@@ -194,19 +194,19 @@ class ShardWriter:
             raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
 
     def _put_quarantine(self) -> tuple[str | None, str | None]:
-        """Path and digest of the file of bad records, when there are some."""
+        """Writes the file of bad records, if there are some. Returns its path and digest."""
         if self._quarantine is None or not self._quarantine.size:
             return None, None
         path = names.quarantine_file(self._plan.head.run_id, self._shard.split, self._shard.index)
         return path, self._quarantine.put(self._store, self._folder.at(path), hdfs=self._pipeline.spec.output.hdfs)
 
     def _put_companion(self, name: str, data: bytes) -> Companion:
-        """Writes a companion beside the shard, in one piece. Equal bytes at any attempt, so an existing one is replaced."""
+        """Writes a companion file beside the shard. Replaces an existing one, as every attempt writes the same bytes."""
         file = names.join(self._shard.file.rpartition("/")[0], name) if "/" in self._shard.file else name
         self._folder.put_visible(file, data, hdfs=self._pipeline.spec.output.hdfs)
         return Companion(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 def _aborting(upload: Upload | RecordIndex) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]:
-    """What drops the upload when an error leaves the context."""
+    """An exit callback that aborts the upload on an error."""
     return lambda kind, _error, _trace: upload.abort() if kind is not None else None

@@ -1,4 +1,4 @@
-"""Progress: what a worker has done so far of a shard, and of a task, whose shards it makes or copies."""
+"""Progress counts of a worker: of the shard in work, and of its task."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -9,7 +9,7 @@ from dataprep_api.resources.status import RecordProgress
 
 @dataclass
 class Counts:
-    """What happened to the records so far."""
+    """Counts of records and bytes so far."""
 
     records_in: int = 0
     records_out: int = 0
@@ -22,27 +22,27 @@ class Counts:
 
 @dataclass
 class TaskProgress(Counts):
-    """Absolute counts of one task, for the progress reports: its finished shards and those in work."""
+    """Absolute counts of one task, for progress reports: finished shards and shards in work."""
 
     shards_done: int = 0
-    """Now or before."""
+    """Finished now or earlier."""
     shards_skipped: int = 0
-    """Those done before."""
+    """Finished earlier."""
     shards_active: int = 0
     _base: Counts = field(default_factory=Counts, repr=False)
     _active: dict[int, Counts] = field(default_factory=dict, repr=False)
 
     def watch(self, shard: int, counts: Counts) -> None:
-        """Takes the counts of a shard in work."""
+        """Updates the counts of a shard in work."""
         self._active[shard] = counts
         self._sum()
 
     def records(self) -> RecordProgress:
-        """Records by fate."""
+        """The counts of records for a report."""
         return RecordProgress(in_=self.records_in, out=self.records_out, bad=self.bad, filtered=self.filtered, added=self.added)
 
     def finish(self, report: ShardReport, *, is_new: bool) -> None:
-        """Takes a finished shard, made now or before."""
+        """Adds a finished shard, made now or earlier."""
         base = self._base
         base.records_in += report.records_in
         base.records_out += report.records_out
@@ -57,11 +57,11 @@ class TaskProgress(Counts):
         self._sum()
 
     def now(self) -> "TaskProgress":
-        """The counts as they are, which another thread or process may have."""
+        """A snapshot of the counts, for another thread or process."""
         return replace(self, _base=Counts(), _active={})
 
     def result(self, index: int) -> WorkResult:
-        """Of the task, once all its shards are finished."""
+        """The result of the task, once all its shards are finished."""
         return WorkResult(
             index=index,
             shards_done=self.shards_done,

@@ -1,1 +1,1 @@
-"""Planning: every sample's place in a split and a shard."""
+"""Planning: which split and which shard each sample belongs to."""

@@ -1,7 +1,7 @@
-"""Assignment: the split of each sample where ranges and hash intervals can't say it: by values, exactly, by count, or after a limit.
+"""Assigns each sample to a split by rules that ranges and hash intervals can't express: by values, exactly, by count, or within a limit.
 
-The rules take from what is left, one after the other, in whole blocks of samples. What they need to know of each sample (its code, the
-hash of its group, its class) lies in temporary files without a name, so that memory doesn't grow with the samples.
+The rules are applied one after the other, each to the samples that are left, block by block. What they need for each sample (its code, the hash of its
+group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# Hashes of their own, so that a limit doesn't take what a count or the first fraction would. Seeds of specs are smaller.
+# Seeds of their own, so that a limit doesn't select the same samples as a count or the first fraction. A spec's seeds are smaller.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -39,18 +39,18 @@ ReadColumns = Callable[[Sequence[str]], Iterator[tuple[Samples, pa.RecordBatch, 
 
 
 @dataclass(frozen=True)
-class Assigned:
-    """What was decided."""
+class Assignment:
+    """The split of every sample."""
 
     stored: bytes
     """`splits.parquet`."""
     plans: list[SplitPlan]
-    """Without shards."""
+    """The splits, still without shards."""
     repeated: int
-    """Samples that are left out because they say the same as an earlier one."""
+    """Number of samples that are left out as duplicates."""
 
 
-def needed(spec: DataPrepJobSpec, samples: int) -> bool:
+def is_needed(spec: DataPrepJobSpec, samples: int) -> bool:
     """Whether the splits can't be derived from ranges and hash intervals."""
     rules = spec.splits
     if samples == 0:
@@ -68,16 +68,16 @@ def needed(spec: DataPrepJobSpec, samples: int) -> bool:
 
 def assign(
     rules: Splits, units: UnitTable, *, limit: int | None, unique: Sequence[str] | None = None, schema: pa.Schema, read: ReadColumns
-) -> Assigned:
-    """A code for each sample. Raises BadSpec for columns and values that can't be."""
+) -> Assignment:
+    """Assigns every sample. Raises BadSpec for columns that don't exist or whose values don't fit the rules."""
     table = _Table(units, rules)
     columns = _Columns.of(rules, schema)
     if limit is not None and limit < units.samples:
-        _limit(table, limit)
+        _apply_limit(table, limit)
     if unique is not None:
         _leave_out_repeated(table, find_columns(unique, schema, of="deduplicate"), read)
     if columns.names:
-        _look(table, columns, read)
+        _read_values(table, columns, read)
     for number, split in enumerate(rules.into):
         if split.first is not None:
             _take_first(table, number, split)
@@ -91,11 +91,11 @@ def assign(
             _share_out(table, split.subset)
         elif split.fraction is None and split.first is None and split.count is None and not split.by_column:
             table.take(number, split.subset)
-    return table.finished()
+    return table.result()
 
 
 class _Table:
-    """One code for each sample while they are given out."""
+    """The samples' codes while splits are assigned."""
 
     def __init__(self, units: UnitTable, rules: Splits) -> None:
         self.units = units
@@ -115,7 +115,7 @@ class _Table:
             yield slice(start, min(start + HASH_BLOCK, self.units.samples))
 
     def free(self, block: slice, subset: str | None) -> Mask:
-        """Which samples of a block no rule has taken yet, of one subset or of all."""
+        """Which samples of a block have no split yet, of one subset or of all."""
         here = self.codes[block]
         found: Mask = (here == _FREE) | (here == _UNREADABLE)
         if subset is not None:
@@ -132,7 +132,7 @@ class _Table:
         return found
 
     def take(self, number: int, subset: str | None) -> None:
-        """Gives all that is free to one split."""
+        """Assigns all free samples to one split."""
         for block in self.blocks():
             self.codes[block][self.free(block, subset)] = number + 1
 
@@ -140,8 +140,8 @@ class _Table:
         """The hash of each sample of a block, of ranking.HASH_BITS bits."""
         return hashes(self.units, np.arange(block.start, block.stop), seed=seed) >> np.uint64(1)
 
-    def finished(self) -> Assigned:
-        """The codes for good. What can't be read and no rule took is the first split's, where it is counted as bad."""
+    def result(self) -> Assignment:
+        """The final assignment. Unreadable samples without a split go to the first split, where they count as bad."""
         counts: list[npt.NDArray[np.int64]] = []
 
         def final() -> Iterator[npt.NDArray[np.uint8]]:
@@ -171,11 +171,11 @@ class _Table:
                     template="",
                 )
             )
-        return Assigned(stored=stored, plans=plans, repeated=self.repeated)
+        return Assignment(stored=stored, plans=plans, repeated=self.repeated)
 
 
 def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array of zeros in a temporary file without a name: its pages are the system's to keep or to write back. Raises StoreFull."""
+    """An array of zeros in an anonymous temporary file, which the system may page out. Raises StoreFull."""
     size = count * np.dtype(dtype).itemsize
     if not size:
         return np.zeros(0, dtype)
@@ -190,7 +190,7 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns that the rules look at, by the names that the source has for them."""
+    """The columns that the rules use, by the source's names."""
 
     value: str | None
     group: str | None
@@ -198,7 +198,7 @@ class _Columns:
 
     @classmethod
     def of(cls, rules: Splits, schema: pa.Schema) -> "_Columns":
-        """Raises BadSpec for a column that isn't there, is of a type without values to compare, or doesn't fit its bounds."""
+        """Raises BadSpec for a column that doesn't exist, whose type can't be compared, or that doesn't fit its bounds."""
 
         def named(field: str, reference: str | None) -> str | None:
             if reference is None:
@@ -221,12 +221,12 @@ class _Columns:
 
     @property
     def names(self) -> list[str]:
-        """Each once."""
+        """The columns' names, without duplicates."""
         return list(dict.fromkeys(name for name in (self.value, self.group, self.kind) if name is not None))
 
 
-def _look(table: _Table, columns: _Columns, read: ReadColumns) -> None:
-    """One pass over the source: entries by value take their samples, groups and classes are noted."""
+def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
+    """Reads the source once: assigns samples to splits by value, and records groups and classes."""
     rules, samples = table.rules, table.units.samples
     if columns.group is not None:
         table.groups = scratch(samples, np.uint64)
@@ -249,13 +249,13 @@ def _look(table: _Table, columns: _Columns, read: ReadColumns) -> None:
 
 
 def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
-    """One pass over the source: what repeats an earlier sample belongs to no split. What can't be read repeats nothing."""
+    """Reads the source once: duplicates of an earlier sample get no split. Unreadable samples are no duplicates."""
     known = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
     for asked, records, good in read(columns):
         known[good] = dedupe.digests(records, columns)
         unreadable = np.setdiff1d(asked, good)
         known[unreadable, 0], known[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
-    # A sample beyond the limit is not there, so it doesn't make a later one a repetition.
+    # A sample beyond the limit is left out, so a later sample is no duplicate of it.
     there = np.flatnonzero(table.codes != _BEYOND)
     for samples in dedupe.repeated(known if len(there) == len(known) else known[there], there):
         table.codes[samples] = _BEYOND
@@ -305,7 +305,7 @@ class _ClassNumbers:
 # --- ranks and fractions ------------------------------------------------------------------------------------------
 
 
-def _limit(table: _Table, limit: int) -> None:
+def _apply_limit(table: _Table, limit: int) -> None:
     bound = _bounds(table, None, seed=_LIMIT_SEED, upto=[limit])[0]
     for block in table.blocks():
         table.codes[block][table.hashed(block, seed=_LIMIT_SEED) >= bound] = _BEYOND
@@ -332,7 +332,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """The hashes below which so many free samples lie."""
+    """The hashes below which these numbers of free samples lie."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():
@@ -344,10 +344,10 @@ def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]
 
 
 def _share_out(table: _Table, subset: str | None) -> None:
-    """Divides all that is free among the entries with a fraction of this subset."""
+    """Divides all free samples of a subset among the splits with a fraction of it."""
     rules = table.rules
     entries = [(number, split.fraction) for number, split in enumerate(rules.into) if split.fraction is not None and split.subset == subset]
-    # A sum that is 1 but for rounding is all.
+    # A sum that is 1 up to rounding counts as 1.
     reached = [1.0 if total > 1 - 1e-6 else total for total in np.cumsum([fraction for _, fraction in entries]).tolist()]
     ends = np.array(reached[:-1])
 

@@ -1,4 +1,4 @@
-"""The values of a column, as splits look at them: as text, as a hash, as a number or a moment. Whole columns at a time."""
+"""Column values for the rules of splits, whole columns at a time: as text, hash, number or point in time."""
 
 import re
 from typing import Any, Final
@@ -23,7 +23,7 @@ _arrow: Any = pa  # the stubs don't know what arrays of a type known only at run
 
 
 def check_type(kind: pa.DataType, *, of: str) -> None:
-    """Raises BadSpec for a column whose values can't be told apart as text or numbers; `of` is what asks for it."""
+    """Raises BadSpec for a column whose values can't be compared as text or numbers; `of` names the field for the message."""
     types = pa.types
     plain = _plain(kind)
     if is_tensor(kind) or not (
@@ -153,7 +153,7 @@ def number_of(text: str, *, of: str) -> int | float:
 
 
 def in_range(column: Array, *, since: str | None, before: str | None, of: str) -> npt.NDArray[np.bool_]:
-    """Which values lie in [since, before). What is missing, or no time or number, lies nowhere. Raises BadSpec for such a bound."""
+    """Which values lie in [since, before). Missing values, and texts that are no time or number, don't. Raises BadSpec for an invalid bound."""
     plain = _plain(column.type)
     if is_text(plain) or is_moment(plain):
         values, inside = moments(column)

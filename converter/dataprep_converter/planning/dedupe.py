@@ -1,4 +1,4 @@
-"""Deduplicating: which samples say the same as an earlier one. By a 128-bit digest of some columns, in bounded memory."""
+"""`spec.deduplicate`: finds samples that repeat an earlier one, by a 128-bit digest of some columns, in bounded memory."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,21 +13,21 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, t
 
 DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 1 << 22
-"""Digests that are sorted at a time: 4 million take about 200 MB."""
+"""Number of digests sorted at a time: 4 million take about 200 MB."""
 
 Digests = npt.NDArray[np.uint64]
 """Shape (samples, 2)."""
 
 
 def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
-    """A digest of each record's values in these columns (BLAKE2b). A missing value is equal to a missing one only."""
+    """The BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value."""
     rows = records.num_rows
     hashers = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(rows)]
     for name in columns:
         column = records.column(name)
         valid: Any = column.is_valid().to_pylist()
         for hasher, content, is_there in zip(hashers, _contents(column, name), valid, strict=True):
-            # With its length: so that ("ab", "c") and ("a", "bc") differ.
+            # The length keeps ("ab", "c") and ("a", "bc") apart.
             hasher.update(len(content).to_bytes(8, "little") if is_there else b"\xff" * 8)
             hasher.update(content)
     return np.frombuffer(b"".join(hasher.digest() for hasher in hashers), np.uint64).reshape(rows, 2)
@@ -52,9 +52,9 @@ def _contents(column: Array, name: str) -> list[bytes]:
 
 
 def repeated(known: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """The numbers of the samples whose digest an earlier one has, some at a time. `samples` are the digests' numbers, ascending."""
+    """The numbers of samples that have the digest of an earlier one, some at a time. `samples` are the sample numbers of the digests, ascending."""
     parts = max(1, -(-len(known) // _AT_ONCE))
-    # Digests are evenly spread, so each part has about as many; equal ones are in the same part.
+    # Digests are evenly distributed, so the parts have about the same size; equal digests are in the same part.
     step = np.uint64(2**64 // parts) if parts > 1 else np.uint64(0)
     for part in range(parts):
         here = np.flatnonzero(known[:, 0] // step == part) if parts > 1 and part < parts - 1 else _rest(known, parts, step)

@@ -1,4 +1,4 @@
-"""Growth: the units of a data set that is extended: those that it has, which must be as they were, and those that are new. Pure.
+"""The units of an extended data set: the earlier ones, which must be unchanged, and the new ones. Pure.
 
 The earlier units keep their numbers and the new ones come after them, so that each plan begins with the plan before it.
 """
@@ -20,36 +20,36 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
-"""Columns that must be equal. The URI may be another: it is relative to its root that an input is the same."""
+"""Columns that must be equal. The URI may differ: an input is identified by its path relative to its root."""
 _ANEW: Final = "set output.overwrite: Always, which makes the whole data set anew"
 _PASSING: Final = frozenset({"ignored", "warnings", "were"})
-"""What of a reader's state says something about this listing, and nothing about the records."""
+"""Entries of a reader's state that describe only the listing, not the records."""
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Base:
-    """What is extended: a plan, or the beginning of one."""
+    """The plan that is extended: a whole plan, or the beginning of one."""
 
     head: PlanHead
-    """Of which only run and inputs, reader and what it froze, what transforms learned, splits and earlier runs are to be believed."""
+    """Only run id, inputs, reader and its state, learned values, splits and earlier runs are valid in it."""
     content: Mapping[str, Any]
-    """Of the spec, but for the source's URIs."""
+    """The spec without the source's URIs."""
     units: UnitTable
     codes: SplitAssignments | None
 
     @property
     def blocks(self) -> int:
-        """Blocks of codes."""
+        """Number of blocks of codes."""
         return max((split.first_block + len(split.block_counts or []) for split in self.head.splits if split.code is not None), default=0)
 
     def shards_of(self, split: str) -> int:
-        """Shards that a split has."""
+        """Number of shards of a split."""
         return sum(each.shards for each in self.head.splits if each.name == split)
 
     def as_earlier(self) -> Earlier:
-        """What the plan of the extension says of it."""
+        """The entry for it in the plan of the extension."""
         return Earlier(
             run_id=self.head.run_id,
             inputs_sha256=self.head.inputs_sha256,
@@ -62,20 +62,20 @@ class Base:
 
 @dataclass(frozen=True)
 class Growth:
-    """What is there now, held against what was planned before."""
+    """The inputs that there are now, compared with those of the earlier plan."""
 
     earlier: UnitTable
-    """In their old order, as they are listed now."""
+    """Those of the earlier plan, in its order, as they are listed now."""
     added: UnitTable
-    """Numbered from 0."""
+    """New ones, numbered from 0."""
 
     def joined(self) -> UnitTable:
-        """All of them."""
+        """Earlier and new ones."""
         return _numbered([self.earlier.table, self.added.table])
 
 
 def growth(before: UnitTable, now: UnitTable) -> Growth:
-    """Raises InputChanged naming the inputs that are gone or are not what they were: their records are in the data set."""
+    """Compares the units. Raises InputChanged naming inputs that are gone or have changed, as their records are in the data set."""
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
     gone = _uris(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
@@ -94,14 +94,14 @@ def growth(before: UnitTable, now: UnitTable) -> Growth:
             f"Put them back and give what is new a name of its own, or {_ANEW}.",
             uri=changed[0],
         )
-    # The rows of now, in the order in which the earlier plan had them.
+    # The rows as they are now, in the order of the earlier plan.
     back = np.empty(len(old), np.int64)
     back[order] = np.arange(len(old))
     return Growth(earlier=_numbered([second.take(back)]), added=_numbered([new.take(np.flatnonzero(~known))]))
 
 
 def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str], state: Mapping[str, Any]) -> None:
-    """Raises BadSpec naming what would be read otherwise now than the base was: code, a key, a class that is new, another type of a column."""
+    """Raises BadSpec naming what would change how records are read: code, a key, a new class, another type of a column."""
     if code_sha256 != base.head.code_sha256:
         raise BadSpec(f"The files of spec.code are not those by which the data set was made; take those, or {_ANEW}.")
     for variable, digest in keys.items():
@@ -127,7 +127,7 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
 
 
 def moved(split: SplitPlan, base: Base) -> SplitPlan:
-    """A split of the new units alone, in the numbers of the whole data set. Raises BadSpec when its files would get names of another kind."""
+    """A split of the new units, renumbered for the whole data set. Raises BadSpec when its files would be named differently."""
     before = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
     if split.shards and before != split.template:
         raise BadSpec(

@@ -1,4 +1,4 @@
-"""The inputs of a plan: what the source holds now, of an extension what is new in it, and the digest over that."""
+"""The inputs of a plan: what the source holds now, which of it is new in an extension, and the digest over it."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,23 +26,23 @@ from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
 from dataprep_converter.transforms.hash import digests_of_keys, keyed_by
 
 _BATCH_RECORDS = 8192
-"""Of a batch that is read for a few of its columns."""
+"""Batch size when only some columns are read."""
 
 
 @dataclass(frozen=True)
 class Inputs(Closeable):
-    """What a plan is made of. Closing it removes what the reader made on this machine."""
+    """The inputs of a plan. Closing them removes the files that the reader made on this machine."""
 
     units: UnitTable
-    """All of them, those of the base first."""
+    """All units, those of the base first."""
     new: UnitTable
-    """Those that have no place in a split yet: all, or what is new to the base."""
+    """The units without a split: all of them, or those that the base doesn't have."""
     state: Mapping[str, Any]
-    """What every worker must know of the source."""
+    """The reader's state, which every worker gets."""
     texts: Mapping[str, str]
-    """By column of text: why it is no column of numbers. For messages while the plan is made, so not a part of it."""
+    """Why a text column is no column of numbers, by column. For error messages during planning, so not part of the state."""
     made: IntermediateFiles | None
-    """Files that the units name and that the reader made on this machine."""
+    """Files that the units refer to and that the reader made on this machine."""
     code_sha256: str | None
     keys: Mapping[str, str]
     """Digests of the keys that records are hashed with, by variable."""
@@ -92,7 +92,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
 def read_columns(
     reader: Reader, units: UnitTable, columns: Sequence[str], *, bytes_in: int
 ) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
-    """These columns of every sample, in order: (numbers asked for, the good ones' records, the good ones' numbers)."""
+    """Some columns of every sample, in order: (requested sample numbers, records of the good ones, numbers of the good ones)."""
     size = samples_of_a_batch(bytes_in, units.samples, most=_BATCH_RECORDS)
 
     def chunks() -> Iterator[Samples]:
@@ -105,7 +105,7 @@ def read_columns(
 
 
 def _largest_key(reader: Reader, units: UnitTable) -> int:
-    """The largest position of a value in all records that can be read; 0 where there is none."""
+    """The largest position of a value in all readable records; 0 if there is none."""
     largest = 0
     for _, records, _ in read_columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
         lists: Any = records.column(sagemaker.KEYS)
@@ -114,7 +114,7 @@ def _largest_key(reader: Reader, units: UnitTable) -> int:
 
 
 def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
-    """The digest of the inputs. That of an extension is over the earlier one and what is new, since the same inputs at once make other shards."""
+    """The digest of the inputs. An extension's covers the earlier digest and the new units: planned all at once, the same inputs make other shards."""
     sha256 = units_sha256(units, code_sha256)
     if keys:
         sha256 = canonical.sha256({"inputs": sha256, "keys": dict(keys)})
@@ -124,7 +124,7 @@ def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str
 
 
 def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
-    """Over root, path, size and pin of every unit: what was pinned, not where it lies."""
+    """Digest over root, path, size and pin of every unit: independent of where the inputs are stored."""
     digest = hashlib.sha256((code_sha256 or "").encode())
     for batch in units.batches(["root", "path", "offset", "size", "records", "pin", "extra"]):
         for piece in _written(batch):
@@ -133,7 +133,7 @@ def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
 
 
 def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """The canonical JSON of the columns by name, in pieces. Many have one value in all rows."""
+    """The canonical JSON of the columns by name, in pieces. Fast for columns with the same value in all rows."""
     before = b"{"
     for name in sorted(batch.schema.names):
         yield before + canonical.dumps(name) + b":"

@@ -1,4 +1,4 @@
-"""Planning: every sample's place in a split and a shard. Pure but for the listing and the reading of a few samples."""
+"""Makes a job's plan: lists the inputs, assigns every sample to a split and a shard, and estimates sizes from a few samples."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import assignment
-from dataprep_converter.planning.assignment import Assigned
+from dataprep_converter.planning.assignment import Assignment
 from dataprep_converter.planning.growth import Base, moved
 from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read_columns
-from dataprep_converter.planning.splits import counted_by_size, divide, missed, rules_of
+from dataprep_converter.planning.splits import counted_by_size, divide, misses_rule, rules_of
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.readers.base.blocks import KEPT_BYTES
 from dataprep_converter.records.batch import TEXTS
@@ -36,11 +36,11 @@ from dataprep_converter.sampling.units_file import UnitsFile
 TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
-"""Fewer are converted sooner than one more pod starts."""
+"""Converting fewer bytes takes less time than starting one more pod."""
 MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
-"""Where the number of shards is given: then the size of the records only decides on the number of tasks."""
+"""If the number of shards is given: then the size of the records only affects the number of tasks."""
 _LEARNED_RECORDS = 4096
 
 
@@ -68,17 +68,17 @@ class _Division:
     codes: bytes | None
     """`splits.parquet`, when samples have codes."""
     repeated: int
-    """Records that are left out because they say the same as an earlier one."""
+    """Number of records that are left out as duplicates."""
     learned: Mapping[str, Any]
-    """What transforms learned, by their number."""
+    """What transforms have learned, by their position."""
     encoded_bytes: int
-    """Of the records before compression, about."""
+    """Estimated size of the records before compression."""
 
 
 def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
-    """Plans a job. With a base the plan begins with that one, and only what is new to it is divided into splits and shards.
+    """Plans a job. With a base, the plan begins with the base's, and only new units are divided into splits and shards.
 
-    `parts` are the versions of the rules that a plan made again was made by; a base has its own, and otherwise they are this release's.
+    `parts` are the versions of the rules to plan by, when an earlier plan is made again. The default is the base's versions, or this release's.
 
     Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says.
     """
@@ -98,7 +98,7 @@ def _new_plan(
     this_run = run_id.run_id(spec, inputs_sha256=inputs.sha256, parts=parts)
     units, codes, splits = inputs.units, division.codes, division.splits
     if base is not None:
-        codes = _joined(base, codes)
+        codes = _join_codes(base, codes)
         splits = [*base.head.splits, *(moved(split, base) for split in splits)]
     elif inputs.made is not None:
         units = inputs.made.stored(units, names.join(spec.output.uri, names.made_folder(this_run)))
@@ -117,7 +117,7 @@ def _new_plan(
             learned=dict(division.learned),
             samples=inputs.units.samples,
             bytes_in=inputs.units.size,
-            ignored=_ignored(spec, inputs.state, access),
+            ignored=_count_ignored(spec, inputs.state, access),
             code_sha256=inputs.code_sha256,
             keys=dict(inputs.keys),
             shuffle_seed=spec.shuffle.seed if spec.shuffle else None,
@@ -125,7 +125,7 @@ def _new_plan(
             extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
             extension=encoder_class(spec.output.format).extension(spec.output),
             tasks=_tasks(spec, inputs, division, pipeline, extends=base is not None),
-            warnings=[*_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
+            warnings=[*_all_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
         )
     plan = Plan(
         head=head,
@@ -142,7 +142,7 @@ def _new_plan(
 
 
 def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Base | None, parts: Mapping[str, int]) -> _Division:
-    """Splits and shards of the new units. The pipeline has what its steps learned when this returns."""
+    """Divides the new units into splits and shards. Also fits the pipeline's steps that learn."""
     units = inputs.new
     rules = rules_of(spec, inputs.units)
     assigned = _assign(spec, inputs, pipeline, rules)
@@ -154,7 +154,7 @@ def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Bas
         rules=rules,
         assigned=assigned.plans if assigned else None,
     )
-    # Which samples a split has doesn't depend on the size of their records.
+    # A split's members don't depend on the size of their records.
     members = partial(divided, bytes_per_record=0)
     learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned)
     probe = _PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS
@@ -169,10 +169,10 @@ def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Bas
     )
 
 
-def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits) -> Assigned | None:
-    """The split of each new sample, where ranges and hash intervals can't say it."""
+def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits) -> Assignment | None:
+    """The split of each new sample; None if ranges and hash intervals can express the splits."""
     units = inputs.new
-    if not assignment.needed(spec, units.samples):
+    if not assignment.is_needed(spec, units.samples):
         return None
     return assignment.assign(
         rules,
@@ -185,9 +185,9 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
 
 
 def _learn(
-    spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assigned | None
+    spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assignment | None
 ) -> dict[str, Any]:
-    """What the pipeline's steps learn from the samples of their split, by the number of the step. Each has it for the steps after it."""
+    """Fits each step that learns to the samples of its split, in order. Returns what they have learned by step number."""
     learned: dict[str, Any] = {}
     for number, name in pipeline.unlearned():
         split = _split(splits(), name, of=(spec.transforms or [])[number].kind)
@@ -199,8 +199,8 @@ def _learn(
     return learned
 
 
-def _joined(base: Base, added: bytes | None) -> bytes | None:
-    """The codes of a base and of what is new."""
+def _join_codes(base: Base, added: bytes | None) -> bytes | None:
+    """The codes of the base and of the new units."""
     parts = [(base.codes, base.blocks)] if base.codes is not None else []
     if added is not None:
         new = SplitAssignments(added)
@@ -209,23 +209,23 @@ def _joined(base: Base, added: bytes | None) -> bytes | None:
 
 
 def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
-    """The split of this name, or the first one that has records. Raises BadSpec naming those that there are."""
+    """The split of this name, or without a name the first one that has records. Raises BadSpec naming the splits."""
     found = next((split for split in splits if split.name == name or (not name and split.records)), None)
     if found is None:
         raise BadSpec(f"The transform {of}: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}.")
     return found
 
 
-def _warnings(
+def _all_warnings(
     spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, access: Access, *, extends: bool
 ) -> Iterator[str]:
     """What the user should know about the inputs, the features and the splits."""
     yield from inputs.state.get("warnings", [])
-    yield from _passed_over(access)
+    yield from _passed_over_warnings(access)
     yield from pipeline.warnings
     if spec.splits is None:
-        yield from (_renamed(split) for split in division.rules.into if split.subset not in (None, split.name))
-    # An extension may add nothing to a split.
+        yield from (_rename_warning(split) for split in division.rules.into if split.subset not in (None, split.name))
+    # It is normal that an extension adds nothing to a split.
     splits = [split for split in division.splits if split.records] if extends else division.splits
     total = min(inputs.new.samples, spec.limit or inputs.new.samples)
     yield from _split_warnings(splits, total=total, repeated=division.repeated)
@@ -236,7 +236,7 @@ def _split_warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -
     for split in splits:
         if split.records == 0:
             yield f"the split {split.name} is empty"
-        elif missed(split):
+        elif misses_rule(split):
             within = f" within {split.tolerance:,}" if split.tolerance else ""
             yield f"the split {split.name} has {split.records:,} records; its rule asks for {split.expected:,}{within}"
     if repeated:
@@ -246,18 +246,18 @@ def _split_warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -
         yield f"{left_out:,} of {total:,} records are in no split"
 
 
-def _renamed(split: Split) -> str:
+def _rename_warning(split: Split) -> str:
     return f"the subset {split.subset!r} is the split {split.name}; splits.into can give it another name"
 
 
-def _ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> int:
-    """How many files among the inputs are not read. What a join ignores are keys, of which a warning tells."""
+def _count_ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> int:
+    """How many files among the inputs are not read. What a join ignores are keys, which have a warning of their own."""
     filtered = 0 if spec.data.join is not None else int(state.get("ignored", 0))
     return filtered + sum(access.hidden.values()) + sum(access.passed_over.values())
 
 
-def _passed_over(access: Access) -> Iterator[str]:
-    """Which data sets below the inputs were left out."""
+def _passed_over_warnings(access: Access) -> Iterator[str]:
+    """A warning for data sets below the inputs, which are left out."""
     if access.passed_over:
         yield (
             f"{sum(access.passed_over.values()):,} files are left out that belong to data sets below the inputs, such as "
@@ -266,7 +266,7 @@ def _passed_over(access: Access) -> Iterator[str]:
 
 
 def _tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
-    """The number of tasks. One at least of an extension, which may have no new shards."""
+    """The number of tasks. At least one for an extension, which may have no new shards."""
     shards = sum(split.shards for split in division.splits)
     reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
     return _number_of_tasks(
@@ -292,7 +292,7 @@ def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, 
 
 
 def _encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:
-    """About how many bytes the records will have before compression, from the first few samples."""
+    """Estimates the size of all records before compression from the first few samples."""
     samples = np.arange(min(probe, units.samples), dtype=np.int64)
     if not len(samples):
         return 0

@@ -1,4 +1,4 @@
-"""Ranking: which hash bounds the samples of given ranks, class by class, without sorting them all.
+"""Finds the hashes that bound given ranks of samples, class by class, without sorting all samples.
 
 Two passes over the hashes: the first counts them by their leading bits, the second keeps only those that share their leading bits
 with a wanted one. So memory depends on the number of classes and bounds, hardly on that of the samples.

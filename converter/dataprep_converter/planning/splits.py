@@ -1,4 +1,4 @@
-"""Splitting: the splits of a spec over the samples of a source, and their numbers of shards. Pure arithmetic.
+"""Divides the samples of a source into the splits of a spec, and counts their shards. Pure arithmetic.
 
 Splits that depend on values or ranks are made sample by sample in `assignment.py`; all others are ranges and hash intervals, made here.
 """
@@ -33,7 +33,10 @@ def divide(
     assigned: Sequence[SplitPlan] | None = None,
     parts: Mapping[str, int] | None = None,
 ) -> list[SplitPlan]:
-    """The splits of the rules (the spec's own, or those given) over the units, with their numbers of shards. `assigned` are those that were made sample by sample, `parts` the versions that name the files."""
+    """Divides units into splits and shards by the rules (default: the spec's).
+
+    `assigned` are splits that were assigned sample by sample; `parts` are the versions of the rules, which affect file names.
+    """
     dl4j_folders = (run_id.versions(spec) if parts is None else parts).get("dl4jFolders", 1)
     plans = assigned
     if plans is None:
@@ -74,7 +77,7 @@ def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
 
 
 def _rules_by_default(subsets: Sequence[str]) -> Splits:
-    """A split for each subset, called like it; `train` for a source that has none."""
+    """A split for each subset, with its name; one split `train` for a source without subsets."""
     named = [subset for subset in subsets if subset]
     if not named:
         return Splits(into=[Split(name="train")])
@@ -105,13 +108,13 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
 
 
 def _give(*subsets: str) -> str:
-    """Advice: names for these."""
+    """Advice to name these subsets."""
     entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
     return f"Give names, for all subsets: splits: {{into: [{entries}, …]}}."
 
 
 def _some(subsets: Sequence[str]) -> str:
-    """Those with a name, as far as they are few."""
+    """The named subsets, abbreviated if there are many."""
     named = [subset for subset in subsets if subset]
     return ", ".join([*named[:MOST_SPLITS], *(["…"] if len(named) > MOST_SPLITS else [])]) or "none"
 
@@ -121,7 +124,7 @@ def deviations(fraction: float, spread: float) -> int:
     return math.ceil(4 * math.sqrt(max(0.0, fraction * (1 - fraction)) * spread))
 
 
-def missed(split: SplitPlan) -> bool:
+def misses_rule(split: SplitPlan) -> bool:
     """Whether a split has more or fewer records than its rule allows."""
     return split.expected is not None and abs(split.records - split.expected) > (split.tolerance or 0)
 
@@ -154,12 +157,12 @@ def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, R
 
 
 def _bound(fraction: float) -> int:
-    """A fraction of the hash space; a sum that is 1 but for rounding is all of it."""
+    """The hash at a fraction of the hash space; a sum that is 1 up to rounding is the end."""
     return 2**64 if fraction > 1 - 1e-6 else int(fraction * 2**64)
 
 
 class _Pool:
-    """The samples that no split has yet, by subset."""
+    """The samples that aren't assigned to a split yet, by subset."""
 
     def __init__(self, subsets: Mapping[str, Ranges]) -> None:
         self._left = {name: list(ranges) for name, ranges in subsets.items()}

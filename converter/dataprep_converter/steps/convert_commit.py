@@ -1,4 +1,4 @@
-"""The commit step: every planned shard has a report, the store agrees, the numbers add up; then manifest and `_SUCCESS`."""
+"""The commit step of a conversion: checks shards, reports and numbers against plan and store, then writes manifest and `_SUCCESS`."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, M
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_converter.core.errors import BadData, Missing, NotWhole
 from dataprep_converter.dataset import sidecars
-from dataprep_converter.dataset.listing import difference, remove_what_is_stale, sizes, some
+from dataprep_converter.dataset.listing import abbreviated, difference, remove_stale_files, sizes
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.sidecars import Finished
 from dataprep_converter.formats.registry import encoder_class
@@ -29,15 +29,15 @@ from dataprep_converter.steps.commit_result import result_of, tool_versions
 
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest | None = None) -> CommitResult:
-    """Finishes the data set. Idempotent: run again it finds its own result. Raises NotWhole naming what is missing or differs.
+    """Finishes the data set. Idempotent. Raises NotWhole naming what is missing or differs.
 
-    `again` is the manifest that a repair must come back to; what then differs is named as well.
+    `again` is the manifest that a repair must reproduce; a difference raises NotWhole too.
     """
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     reports = _complete(plan, folder.reports(plan.head.shards))
     _judge_bad_records(spec.on_bad_record, reports)
-    unswept = remove_what_is_stale(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
+    unswept = remove_stale_files(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
     _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
 
     found = statistics.merged(reports)
@@ -55,19 +55,19 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     success = folder.put_manifest(manifest)
     if again is None:
         table_output.commit(spec, folder, reports, access)
-    # Before the mark: a run that finds a finished data set has nothing to tidy up.
+    # Before _SUCCESS: whoever finds a finished data set has nothing left to clean up.
     folder.remove_made()
     folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, found)])
 
 
 def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardReport]:
-    """The reports, one for each planned shard. Raises NotWhole naming the missing ones and those whose numbers don't add up."""
+    """The reports, one for each planned shard. Raises Missing naming shards without one, NotWhole naming a report whose numbers don't add up."""
     missing = [
         shard.file for shard, report in zip(shards(plan.head), found, strict=True) if report is None or report.plan_sha256 != plan.sha256
     ]
     if missing:
-        raise Missing(f"{len(missing)} of {plan.head.shards} shards have no report: {some(missing)}.")
+        raise Missing(f"{len(missing)} of {plan.head.shards} shards have no report: {abbreviated(missing)}.")
     reports = [report for report in found if report is not None]
     for shard, report in zip(shards(plan.head), reports, strict=True):
         if report.records_in != shard.records:
@@ -91,11 +91,11 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
 
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
-    """Every shard is there as it was written, and nothing else is but what this step writes itself."""
+    """Raises Missing or NotWhole unless the folder holds every shard as it was written, and nothing else but the files of this step."""
     listed = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in listed]
     if absent:
-        raise Missing(f"{folder.uri}: {len(absent)} files are missing: {some(absent)}.")
+        raise Missing(f"{folder.uri}: {len(absent)} files are missing: {abbreviated(absent)}.")
     fault = difference(sizes(reports), listed)
     if fault is not None:
         raise NotWhole(f"{folder.uri}: {fault}.")
@@ -104,7 +104,7 @@ def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours
     expected = [report.index for report in reports if report.index is not None]
     changed += [index.file for index in expected if index.file not in indexes or indexes[index.file].pin != index.pin]
     if changed:
-        raise NotWhole(f"{folder.uri}: {len(changed)} files were changed after they were written: {some(changed)}.")
+        raise NotWhole(f"{folder.uri}: {len(changed)} files were changed after they were written: {abbreviated(changed)}.")
 
 
 def _manifest(
@@ -138,9 +138,9 @@ def _manifest(
 
 
 def _with_metadata(finished: Finished, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
-    """The manifest with the files around the data set, which are written; what earlier runs left beside the data is removed.
+    """Writes the files around the data and removes those of earlier runs. Returns the manifest that lists them.
 
-    `before` are those that must be there again. Those that are whole stay, since another release may have made them otherwise.
+    `before` are the files that a repair must reproduce. Intact ones stay, since another release may have written them differently.
     """
     indexes = [report.index for report in finished.reports if report.index is not None]
     written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
@@ -157,7 +157,7 @@ def _with_metadata(finished: Finished, folder: RunFolder, *, before: Sequence[Me
 
 
 def _with_metadata_again(finished: Finished, made: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
-    """The manifest with the files that it had. Raises NotWhole naming one that is damaged and that this release makes otherwise."""
+    """Like `_with_metadata`, for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
     again: list[tuple[str, bytes]] = []
     for file in before:
         content = made.get(file.file)
@@ -178,7 +178,7 @@ def _with_metadata_again(finished: Finished, made: Mapping[str, bytes], folder: 
 
 
 def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
-    """`again`, when nothing but the versions of the tools is different now. Raises NotWhole naming what is."""
+    """`again`, if nothing but the versions of the tools has changed. Raises NotWhole naming what has."""
     for now, before in zip(manifest.files, again.files, strict=False):
         if now != before:
             packed = (
@@ -189,7 +189,7 @@ def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
             raise NotWhole(
                 f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}."
             )
-    # Shards of an earlier release, which stay, tell nothing of lossy values.
+    # Reports of an earlier release, which stay, don't count lossy values.
     passing = {"tools"} if again.lossy else {"tools", "lossy"}
     fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(again, name)]
     if fields:

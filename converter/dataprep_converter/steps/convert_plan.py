@@ -1,4 +1,4 @@
-"""The plan of a conversion: where its inputs may lie, and what it will make of them."""
+"""The plan of a conversion, and the checks of where its inputs lie."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class ConversionDraft(Draft):
         table_output.check(self.spec, self.plan, self.features, folder, self.access)
 
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
-        """The manifest of the finished data set in the folder, if it and its table are as they were written."""
+        """As for any draft, if the table is as it was written too."""
         manifest = super().finished(success, folder)
         return manifest if manifest is not None and table_output.is_untouched(self.spec, folder, self.access) else None
 
@@ -60,7 +60,7 @@ class ConversionDraft(Draft):
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
-    """Plans the whole data set. An unfinished run of this job that another release began goes on by the rules that it was begun by."""
+    """Plans the whole data set. If another release has begun this very job and not finished it, its rules apply."""
     new = make_plan(spec, access)
     with closed_on_error(new):
         begun = _begun_by_other_rules(spec, new.plan.head, access)
@@ -83,7 +83,7 @@ def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, begun: PlanHead 
 
 
 def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
-    """The plan of this very job that another release began and did not finish, if it did so by other versions of the rules."""
+    """The unfinished plan of this very job that another release began by other versions of the rules, if there is one."""
     folder = OutputFolder(spec.output.uri, access).of_run(fresh.run_id)
     try:
         owner = folder.owner()
@@ -110,7 +110,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """How the names of the visible files end that the job writes; None where they may end in any way."""
+    """The endings of the file names that the job writes where readers see them; None if they may be anything."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)
@@ -122,7 +122,7 @@ def _endings(spec: DataPrepJobSpec) -> list[str] | None:
 
 
 def _shallow(source: Source) -> list[str]:
-    """Folders of which not all is read that lies below them: the one that paths of a list are relative to, and those of images without their folders."""
+    """Folders that aren't read with all their sub-folders: the root of a list's paths, and folders of images that are not read recursively."""
     images = source.images
     if images is None:
         return []
@@ -132,12 +132,12 @@ def _shallow(source: Source) -> list[str]:
 
 
 def source_uris(spec: DataPrepJobSpec) -> list[str]:
-    """Every URI that the source names; of a file within an archive, the archive."""
+    """Every URI that the source names; for a file within an archive, the archive."""
     return [_folder_of_glob(archive_of(uri)) for uri in spec.data.inputs()]
 
 
 def _folder_of_glob(uri: str) -> str:
-    """The part of a glob that names one folder; any other URI as it is, and a web address, whose question mark begins its query."""
+    """The folder above a glob; any other URI as it is, and also a web address, whose question mark begins its query."""
     if scheme_of(uri) in ("http", "https"):
         return uri
     at = min((uri.index(sign) for sign in "*?[" if sign in uri), default=None)

@@ -1,4 +1,4 @@
-"""The work step: the shards of one task, less those that are done. One is written to its end and published while the next is read."""
+"""The work step of a conversion: makes the unfinished shards of one task. Each is published while the next one is read."""
 
 import logging
 from collections import deque
@@ -27,11 +27,11 @@ from dataprep_converter.transforms.hash import digests_of_keys
 logger = logging.getLogger(__name__)
 
 _SHARD_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""A shard is made again from its beginning, under a new temporary name, when its store fails."""
+"""When its store fails, a shard is made again from the beginning, under a new temporary name."""
 
 
 def check_keys(plan: Plan) -> None:
-    """Raises InputChanged when a key that records are hashed with is not the one of the plan: one data set has one key."""
+    """Raises InputChanged when a key that records are hashed with differs from the plan's: one data set has one key."""
     for variable, digest in digests_of_keys(plan.head.keys).items():
         if plan.head.keys[variable] != digest:
             raise InputChanged(
@@ -48,7 +48,7 @@ def work(
     attempt: str,
     watch: Callable[[TaskProgress], None],
 ) -> TaskProgress:
-    """Makes what is missing of these shards. Each is tried again when its store fails; what is done stays done."""
+    """Makes those of these shards that aren't finished. Each is retried when its store fails."""
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     check_keys(plan)
@@ -58,9 +58,9 @@ def work(
         Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline,
         ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing,
     ):
-        rows = table_output.opened(spec, folder, access)
-        maker = _Maker(plan, pipeline, folder, access, attempt, publishing, progress, watch)
-        for report, is_new in maker.reports(shards):
+        rows = table_output.open_rows(spec, folder, access)
+        task = _Task(plan, pipeline, folder, access, attempt, publishing, progress, watch)
+        for report, is_new in task.reports(shards):
             if is_new:
                 logger.info("shard %s: %d records, %d bytes", report.file, report.records_out, report.size)
             if rows is not None:
@@ -71,8 +71,18 @@ def work(
 
 
 @dataclass(frozen=True)
-class _Maker:
-    """What all shards of a task are made with."""
+class _Attempt:
+    """An attempt at a shard that has been read, or has failed."""
+
+    shards: Sequence[Shard]
+    """The shard, and those of the task that come after it."""
+    report: "Future[ShardReport]"
+    """Comes when the shard is published."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The shards of a task, and what they are made with."""
 
     plan: Plan
     pipeline: Pipeline
@@ -84,65 +94,67 @@ class _Maker:
     watch: Callable[[TaskProgress], None]
 
     def reports(self, shards: Sequence[Shard]) -> Iterator[tuple[ShardReport, bool]]:
-        """Each shard's report, in order, and whether it was made now. While one is written to its end and published, the next is read."""
-        begun: deque[tuple[Sequence[Shard], Future[ShardReport]]] = deque()
-        for position, one in enumerate(shards):
-            coming = shards[position:]
-            report = self._done(one)
+        """Each shard's report, in order, and whether the shard was made now. A shard is published while the next one is read."""
+        attempts: deque[_Attempt] = deque()
+        for position, shard in enumerate(shards):
+            report = self._existing_report(shard)
             if report is None:
-                begun.append((coming, self._begun(coming)))
-            # What has failed already is told before another is read.
-            yield from self._ends(begun, left=int(report is None and not begun[-1][1].done()))
+                attempts.append(self._start(shards[position:]))
+            # An attempt that has failed is reported before another shard is read.
+            is_under_way = report is None and not attempts[-1].report.done()
+            yield from self._finish(attempts, all_but=int(is_under_way))
             if report is not None:
                 yield report, False
-        yield from self._ends(begun, left=0)
+        yield from self._finish(attempts, all_but=0)
 
-    def _ends(self, begun: "deque[tuple[Sequence[Shard], Future[ShardReport]]]", *, left: int) -> Iterator[tuple[ShardReport, bool]]:
-        """Those of the attempts that are to end, all but so many."""
-        while len(begun) > left:
-            yield self._ended(*begun.popleft()), True
+    def _finish(self, attempts: deque[_Attempt], *, all_but: int) -> Iterator[tuple[ShardReport, bool]]:
+        """Waits for the oldest attempts, until only so many are left."""
+        while len(attempts) > all_but:
+            yield self._await_report(attempts.popleft()), True
 
-    def _done(self, one: Shard) -> ShardReport | None:
-        """The report of a shard that needn't be made."""
-        report = self.folder.report(one.number)
+    def _existing_report(self, shard: Shard) -> ShardReport | None:
+        """The report of a finished shard."""
+        report = self.folder.report(shard.number)
         return report if report is not None and self.folder.is_done(report, self.plan) else None
 
-    def _begun(self, coming: Sequence[Shard]) -> "Future[ShardReport]":
-        """An attempt at the first of these shards: it has been read, or has failed. The others come later, which a reader may want to know."""
-        one, plan, folder, most = coming[0], self.plan, self.folder, self.pipeline.most_records
+    def _start(self, shards: Sequence[Shard]) -> _Attempt:
+        """Reads and encodes the first of these shards. The reader may want to know of the others."""
+        shard, plan, folder, most = shards[0], self.plan, self.folder, self.pipeline.most_records
 
-        def foreseen() -> Iterator[Iterator[Samples]]:
-            # The reader keeps this. It must not lead back to the pipeline: what the reader has kept would only go with the next garbage collection.
-            return (samples_of(each, plan=plan, most_records=most) for each in coming if each is one or folder.report(each.number) is None)
+        def read_plan() -> Iterator[Iterator[Samples]]:
+            # The reader keeps this function. It must not capture the pipeline: the cycle would delay the release of the reader's cached blocks.
+            return (
+                samples_of(each, plan=plan, most_records=most) for each in shards if each is shard or folder.report(each.number) is None
+            )
 
-        def seen(counts: Counts) -> None:
-            self.progress.watch(one.number, counts)
+        def watch(counts: Counts) -> None:
+            self.progress.watch(shard.number, counts)
             self.watch(self.progress)
 
         try:
             if isinstance(self.pipeline.reader, AcceptsReadPlan):
-                self.pipeline.reader.accept_read_plan(foreseen)
-            writer = ShardWriter(one, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt)
-            writer.encode(seen)
-        except Exception as exc:  # raised by `_ended`, after what came before
+                self.pipeline.reader.accept_read_plan(read_plan)
+            writer = ShardWriter(shard, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt)
+            writer.encode(watch)
+        except Exception as exc:  # raised by `_await_report`, after the reports of earlier shards
             failed: Future[ShardReport] = Future()
             failed.set_exception(exc)
-            return failed
-        return self.publishing.submit(writer.publish)
+            return _Attempt(shards, failed)
+        return _Attempt(shards, self.publishing.submit(writer.publish))
 
-    def _ended(self, coming: Sequence[Shard], begun: "Future[ShardReport]") -> ShardReport:
-        """The report of that attempt, or of another one when its store failed."""
-        one = coming[0]
-        attempts = iter([begun])
+    def _await_report(self, first: _Attempt) -> ShardReport:
+        """The report of the attempt, or of another one if the store failed."""
+        shard = first.shards[0]
+        attempts = iter([first])
 
         def once() -> ShardReport:
             attempt = next(attempts, None)
             if attempt is None:
-                # What failed may have failed because another worker has done it, and the commit has swept ours away.
-                report = self._done(one)
+                # Another worker may have finished the shard, and its commit may have swept our temporary file away.
+                report = self._existing_report(shard)
                 if report is not None:
                     return report
-                attempt = self._begun(coming)
-            return attempt.result()
+                attempt = self._start(first.shards)
+            return attempt.report.result()
 
-        return retrying(once, what=f"shard {one.file}", patience=_SHARD_PATIENCE)
+        return retrying(once, what=f"shard {shard.file}", patience=_SHARD_PATIENCE)

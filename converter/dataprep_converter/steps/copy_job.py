@@ -1,8 +1,8 @@
-"""Copying: a finished data set to another place, byte for byte: `format: copy`, and `dataprep copy`.
+"""`format: copy` and `dataprep copy`: a finished data set is copied to another place, byte for byte.
 
-The copy is the same run of the same data set: its plan, reports and manifest are those of the original, only the stores' words for its objects (pins) are
-its own. So a copy is verified, repaired, extended and reused as the original is. Its plan is there first, by which the folder is known as an unfinished
-run; `_SUCCESS` comes last. What is there is not copied again.
+A copy has the original's run id, plan, reports and manifest; only the pins in its reports are its own. So it can be verified, repaired, extended and
+reused like the original. The plan is copied first, which marks the folder as an unfinished run, and `_SUCCESS` last. Files that are there already are not
+copied again.
 """
 
 import logging
@@ -20,7 +20,7 @@ from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotWhole
 from dataprep_converter.dataset import crosscheck, overlaps, sidecars
-from dataprep_converter.dataset.listing import finished, listing_fault, remove_what_is_stale, visible_sizes
+from dataprep_converter.dataset.listing import finished, listing_fault, remove_stale_files, visible_sizes
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
@@ -35,11 +35,11 @@ logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
 _PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""A file is copied again from its beginning when a store fails."""
+"""When a store fails, a file is copied again from the beginning."""
 
 
 class _StoppedError(Exception):
-    """Nobody waits for this file any more."""
+    """The caller no longer waits for this file."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Original:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyDraft(Draft):
-    """A data set that is there, at another place."""
+    """A copy of a finished data set."""
 
     original: Original
 
     def is_wanted(self, success: Success) -> bool:
-        """Whether it is there already. Nothing else can come of the job, whatever else the policy says."""
+        """Whether the folder holds this copy already. Any other run of the job would give the same, so only `Always` makes it again."""
         return success == self.original.success and self.spec.output.overwrite != "Always"
 
     def put_plan(self, folder: RunFolder) -> None:
@@ -76,7 +76,7 @@ class CopyDraft(Draft):
 
 
 def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
-    """Raises BadSpec when the copy would lie where the original does."""
+    """Raises BadSpec when copy and original overlap."""
     overlaps.check(spec.data.inputs(), spec.output.uri, access)
 
 
@@ -103,7 +103,7 @@ def _original(spec: DataPrepJobSpec, access: Access) -> Original:
 def work(
     spec: DataPrepJobSpec, *, plan: Plan, shards: Sequence[Shard], access: Access, attempt: str, watch: Callable[[TaskProgress], None]
 ) -> TaskProgress:
-    """Copies what is missing of these files, several at a time."""
+    """Copies those of these files that are missing, several at a time."""
     progress = TaskProgress()
     with _files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as done:
         for report, is_new in done:
@@ -113,13 +113,13 @@ def work(
 
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
-    """Copies what no task has copied (a script's files, and all that stands beside the data), and marks the copy as finished. Idempotent."""
+    """Copies what no task copies (files of a script's data set, and files around the data), and marks the copy as finished. Idempotent."""
     manifest, success = _unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     with _files(spec, plan, access, range(len(manifest.files)), attempt="commit") as done:
         reports = [report for report, _ in done]
-    remove_what_is_stale(folder, keep=set(visible_sizes(manifest)))
+    remove_stale_files(folder, keep=set(visible_sizes(manifest)))
     copier = _Copier(spec, OutputFolder(_source(spec)[0], access).of_run(plan.head.run_id), folder, access, Event())
     of_shards = {report.index.file for report in reports if report.index is not None}
     for file in manifest.metadata:
@@ -142,7 +142,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
 def _files(
     spec: DataPrepJobSpec, plan: Plan, access: Access, numbers: Sequence[int], *, attempt: str
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
-    """(report, whether it was copied now) of the files of these numbers, in order. What is under way ends when the caller does."""
+    """(report, whether it was copied now) for the files of these numbers, in order. Copies under way stop when the caller leaves the context."""
     manifest, _ = _unchanged(spec, plan, access)
     source, target = (OutputFolder(uri, access).of_run(plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))
     stop = Event()
@@ -157,7 +157,7 @@ def _files(
 
 @dataclass(frozen=True)
 class _Copier:
-    """From one folder to another."""
+    """Copies files from one folder to another."""
 
     spec: DataPrepJobSpec
     source: RunFolder
@@ -166,7 +166,7 @@ class _Copier:
     stop: Event
 
     def file(self, number: int, manifest: Manifest, plan: Plan, *, attempt: str) -> tuple[ShardReport, bool]:
-        """One shard, what belongs to it, and its report. Raises NotWhole when the original isn't what its manifest says."""
+        """Copies one shard, its companions, and its report. Raises NotWhole when the original doesn't agree with its manifest."""
         there = self.target.report(number)
         if there is not None and self.target.is_done(there, plan):
             return there, False
@@ -190,7 +190,7 @@ class _Copier:
         return report, True
 
     def copy(self, path: str, sha256: str, *, size: int | None = None) -> Entry:
-        """One file, if it isn't there with this digest (and size, if that is known). Raises NotWhole when the original has another."""
+        """Copies one file, unless it is there with this digest (and size, if known). Raises NotWhole when the original has another digest."""
         source, uri = self.source.at(path), self.target.at(path)
         store = self.access.store(uri)
         there = store.stat(uri)
@@ -217,7 +217,7 @@ class _Copier:
 
 
 def _unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manifest, Success]:
-    """The original, which is still the one that was planned. Raises InputChanged."""
+    """The original's manifest and mark. Raises InputChanged when it is no longer the data set that was planned."""
     uri, _ = _source(spec)
     manifest = finished(uri, access)
     success = OutputFolder(uri, access).success()
@@ -230,7 +230,7 @@ def _unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manif
 
 
 def _source(spec: DataPrepJobSpec) -> tuple[str, str | None]:
-    """URI of the original, and the digest that it must have."""
+    """URI of the original, and the digest that it is expected to have."""
     written = spec.data.dataset
     if written is None:
         raise BadSpec("output.format: copy needs source.dataset.")

@@ -1,11 +1,11 @@
-"""Extending: what a data set is before new inputs are added to it, and what the run that adds them takes over from it.
+"""`output.overwrite: Extend`: a finished data set gets shards for new inputs.
 
-An extension is a run like any other, and its plan is the plan of the whole data set: it begins with the plan before it. So workers, commit, verify
-and repair know nothing of it. What it need not make again it takes over here: the reports of the shards that are there.
+An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so workers, commit, verify and repair need no
+code for it. The plan step copies the reports of the existing shards to the new run, and only the new shards are made.
 
-    plan ─▶ reports taken over ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
+    plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 
-Until OWNER names the new run, `_SUCCESS` says what is extended. After that the new run's plan says it, wherever the run stopped.
+Until OWNER names the new run, `_SUCCESS` identifies the data set that is extended; after that, the new run's plan does, wherever the run stopped.
 """
 
 import logging
@@ -38,23 +38,23 @@ _URIS: Final = ("uri", "uris")
 
 
 @dataclass(frozen=True)
-class Extended:
-    """The data set that an extension begins with."""
+class ExistingDataSet:
+    """The data set that is extended."""
 
     base: Base
     reports: RunFolder
-    """Of the run that has the reports of its shards."""
+    """The folder of the run whose reports describe its shards."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtensionDraft(ConversionDraft):
-    """A data set that is there, with what is new."""
+    """A finished data set and its new shards."""
 
-    extended: Extended
+    existing: ExistingDataSet
 
     def check_base(self, success: Success | None) -> None:
-        """Raises NotWhole when the shards of a finished data set are not those that its runs wrote."""
-        folder = self.extended.reports
+        """Raises NotWhole if shards of the finished data set have changed since they were written."""
+        folder = self.existing.reports
         if success is not None and not is_untouched(folder.manifest(success), folder):
             raise NotWhole(
                 f"{folder.uri} is not as it was written, so it isn't extended. See dataprep verify and dataprep repair, or set output.overwrite: Always.",
@@ -62,22 +62,22 @@ class ExtensionDraft(ConversionDraft):
             )
 
     def take_over(self, folder: RunFolder) -> None:
-        """Stores the plan and the reports of the shards that are there, under the new run's name, and takes the folder."""
-        if folder.run_id not in (self.extended.base.head.run_id, self.extended.reports.run_id):
-            # Else nothing is new, or an extension goes on that did not end.
-            _take_over(self.plan, self.tables, self.extended, folder, self.access)
+        """Stores the plan and the reports of the existing shards under the new run's id, then takes the folder."""
+        if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
+            # Otherwise nothing is new, or an unfinished extension continues.
+            _take_over(self.plan, self.tables, self.existing, folder, self.access)
         folder.claim()
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
-    """Plans the data set at the output with what is new. None when there is none yet.
+    """Plans the extension, or returns None if there is no data set at the output yet.
 
-    Raises BadSpec naming what the spec says otherwise than before, NotWhole when files are missing.
+    Raises BadSpec naming the fields that differ from the earlier job's, NotWhole when files are missing.
     """
-    extended = _find(spec, access)
-    if extended is None:
+    existing = _find_existing(spec, access)
+    if existing is None:
         return None
-    new = _new_plan(spec, access, extended)
+    new = _new_plan(spec, access, existing)
     return ExtensionDraft(
         spec=spec,
         access=access,
@@ -85,16 +85,16 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
         tables=new.tables,
         classes=new.classes,
         features=new.features,
-        extended=extended,
+        existing=existing,
     )
 
 
-def _find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
-    """The data set at the output, or None when there is none yet. Raises BadSpec naming what the spec says otherwise than before, NotWhole when files are missing."""
+def _find_existing(spec: DataPrepJobSpec, access: Access) -> ExistingDataSet | None:
+    """The data set at the output, or None if there is none yet. Raises BadSpec and NotWhole as `plan` does."""
     output = OutputFolder(spec.output.uri, access)
     success = output.success()
     if success is None:
-        return _unfinished(spec, output)
+        return _find_unfinished(spec, output)
     folder = output.of_run(success.run_id)
     manifest = folder.manifest(success)
     plan = folder.plan()
@@ -103,16 +103,16 @@ def _find(spec: DataPrepJobSpec, access: Access) -> Extended | None:
     base = Base(head=plan.head, content=_frozen(manifest.content), units=plan.units, codes=plan.codes)
     _check_same(spec, base.content, success.run_id)
     check_versions(plan.head, spec, folder.uri)
-    return Extended(base, folder)
+    return ExistingDataSet(base, folder)
 
 
-def _new_plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> NewPlan:
-    """The plan of the extended data set; where no input is new, the one that it has."""
-    new = make_plan(spec, access, extended.base)
-    if len(new.plan.units) > len(extended.base.units):
+def _new_plan(spec: DataPrepJobSpec, access: Access, existing: ExistingDataSet) -> NewPlan:
+    """The plan of the extended data set; without new inputs, the existing plan."""
+    new = make_plan(spec, access, existing.base)
+    if len(new.plan.units) > len(existing.base.units):
         return new
     with closed_on_error(new):
-        folder = OutputFolder(spec.output.uri, access).of_run(extended.base.head.run_id)
+        folder = OutputFolder(spec.output.uri, access).of_run(existing.base.head.run_id)
         before = folder.plan()
         if before is None:
             raise NotWhole(
@@ -122,14 +122,14 @@ def _new_plan(spec: DataPrepJobSpec, access: Access, extended: Extended) -> NewP
     return replace(new, plan=before)
 
 
-def _take_over(made: Plan, tables: Tables, extended: Extended, folder: RunFolder, access: Access) -> None:
-    """Stores the plan and the reports of the shards that are there, under the new run's name."""
+def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: RunFolder, access: Access) -> None:
+    """Stores the plan and the reports of the existing shards under the new run's id."""
     if folder.plan() is None:
-        folder.put_plan(made, tables)
+        folder.put_plan(plan, tables)
     store = access.store(folder.uri)
 
-    def take(number: int) -> None:
-        report = extended.reports.report(number)
+    def take_report(number: int) -> None:
+        report = existing.reports.report(number)
         if report is None:
             return  # the work step makes the shard again
         if report.quarantine is not None and report.quarantine_sha256 is not None:
@@ -144,15 +144,15 @@ def _take_over(made: Plan, tables: Tables, extended: Extended, folder: RunFolder
                 before_publishing=lambda: None,
             )
             report = report.model_copy(update={"quarantine": path})
-        folder.put_report(report.model_copy(update={"run_id": folder.run_id, "plan_sha256": made.sha256}))
+        folder.put_report(report.model_copy(update={"run_id": folder.run_id, "plan_sha256": plan.sha256}))
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reports") as threads:
-        list(threads.map(take, range(made.head.earlier_shards)))
-    logger.info("run %s extends run %s and its %d shards", folder.run_id, extended.base.head.run_id, made.head.earlier_shards)
+        list(threads.map(take_report, range(plan.head.earlier_shards)))
+    logger.info("run %s extends run %s and its %d shards", folder.run_id, existing.base.head.run_id, plan.head.earlier_shards)
 
 
-def _unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> Extended | None:
-    """The base of an extension that did not end: the beginning of its plan."""
+def _find_unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> ExistingDataSet | None:
+    """The base of an unfinished extension: the beginning of its plan."""
     owner = output.owner()
     if owner is None:
         return None
@@ -172,11 +172,11 @@ def _unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> Extended | None:
         }
     )
     units = UnitTable(found.units.table.slice(0, before.units))
-    return Extended(Base(head=head, content=run_id.as_stored(before.content), units=units, codes=found.codes), folder)
+    return ExistingDataSet(Base(head=head, content=run_id.as_stored(before.content), units=units, codes=found.codes), folder)
 
 
 def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> None:
-    """Raises BadSpec naming the fields in which a spec isn't the one of the data set."""
+    """Raises BadSpec naming the fields in which the spec differs from the data set's."""
     now = _frozen(run_id.content(spec))
     differing = [field for field in sorted({*now, *before} - {"output"}) if now.get(field) != before.get(field)]
     old, new = before["output"], now["output"]
@@ -194,14 +194,14 @@ def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> N
 
 
 def _frozen(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What may not change: all but the source's URIs, since inputs are known by their paths below these."""
+    """The part of the spec that may not change: all but the source's URIs, since inputs are identified by their paths relative to these."""
 
     def without(value: Any) -> Any:
         if isinstance(value, Mapping):
             return {key: without(each) for key, each in value.items() if key not in _URIS}
         return value
 
-    # An older release's may hold what is concealed now.
+    # An older release may have stored values that are redacted now.
     return {key: without(value) if key == "source" else deepcopy(value) for key, value in run_id.as_stored(content).items()}
 
 

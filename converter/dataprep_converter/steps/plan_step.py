@@ -1,4 +1,4 @@
-"""The plan step: check the stores, plan, and take the output folder, or find that there is nothing to do."""
+"""The plan step: checks the stores, plans, and takes the output folder, or finds that the data set is there already."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What the plan step found."""
+class PlannedRun:
+    """The result of the plan step."""
 
     plan: Plan
     result: PlanResult
-    """`result.reused` says that the data set is there already."""
+    """`result.reused` is set when the data set is there already."""
 
 
-def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> Prepared:
-    """Plans the job and takes its output folder. Idempotent: a second call finds the first one's plan."""
+def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> PlannedRun:
+    """Plans the job and takes its output folder. Idempotent: a second call uses the first one's plan."""
     allocator.tune_allocator()
     spec, kind = job.spec, kind_of(job.spec)
     kind.check_overlaps(spec, access)
@@ -43,7 +43,7 @@ def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list
         return _take_output(draft, warnings)
 
 
-def _take_output(draft: Draft, warnings: Sequence[str]) -> Prepared:
+def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
     """Takes the output folder and stores the plan in it, or finds the data set finished."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
@@ -52,17 +52,17 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> Prepared:
     manifest = draft.finished(success, folder) if success is not None else None
     if success is not None and manifest is not None:
         logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
-        return Prepared(plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, success)))
+        return PlannedRun(plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, success)))
 
     draft.check_base(success)
     _refuse_others(draft, folder, success)
     draft.take_over(folder)
-    # Not one that another plan step's run has set since: this process may have slept.
+    # Not a mark that another run has set since: this process may have been suspended.
     if success is not None and folder.success() == success:
         folder.remove_success()
     folder.claim()
     plan = draft.store(folder)
-    return Prepared(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings))
+    return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings))
 
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
@@ -75,7 +75,7 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
 
 
 def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> None:
-    """Raises OutputExists when the folder holds what may not be replaced. An unfinished folder of this very run may always go on."""
+    """Raises OutputExists when the folder holds what may not be replaced. An unfinished run of this job may always continue."""
     may_replace = draft.spec.output.overwrite != "Never"
     try:
         owner = folder.owner()
@@ -101,7 +101,7 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> 
             )
     known = folder.known_files()
     if folder.run_id in folder.runs():
-        # The stored plan may be damaged.
+        # The stored plan may be damaged, so its files may be unknown.
         planned = {shard.file for shard in shards(draft.plan.head)}
         known |= planned | names.split_files(draft.plan.head.extension, planned)
     for path, _ in folder.visible():
@@ -113,7 +113,7 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> 
 
 
 def _split(name: str, head: PlanHead) -> SplitStatus:
-    """One split of all runs of the data set."""
+    """A split's totals over all runs of the data set."""
     parts = [split for split in head.splits if split.name == name]
     expected = [split.expected for split in parts if split.expected is not None]
     tolerances = [split.tolerance for split in parts if split.tolerance is not None]

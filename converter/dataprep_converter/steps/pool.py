@@ -1,8 +1,8 @@
-"""A pool of processes over the tasks of a plan: what Kubernetes does on a cluster, on one machine.
+"""Runs the tasks of a plan in several processes of one machine, as Kubernetes does with pods.
 
-This process is one of the workers, so that the first shard doesn't wait for others to start (`fork_server.py`). Each takes a task when it has
-finished one. A task whose process was killed is tried again, and not here; a task that failed stops the others at their next batch. Small jobs
-are done in this process alone; on HDFS it does nothing itself, for that client was seen to hang, and there a watchdog kills the process that hangs.
+This process is one of the workers, so that the first shard doesn't wait for others to start (`fork_server.py`). A task whose process was killed is
+retried, in another process; a task that failed stops the others at their next batch. Small jobs run in this process alone. On HDFS only child
+processes do the work: the client can hang, and a watchdog can kill a child.
 """
 
 import logging
@@ -44,14 +44,14 @@ Watch = Callable[[int, TaskProgress], None]
 
 
 class StoppedError(ConvertError):
-    """Another task failed, or the user interrupted: this one ends without publishing anything."""
+    """Another task failed, or the user interrupted: this task stops without publishing anything."""
 
 
 class Worker(Protocol):
-    """What a kind of job does with one task of its plan."""
+    """The part of a kind of job that runs in worker processes."""
 
     runs_code: bool
-    """Whether code of the user's own is run for that."""
+    """Whether it runs code of the user's own, which must then be the code that was planned with."""
 
     def work(
         self,
@@ -63,7 +63,7 @@ class Worker(Protocol):
         attempt: str,
         watch: Callable[[TaskProgress], None],
     ) -> TaskProgress:
-        """Makes what is missing of these shards."""
+        """Makes those of these shards that aren't finished."""
         ...
 
 
@@ -94,7 +94,7 @@ def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, w
 
 @dataclass(frozen=True)
 class _WorkerSettings:
-    """What each process needs; all of it picklable."""
+    """What a worker process needs; all of it picklable."""
 
     job: DataPrepJob
     worker: Worker
@@ -102,12 +102,12 @@ class _WorkerSettings:
     plan_sha256: str
     stores: tuple[StoreSettings, ...]
     environment: Mapping[str, str]
-    """Of the process that starts the others; what they are forked from has an earlier one."""
+    """The parent's environment variables; the fork server has older ones."""
 
 
 @dataclass
-class _Process:
-    """The state of one worker process: of this one, or made by the initialiser of another."""
+class _WorkerProcess:
+    """The state of one worker process: of this one, or of a child, where the pool's initialiser makes it."""
 
     job: DataPrepJob
     worker: Worker
@@ -117,7 +117,7 @@ class _Process:
     stop: Event
 
     def work(self, index: int) -> None:
-        """Does a task. Raises StoppedError when another one has failed."""
+        """Runs a task. Raises StoppedError when another one has failed."""
 
         def watch(progress: TaskProgress) -> None:
             if self.stop.is_set():
@@ -129,7 +129,7 @@ class _Process:
         )
 
 
-_process: _Process | None = None
+_process: _WorkerProcess | None = None
 
 
 def _run_pool(
@@ -143,7 +143,7 @@ def _run_pool(
     works_here: bool,
     watch: Watch,
 ) -> "_TaskQueue":
-    """Runs these tasks until all are done or one has failed. Returns what became of them."""
+    """Runs these tasks until all are done or one has failed. Returns the queue, which has the outcome."""
     fork_server.get_ready()
     context = fork_server.context()
     reports: Queue[tuple[int, TaskProgress] | None] = context.Queue()
@@ -153,8 +153,8 @@ def _run_pool(
         with one_at_a_time:
             watch(index, progress)
 
-    # This process doesn't report through the queue: a signal's exception in there would leave it half-way.
-    here = _Process(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
+    # This process doesn't report through the queue: an exception raised by a signal would leave it in an undefined state.
+    here = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
     settings = _WorkerSettings(
@@ -163,8 +163,8 @@ def _run_pool(
     others = max(1, min(workers, len(indexes)) - works_here)
     executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(settings, reports, here.stop))
     tasks = _TaskQueue(deque(indexes), here.stop)
-    # A process that is only starting would answer with a traceback. It inherits that the signals wait, from what it is forked from or from
-    # the thread that starts it; here they come right after.
+    # A process that is only just starting would answer a signal with a traceback. It inherits blocked signals from the fork server or from
+    # the thread that starts it; in this process they are delivered right after.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     try:
         with ThreadPoolExecutor(others, thread_name_prefix="tasks") as threads:
@@ -188,16 +188,16 @@ def _run_pool(
 
 @dataclass
 class _TaskQueue:
-    """The tasks that nobody has begun, for the threads that do or await one each at a time; and what became of the others."""
+    """The tasks that haven't started, for threads that each run or await one at a time; and the outcome of the others."""
 
     left: deque[int]
     stopped: Event
     done: set[int] = field(default_factory=set)
     errors: list[Exception] = field(default_factory=list)
-    """In the order in which they came: the first is the one that the others have stopped for."""
+    """In the order in which they came: the first one stopped the others."""
 
     def do(self, work: Callable[[int], None]) -> None:
-        """One after another, until none is left or one has failed. A process that was killed stops nobody in the middle of a task."""
+        """Runs one task after another, until none is left or one has failed. When a process was killed, tasks under way still finish."""
         try:
             for index in iter(self._next, None):
                 work(index)
@@ -216,7 +216,7 @@ class _TaskQueue:
             return None
 
     def stop(self) -> None:
-        """No task is begun any more, and those that have begun end at their next batch."""
+        """Starts no more tasks; those under way end at their next batch."""
         self.left.clear()
         self.stopped.set()
 
@@ -227,8 +227,8 @@ def _listen(reports: "Queue[tuple[int, TaskProgress] | None]", watch: Watch) -> 
 
 
 def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] | None]", stop: Event) -> None:
-    """Once in each process. The parent alone answers signals."""
-    global _process  # a pool's initialiser has no other place
+    """Initialises a worker process. Only the parent handles signals."""
+    global _process  # a pool's initialiser can leave its result nowhere else
     guard()
     for number in fork_server.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -241,13 +241,13 @@ def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] |
     access = Access(settings.stores)
     folder = OutputFolder(settings.job.spec.output.uri, access).of_run(settings.run_id)
     plan = load_plan(folder, settings.plan_sha256, runs_code=settings.worker.runs_code)
-    _process = _Process(
+    _process = _WorkerProcess(
         job=settings.job, worker=settings.worker, plan=plan, access=access, tell=lambda *report: reports.put(report), stop=stop
     )
 
 
 def _end_with_parent() -> None:
-    """Who is killed can't tell others to end, nor can it reach those whose common parent was."""
+    """Ends this process with its parent: a parent that is killed can't end its children."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,6 +1,6 @@
-"""Preflight: before any worker starts, is every source there, and may the job do to the destination all that it will do?
+"""Preflight: checks before any worker starts that every source exists and that the job has all rights it needs at the destination.
 
-What is missing is named: the host, the user and path, or the right. It takes at most 30 s, and leaves nothing but the folder.
+Errors name what is missing: the host, the user and path, or the right. It takes at most 30 s, and leaves nothing but the folder.
 """
 
 import contextvars
@@ -22,11 +22,11 @@ LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
 _FORGOTTEN_SECONDS: Final = 3600.0
 _RETRY_SECONDS = 12.0
-"""After this no store is asked again, so that the last answer still comes within the limit."""
+"""No request is retried after this, so that the last answer still comes within the limit."""
 
 
 def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> list[str]:
-    """Returns when all is well, with warnings. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
+    """Returns warnings. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
     began = time.monotonic()
     warnings: list[str] = []
     for uri in (*source_uris, output_uri):
@@ -61,7 +61,7 @@ def check_source(access: Access, uri: str) -> None:
 
 
 def check_output(access: Access, uri: str) -> None:
-    """Writes, reads, lists and deletes a small file below `uri`; and what a preflight left that was killed an hour ago or more."""
+    """Writes, reads, lists and deletes a small file below `uri`. Also deletes leftovers of preflights that were killed over an hour ago."""
     store = access.store(uri)
     folder = names.join(uri, names.SIDE)
     probe = names.join(folder, f"{_PROBE}{secrets.token_hex(8)}")
@@ -81,7 +81,7 @@ def check_output(access: Access, uri: str) -> None:
 
 
 def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
-    """Runs a check and stops waiting for it after so long: a native client may block for minutes in a single call."""
+    """Runs a check and waits for it no longer than so many seconds: a native client may block for minutes in a single call."""
     raised: list[BaseException] = []
 
     def run() -> None:

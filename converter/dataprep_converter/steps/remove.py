@@ -1,4 +1,4 @@
-"""Removing a data set: exactly the files that one job's runs have written, for `spec.deletionPolicy: Delete`.
+"""`spec.deletionPolicy: Delete`: removes exactly the files that the runs of one job have written.
 
 Apart from the commit step's tidying, which removes what an *earlier* run left. Whose files they are is asked twice: the folder must belong to
 one of the given runs, and each visible file must be the one that a report or the manifest of such a run tells of. Run again after a crash it
@@ -29,7 +29,7 @@ from dataprep_converter.stores.publish import digest_of
 
 _PARALLEL: Final = 16
 _AT_ONCE: Final = 512
-"""Files between two looks at OWNER."""
+"""Files that are deleted between two checks of OWNER."""
 _SHOWN: Final = 5
 S = TypeVar("S", bound=Stored)
 
@@ -40,8 +40,8 @@ _OF_A_RUN: Final = re.compile(
 
 
 @dataclass(frozen=True)
-class _Written:
-    """A visible file as a run wrote it."""
+class _FileRecord:
+    """A visible file as a run recorded it."""
 
     size: int
     sha256: str
@@ -65,10 +65,10 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
         return RemoveResult(owner=owner)
     folder = output.of_run(owner)
 
-    # All is read before anything is removed: what a newer release wrote is refused.
+    # Read everything before removing anything: files of a newer release raise NewerFormat.
     listed = dict(folder.everything())
-    found = [_Run(folder, run, listed) for run in runs]
-    written: defaultdict[str, list[_Written]] = defaultdict(list)
+    found = [_RunFiles(folder, run, listed) for run in runs]
+    written: defaultdict[str, list[_FileRecord]] = defaultdict(list)
     for each in found:
         for path, files in each.visible():
             written[path] += files
@@ -79,7 +79,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     kept = sorted(set(there) - ours)
     removed = _delete(folder, ours, listed)
     removed += _delete(folder, [path for run in found for path in run.beside() if path in listed], listed)
-    # Without its plan a second attempt knows a file by its report or not at all.
+    # Reports go after the plan: without a plan, a second attempt identifies files by their reports.
     removed += _delete(folder, [path for run in found for path in run.own if path.endswith("/plan.json")], listed)
     removed += _delete(folder, [path for run in found for path in run.own if not path.endswith("/plan.json")], listed)
     folder.sweep()
@@ -88,31 +88,31 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     return RemoveResult(files=len(removed), bytes=sum(removed), kept=len(kept), kept_files=[path[:256] for path in kept[:_SHOWN]])
 
 
-class _Run:
-    """What one run left in the folder."""
+class _RunFiles:
+    """The files of one run in the folder."""
 
     def __init__(self, folder: OutputFolder, run: str, listed: Mapping[str, Entry]) -> None:
         self._id = run
         self._uri = folder.uri
         self.own = [path for path in listed if _belongs(path, names.run_folder(run))]
-        """Files of the run's own folder."""
+        """Those in the run's own folder."""
         self._head = _parsed(PlanHead, names.plan_file(run), folder)
         self._manifest = _parsed(Manifest, names.manifest_file(run), folder)
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="reports") as readers:
             found = readers.map(lambda path: _parsed(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
             self._reports = [report for report in found if report is not None and report.is_intact()]
 
-    def visible(self) -> Iterator[tuple[str, list[_Written]]]:
-        """(path, what was written there) of every file that readers see. Nothing is known of a file whose report isn't there yet."""
+    def visible(self) -> Iterator[tuple[str, list[_FileRecord]]]:
+        """(path, records of what was written) of every file that readers see. Files without a report have no record yet."""
         for report in self._reports:
-            yield report.file, [_Written(report.size, report.sha256, report.pin)]
-            yield from ((each.file, [_Written(each.size, each.sha256)]) for each in report.companions)
+            yield report.file, [_FileRecord(report.size, report.sha256, report.pin)]
+            yield from ((each.file, [_FileRecord(each.size, each.sha256)]) for each in report.companions)
         for file in self._manifest.files if self._manifest is not None else ():
-            yield file.file, [_Written(file.size, file.sha256)]
-            yield from ((each.file, [_Written(each.size, each.sha256)]) for each in file.companions)
+            yield file.file, [_FileRecord(file.size, file.sha256)]
+            yield from ((each.file, [_FileRecord(each.size, each.sha256)]) for each in file.companions)
         for each in self._manifest.metadata if self._manifest is not None else ():
             if not names.is_hidden(each.file):
-                yield each.file, [_Written(each.size, each.sha256)]
+                yield each.file, [_FileRecord(each.size, each.sha256)]
         if self._head is not None:
             planned = {shard.file for shard in shards(self._head)}
             yield from ((file, []) for file in sorted(planned | names.split_files(self._head.extension, planned)))
@@ -130,7 +130,7 @@ class _Run:
 
 
 def _parsed(model: type[S], path: str, folder: OutputFolder) -> S | None:
-    """What a file says, or None when it isn't there or damaged. Raises NewerFormat."""
+    """The parsed file, or None if it is missing or damaged. Raises NewerFormat."""
     written = folder.read(path)
     try:
         return folder.parsed(model, path, written) if written is not None else None
@@ -139,8 +139,8 @@ def _parsed(model: type[S], path: str, folder: OutputFolder) -> S | None:
 
 
 def _pins_of_others(folder: OutputFolder, runs: Sequence[str], listed: Mapping[str, Entry]) -> set[str]:
-    """Shards of runs that are not of this job: what this one was about to replace."""
-    return {pin for run in folder.runs() if run not in runs for pin in _Run(folder, run, listed).pins()}
+    """Pins of shards that belong to other jobs' runs, which this job was about to replace."""
+    return {pin for run in folder.runs() if run not in runs for pin in _RunFiles(folder, run, listed).pins()}
 
 
 def _belongs(path: str, folder: str) -> bool:
@@ -148,7 +148,7 @@ def _belongs(path: str, folder: str) -> bool:
 
 
 def _owner(folder: OutputFolder) -> str | None:
-    """The run that the folder belongs to. Raises NotWhole when nobody can tell."""
+    """The run that owns the folder. Raises NotWhole if that can't be determined."""
     try:
         owner = folder.owner()
     except NotWhole as exc:
@@ -159,8 +159,8 @@ def _owner(folder: OutputFolder) -> str | None:
     return owner.run_id if owner is not None else None
 
 
-def _is_ours(entry: Entry, written: Sequence[_Written], access: Access) -> bool:
-    """Whether a file still is what a run wrote. One without a report was being written when the run ended: the folder's owner says whose it is."""
+def _is_ours(entry: Entry, written: Sequence[_FileRecord], access: Access) -> bool:
+    """Whether a run of this job wrote the file as it is. A file without a report was being written when the run ended; it belongs to the folder's owner."""
     if not written or any(entry.pin == each.pin for each in written):
         return True
     alike = {each.sha256 for each in written if each.size == entry.size}
@@ -168,11 +168,11 @@ def _is_ours(entry: Entry, written: Sequence[_Written], access: Access) -> bool:
 
 
 def _delete(folder: RunFolder, paths: Iterable[str], listed: Mapping[str, Entry]) -> list[int]:
-    """Deletes files of the folder, as long as it is ours. Returns their sizes."""
+    """Deletes files as long as the run owns the folder. Returns their sizes."""
     left, sizes = iter(dict.fromkeys(paths)), list[int]()
-    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="remove") as hands:
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="remove") as threads:
         while piece := list(islice(left, _AT_ONCE)):
             folder.check_owner()
-            list(hands.map(folder.delete, piece))
+            list(threads.map(folder.delete, piece))
             sizes += [listed[path].size for path in piece]
     return sizes

@@ -1,6 +1,6 @@
-"""The commit step of a script's data set: every output is there and whole; then reports, manifest and `_SUCCESS`.
+"""The commit step of a script's data set: checks that every output exists and is intact, then writes reports, manifest and `_SUCCESS`.
 
-Apart from `convert_commit.py`, where the converter's own reports say what was made. Here nobody has said anything, so every file is read.
+Scripts write no reports, unlike the converter (`convert_commit.py`), so every file is read here.
 """
 
 import hashlib
@@ -31,21 +31,21 @@ SPLIT: Final = "all"
 """The one split: a script doesn't say how its files are divided."""
 
 _FILES_AT_ONCE: Final = 4
-_TOLD_BYTES: Final = 1500
+_LISTED_BYTES: Final = 1500
 
 
 @dataclass(frozen=True)
-class _Read:
-    """One output, read."""
+class _OutputFile:
+    """What reading one output file has shown."""
 
     records: int
-    """0 of a file that isn't read as records."""
+    """0 for a file that isn't read as records."""
     sha256: str
     fault: str | None
 
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
-    """Finishes the data set. Idempotent. Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files of nobody."""
+    """Finishes the data set. Idempotent. Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files that no output matches."""
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     if inputs_sha256(spec, access) != plan.head.inputs_sha256:
@@ -61,11 +61,11 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     faults = [f"{pattern} is missing" for pattern, there in expected.items() if not there]
     faults += [f"{path}{'' if each.fault.startswith(':') else ' '}{each.fault}" for path, each in found.items() if each.fault is not None]
     if faults:
-        raise Missing(f"The script has ended, but of its outputs in {folder.uri} {_told(faults)}.", uri=folder.uri)
+        raise Missing(f"The script has ended, but of its outputs in {folder.uri} {_listed(faults)}.", uri=folder.uri)
     foreign = [path for path in sorted(listed) if path not in found]
     if foreign:
         raise NotWhole(
-            f"{folder.uri} holds what script.outputs doesn't name: {_told(foreign)}. Name it there, or give it a name that begins with _ or a dot.",
+            f"{folder.uri} holds what script.outputs doesn't name: {_listed(foreign)}. Name it there, or give it a name that begins with _ or a dot.",
             uri=folder.uri,
         )
     reports = [_report(number, path, found[path], listed[path], plan) for number, path in enumerate(paths)]
@@ -80,12 +80,12 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     return result_of(manifest, success, folder, reports=reports, warnings=unswept)
 
 
-def _read_all(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _Read]:
+def _read_all(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _OutputFile]:
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read") as threads:
         return dict(zip(paths, threads.map(lambda path: _read(path, folder, access, manifest), paths), strict=True))
 
 
-def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -> _Read:
+def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -> _OutputFile:
     uri = folder.at(path)
     digest = hashlib.sha256()
     records = size = 0
@@ -103,11 +103,11 @@ def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -
         try:
             records = _count(decoder(manifest), content) if has_records else 0
         except BrokenRecord as exc:
-            return _Read(0, "", f": {exc}")
+            return _OutputFile(0, "", f": {exc}")
         for _ in content:
-            pass  # what the format leaves unread belongs to the digest too
+            pass  # the digest covers what the format leaves unread
     fault = "is empty" if size == 0 else "has no records" if has_records and records == 0 else None
-    return _Read(records, digest.hexdigest(), fault)
+    return _OutputFile(records, digest.hexdigest(), fault)
 
 
 def _count(format_: Decoder, pieces: Iterator[bytes]) -> int:
@@ -116,7 +116,7 @@ def _count(format_: Decoder, pieces: Iterator[bytes]) -> int:
     return sum(1 for _ in format_.read(pieces))
 
 
-def _report(number: int, path: str, found: _Read, entry: Entry, plan: Plan) -> ShardReport:
+def _report(number: int, path: str, found: _OutputFile, entry: Entry, plan: Plan) -> ShardReport:
     return ShardReport(
         run_id=plan.head.run_id,
         plan_sha256=plan.sha256,
@@ -128,7 +128,7 @@ def _report(number: int, path: str, found: _Read, entry: Entry, plan: Plan) -> S
         size=entry.size,
         raw_size=entry.size,
         sha256=found.sha256,
-        # How the program compressed, if it did, is its own matter.
+        # Compression, if any, is up to the program.
         raw_sha256=found.sha256,
         pin=entry.pin,
     )
@@ -160,11 +160,11 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport])
     )
 
 
-def _told(items: Sequence[str]) -> str:
-    """All of them, or as many as a termination message holds."""
+def _listed(items: Sequence[str]) -> str:
+    """The items, as many as fit a termination message."""
     shown: list[str] = []
     for item in items:
-        if sum(map(len, shown)) + len(item) > _TOLD_BYTES:
+        if sum(map(len, shown)) + len(item) > _LISTED_BYTES:
             return f"{', '.join(shown)} and {len(items) - len(shown)} more"
         shown.append(item)
     return ", ".join(shown)

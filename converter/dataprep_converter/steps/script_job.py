@@ -1,6 +1,6 @@
-"""Jobs whose data set a program of the user's own makes (`spec.script`): their plan, and the program run on this machine.
+"""`spec.script`: a program of the user's own makes the data set. Here are its plan, and how the program runs on this machine.
 
-In a cluster the operator runs the program, in the user's image. What it made is checked by `script_commit.py`.
+In a cluster, the operator runs the program in the user's image. `script_commit.py` checks what it has made.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def script_of(spec: DataPrepJobSpec) -> Script:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptDraft(Draft):
-    """A data set that the program will make."""
+    """A data set that a program will make."""
 
     tables: Tables
 
@@ -49,7 +49,7 @@ class ScriptDraft(Draft):
         self.tables.close()
 
     def store(self, folder: RunFolder) -> Plan:
-        """Stores the plan. What an earlier run left is removed, so that it doesn't pass for what this one makes."""
+        """Removes files of earlier runs, so that they can't pass for the program's, and stores the plan."""
         for path in sorted(folder.known_files() & {path for path, _ in folder.visible()}):
             folder.delete(path)
         return super().store(folder)
@@ -65,13 +65,13 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def source_uris(spec: DataPrepJobSpec) -> list[str]:
-    """What has to be there before the script starts."""
+    """The script's input, if it has one: it must exist before the script starts."""
     given = script_of(spec).input
     return [given] if given is not None else []
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
-    """A plan of one task and no shards: what there will be, only the program knows."""
+    """A plan of one task and no shards: only the program knows what it will make."""
     script = script_of(spec)
     code_sha256 = plugins.digest() if spec.code is not None else None
     inputs = inputs_sha256(spec, access)
@@ -97,7 +97,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 
 
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
-    """Digest of all that the program is given beside its words: its code, its input's files, its variables, and its image where the words don't name it."""
+    """Digest of what the program is given besides its arguments: code, input files, variables, and the image unless the script names it."""
     script = script_of(spec)
     given = {
         "code": plugins.digest() if spec.code is not None else None,
@@ -120,7 +120,7 @@ def work(*_: object, **__: object) -> NoReturn:
 
 
 def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
-    """Runs the program here, as a pod would: its words, its folder, its variables. What it prints goes to standard error.
+    """Runs the program here with the arguments, folder and variables that it has in a pod. Its output goes to standard error.
 
     Raises BadSpec when it can't be started, ScriptFailed when it ends with another code than 0.
     """
@@ -156,5 +156,5 @@ def _words(script: Script, output_uri: str, environment: Mapping[str, str]) -> l
 
 
 def _absolute(uri: str) -> str:
-    """The program may start in another folder than this one."""
+    """The path made absolute, as the program may start in another folder."""
     return uri if "://" in uri else str(Path(uri).absolute())

@@ -29,19 +29,19 @@ from dataprep_converter.sampling.plan import Plan
 logger = logging.getLogger(__name__)
 
 MOST_BLOCKS: Final = 20_000
-"""Of an upload session."""
+"""Limit of an upload session."""
 
 _ipc: Any = pa.ipc  # the stubs don't know all functions
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """What the run's folder says of the table."""
+class _UploadNote:
+    """What the run's folder records about the table."""
 
     uri: str
     session: str
     version: str | None = None
-    """Of the table once the rows were there."""
+    """Version of the table after its rows were committed."""
 
 
 # --- the plan step ------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
     table = Table(uri, access)
     version = _version(table)
     _casts(schema_of(ordered(features)), table.columns(), uri)
-    if spec.output.overwrite == "Never" and version is not None and _begun(folder, uri) is None and (rows := table.session().count):
+    if spec.output.overwrite == "Never" and version is not None and _read_note(folder, uri) is None and (rows := table.session().count):
         raise OutputExists(
             f"{uri} holds {rows:,} rows; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.table.uri.",
             uri=uri,
@@ -67,35 +67,35 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
 
 
 def is_untouched(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> bool:
-    """Whether the table still is as this run left it."""
+    """Whether the table hasn't changed since this run committed its rows."""
     if spec.output.table is None:
         return True
-    begun = _begun(folder, spec.output.table.uri)
-    return begun is not None and begun.version is not None and begun.version == _version(Table(begun.uri, access))
+    note = _read_note(folder, spec.output.table.uri)
+    return note is not None and note.version is not None and note.version == _version(Table(note.uri, access))
 
 
 def begin(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> None:
-    """Opens the run's upload session, unless there is one that takes blocks, or that was committed to a table that nobody changed since."""
+    """Opens an upload session for the run, unless it has one that is open, or one that was committed and the table hasn't changed since."""
     if spec.output.table is None:
         return
     table = Table(spec.output.table.uri, access)
-    begun = _begun(folder, table.uri)
-    if begun is not None:
+    note = _read_note(folder, table.uri)
+    if note is not None:
         try:
-            upload = table.upload(begun.session)
-            is_left = upload.is_committed and begun.version in (None, _version(table))
+            upload = table.upload(note.session)
+            is_left = upload.is_committed and note.version in (None, _version(table))
             if upload.is_open or is_left:
                 return
         except SessionEnded as exc:
             logger.info("%s Another one is opened.", exc)
-    _note(folder, _Begun(uri=table.uri, session=table.upload().id))
+    _write_note(folder, _UploadNote(uri=table.uri, session=table.upload().id))
 
 
 # --- the work step ------------------------------------------------------------------------------------------------
 
 
 class TableRows:
-    """A worker's end of the upload session."""
+    """Sends the rows of shards in the run's upload session."""
 
     def __init__(self, upload: Upload, columns: pa.Schema, folder: RunFolder, access: Access) -> None:
         self._upload = upload
@@ -105,7 +105,7 @@ class TableRows:
         self._there = set() if upload.is_committed else upload.blocks()
 
     def send(self, report: ShardReport, *, is_new: bool) -> None:
-        """The rows of a shard, as a block. One that was finished before is sent only if its block isn't there."""
+        """Sends the rows of a shard as a block. For a shard that was finished earlier, only if its block is missing."""
         if self._upload.is_committed or not report.records_out or (report.number in self._there and not is_new):
             return
         retrying(lambda: self._upload.put(report.number, self._rows(report)), what=f"rows of {report.file}")
@@ -120,8 +120,8 @@ class TableRows:
                 yield pa.RecordBatch.from_arrays([_cast(batch, field, self._upload.uri) for field in casts], schema=casts)
 
 
-def opened(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> TableRows | None:
-    """The rows' way to the table, or None for a job without one. Raises OutputLost when the session is over."""
+def open_rows(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> TableRows | None:
+    """The sender of rows, or None for a job without a table. Raises OutputLost when the session is over."""
     if spec.output.table is None:
         return None
     table = Table(spec.output.table.uri, access)
@@ -132,7 +132,7 @@ def opened(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> TableRow
 
 
 def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardReport], access: Access) -> None:
-    """Makes the rows visible, once. Raises Missing naming shards whose block isn't there, NotWhole when the table has another number of rows."""
+    """Makes the rows visible, once. Raises Missing naming shards without a block, NotWhole when the number of rows in the table is wrong."""
     if spec.output.table is None:
         return
     table = Table(spec.output.table.uri, access)
@@ -148,16 +148,16 @@ def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardRepo
     rows, planned = table.session().count, sum(report.records_out for report in reports)
     if rows != planned:
         raise NotWhole(f"{table.uri} has {rows:,} rows after {planned:,} were written: somebody else writes to it.")
-    _note(folder, _Begun(uri=table.uri, session=upload.id, version=_version(table)))
+    _write_note(folder, _UploadNote(uri=table.uri, session=upload.id, version=_version(table)))
 
 
-# --- what both sides need -----------------------------------------------------------------------------------------
+# --- shared by the steps -------------------------------------------------------------------------------------------
 
 
 def _upload(table: Table, folder: RunFolder) -> Upload:
-    begun = _begun(folder, table.uri)
+    note = _read_note(folder, table.uri)
     try:
-        upload = table.upload(begun.session) if begun is not None else None
+        upload = table.upload(note.session) if note is not None else None
     except SessionEnded:
         upload = None
     if upload is None or not (upload.is_open or upload.is_committed):
@@ -168,21 +168,21 @@ def _upload(table: Table, folder: RunFolder) -> Upload:
     return upload
 
 
-def _begun(folder: RunFolder, uri: str) -> _Begun | None:
+def _read_note(folder: RunFolder, uri: str) -> _UploadNote | None:
     found = folder.read(names.upload_file(folder.run_id))
     try:
-        begun = None if found is None else _Begun(**json.loads(found))
+        note = None if found is None else _UploadNote(**json.loads(found))
     except (ValueError, TypeError):
-        begun = None  # damaged: a session that nobody knows ends by itself
-    return begun if begun is not None and begun.uri == uri else None
+        note = None  # damaged: an unknown session expires on its own
+    return note if note is not None and note.uri == uri else None
 
 
-def _note(folder: RunFolder, begun: _Begun) -> None:
-    folder.put_hidden(names.upload_file(folder.run_id), canonical.dumps(asdict(begun)))
+def _write_note(folder: RunFolder, note: _UploadNote) -> None:
+    folder.put_hidden(names.upload_file(folder.run_id), canonical.dumps(asdict(note)))
 
 
 def _version(table: Table) -> str | None:
-    """None for a partition that isn't there yet."""
+    """The table's version; None for a partition that doesn't exist yet."""
     try:
         return table.version()
     except NotFound:
@@ -191,7 +191,7 @@ def _version(table: Table) -> str | None:
 
 
 def _casts(given: pa.Schema, wanted: pa.Schema, uri: str) -> pa.Schema:
-    """The table's columns. Raises BadSpec unless each is a feature of a type that becomes its own."""
+    """The table's columns. Raises BadSpec unless each has a feature that can be cast to its type."""
     lost = [name for name in given.names if name not in wanted.names]
     absent = [name for name in wanted.names if name not in given.names]
     if lost or absent:
@@ -209,7 +209,7 @@ def _casts(given: pa.Schema, wanted: pa.Schema, uri: str) -> pa.Schema:
 
 def _cast(batch: pa.RecordBatch, field: "pa.Field[Any]", uri: str) -> Any:
     try:
-        # A column of float takes a double as near as it can.
+        # A float column takes the nearest value of a double.
         return batch.column(field.name).cast(field.type, safe=not pa.types.is_floating(field.type))
     except pa.ArrowException as exc:
         raise BadData(f"{uri}: a value of {field.name!r} doesn't fit its column: {exc}", uri=uri) from exc

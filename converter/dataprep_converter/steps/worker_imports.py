@@ -1,4 +1,4 @@
-"""What worker processes have when they begin: imported once, by the process that they are forked from (`fork_server.py`)."""
+"""The modules that worker processes need: imported once, by the process that they are forked from (`fork_server.py`)."""
 
 from dataprep_converter.runtime import without_pandas
 

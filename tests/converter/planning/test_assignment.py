@@ -15,7 +15,7 @@ from dataprep_api.dataset.plan import SplitPlan
 from dataprep_api.spec import Splits
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.planning import assignment
-from dataprep_converter.planning.assignment import Assigned, ReadColumns, assign
+from dataprep_converter.planning.assignment import Assignment, ReadColumns, assign
 from dataprep_converter.sampling import split_assignments
 from dataprep_converter.sampling.selection import Samples, Selection
 from dataprep_converter.sampling.split_assignments import SplitAssignments
@@ -58,12 +58,12 @@ def no_columns(names: Sequence[str]) -> Iterator[tuple[Samples, pa.RecordBatch, 
 
 def made(
     rules: dict[str, Any], source: UnitTable, *, limit: int | None = None, columns: dict[str, Any] | None = None, **more: Any
-) -> Assigned:
+) -> Assignment:
     schema, read = a_table(columns, **more) if columns else (pa.schema([]), no_columns)
     return assign(Splits.model_validate(rules), source, limit=limit, schema=schema, read=read)
 
 
-def members(assigned: Assigned, source: UnitTable, *, shuffle_seed: int | None = None) -> dict[str, list[int]]:
+def members(assigned: Assignment, source: UnitTable, *, shuffle_seed: int | None = None) -> dict[str, list[int]]:
     found = SplitAssignments(assigned.stored)
 
     def of(plan: SplitPlan) -> list[int]:
@@ -73,7 +73,7 @@ def members(assigned: Assigned, source: UnitTable, *, shuffle_seed: int | None =
     return {plan.name: of(plan) for plan in assigned.plans}
 
 
-def sizes(assigned: Assigned) -> dict[str, int]:
+def sizes(assigned: Assignment) -> dict[str, int]:
     return {plan.name: plan.records for plan in assigned.plans}
 
 

@@ -225,7 +225,7 @@ def test_a_worker_or_commit_without_a_session_says_what_to_do(
     folder = OutputFolder(job.spec.output.uri, Access()).of_run(run_id)
     fake.end_sessions()
     for call in (
-        lambda: table_output.opened(job.spec, folder, Access()),
+        lambda: table_output.open_rows(job.spec, folder, Access()),
         lambda: table_output._upload(maxcompute.Table(T, Access()), folder),
     ):
         with pytest.raises(

@@ -113,12 +113,12 @@ def a_copy(source: str, output: str) -> DataPrepJob:
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "copy"}, "spec": spec})
 
 
-def plan(job: DataPrepJob, access: Access) -> plan_step.Prepared:
+def plan(job: DataPrepJob, access: Access) -> plan_step.PlannedRun:
     """What the plan's pod does."""
     return plan_step.run_plan_step(job, access)
 
 
-def work(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> None:
+def work(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> None:
     """What the workers' pods do, one after the other."""
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     for index in range(planned.result.tasks):
@@ -128,7 +128,7 @@ def work(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> None:
         )
 
 
-def commit(job: DataPrepJob, access: Access, planned: plan_step.Prepared) -> CommitResult:
+def commit(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> CommitResult:
     """What the pod of the commit does."""
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     return kind_of(job.spec).commit(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
