@@ -16,7 +16,7 @@ from tests.reader.sets import SCORES, WORDS, exactly, flat, lists, numbers, open
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.dataset.listing import finished
+from dataprep_converter.dataset.listing import load_manifest
 from dataprep_converter.formats.registry import FORMATS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
@@ -92,7 +92,7 @@ def test_examples_of_every_format_are_what_the_source_dataset_reads(example: str
 
 
 def _manifest(folder: Path) -> Any:
-    return finished(str(folder), Access())
+    return load_manifest(str(folder), Access())
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

@@ -50,8 +50,8 @@ def execute(
     try:
         if before is not None:
             before(display)
-        _, made = run(job, access=access, workers=workers, display=display)
+        _, result = run(job, access=access, workers=workers, display=display)
     finally:
         display.close()
-    sys.stdout.write(f"{made.manifest_uri}\n")
+    sys.stdout.write(f"{result.manifest_uri}\n")
     return Exit.DONE

@@ -72,7 +72,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
 
 def _code_of(arguments: argparse.Namespace) -> int:
     """Runs the command; every error becomes one line and a code."""
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _on_sigterm)
     tracing.set_up("dataprep")
     try:
         if not getattr(arguments, "is_light", False):
@@ -84,13 +84,13 @@ def _code_of(arguments: argparse.Namespace) -> int:
     except BaseException as exc:  # the top of the program
         if isinstance(exc, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
-        return int(_failed(exc, arguments))
+        return int(_report_failure(exc, arguments))
     finally:
         tracing.shut_down()
     return code
 
 
-def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
+def _on_sigterm(_signal: int, _frame: FrameType | None) -> NoReturn:
     # A signal to the process group arrives twice, directly and from the parent; the second one must not interrupt the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise TerminatedError
@@ -111,7 +111,7 @@ def _reader_is_gone() -> bool:
     return gone
 
 
-def _failed(exc: BaseException, arguments: argparse.Namespace) -> Exit:
+def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     """One clear line, and the termination message of a pod."""
     from dataprep_api.reasons import Reason
     from dataprep_converter.core.errors import ConvertError, StoreFull

@@ -22,12 +22,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def _convert(arguments: argparse.Namespace) -> Exit:
-    from dataprep_converter.dataset.listing import finished
+    from dataprep_converter.dataset.listing import load_manifest
     from dataprep_converter.tools import conversion
     from dataprep_converter.tools.verification import verify
 
     access = access_to(arguments)
-    manifest = finished(arguments.uri, access)
+    manifest = load_manifest(arguments.uri, access)
 
     def check(display: "Display") -> None:
         display.step("verifying")

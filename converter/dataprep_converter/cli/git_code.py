@@ -1,6 +1,6 @@
 """Code from Git (`spec.code.git`): one commit's files, without history, in a folder.
 
-The reference is resolved once, while planning; all else asks for that commit. Submodules and files in LFS stay as the repository has them.
+The plan step resolves the reference; the other steps fetch that commit. Submodules are not fetched, and LFS files stay pointers.
 """
 
 import atexit
@@ -30,7 +30,7 @@ _Wants = Callable[..., list[Any]]  # Any: dulwich's own type of object ids
 
 
 def provide(spec: DataPrepJobSpec) -> None:
-    """Fetches the code of a job for this process and those that it starts, unless it is there already, as it is in a pod."""
+    """Fetches the code of a job for this process and its children, unless it is there already, as in a pod."""
     git = spec.code.git if spec.code is not None else None
     if git is None or os.environ.get(plugins.CODE_VARIABLE):
         return
@@ -42,14 +42,14 @@ def provide(spec: DataPrepJobSpec) -> None:
 
 
 def mounted_credentials(mounts: str) -> tuple[str | None, str | None]:
-    """User and password of the Secret that a pod has; a token needs no user."""
+    """User and password from the Secret mounted in the pod; a token needs no user."""
     found = [Path(mounts, "git", key) for key in ("username", "password")]
     user, password = (file.read_text(encoding="utf-8").strip() if file.is_file() else None for file in found)
     return (user or "git") if password else user, password
 
 
 def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple[str | None, str | None] = (None, None)) -> str:
-    """Writes the files of the commit into a folder, and returns it: `commit`, or what `git.ref` is now.
+    """Writes the files of a commit into a folder and returns the commit: `commit`, or the current one of `git.ref`.
 
     Raises NotFound for a repository, reference, commit or folder that isn't there, NotPermitted, and Unreachable.
     """
@@ -63,7 +63,7 @@ def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple
         except ConvertError:
             raise
         except Exception as exc:  # what a server answers becomes one of many kinds
-            raise _translated(exc, git.url) from exc
+            raise _translate(exc, git.url) from exc
     if git.sub_path is not None and not (into / git.sub_path).is_dir():
         raise NotFound(f"{shown(git.url)} has no folder {git.sub_path} in commit {found}.")
     (into / COMMIT_FILE).write_text(found, encoding="ascii")
@@ -71,7 +71,7 @@ def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple
 
 
 def shown(url: str) -> str:
-    """A URL without what may be a password."""
+    """The URL without a possible password."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -91,14 +91,14 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
 
     def one(refs: _Refs, depth: int | None = None) -> list[Any]:
         del depth
-        wanted[:] = [commit.encode() if commit is not None else _resolved(refs, git)]
+        wanted[:] = [commit.encode() if commit is not None else _resolve(refs, git)]
         return list(wanted)
 
     def everything(refs: _Refs, depth: int | None = None) -> list[Any]:
         del depth
         return sorted({sha for name, sha in refs.items() if not name.endswith(b"^{}")})
 
-    def fetched(folder: str, wants: _Wants, depth: int | None) -> Repo:
+    def fetch_into(folder: str, wants: _Wants, depth: int | None) -> Repo:
         (scratch / folder).mkdir()
         repository = Repo.init_bare(str(scratch / folder))
         try:
@@ -109,12 +109,12 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
         return repository
 
     try:
-        repository = fetched("shallow", one, 1)
+        repository = fetch_into("shallow", one, 1)
     except (GitProtocolError, KeyError):
         if not wanted:
             raise
-        # Not every server gives a commit that no reference names; then it is among the history of one.
-        repository = fetched("whole", everything, None)
+        # Not every server sends a commit that no reference points to; then fetch the history, which has it.
+        repository = fetch_into("whole", everything, None)
     with repository:
         if wanted[0] not in repository.object_store:
             raise NotFound(f"{shown(git.url)} has no commit {wanted[0].decode()}.")
@@ -128,7 +128,7 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
         return found.id.decode()
 
 
-def _resolved(refs: _Refs, git: Git) -> bytes:
+def _resolve(refs: _Refs, git: Git) -> bytes:
     """The object behind the reference: HEAD, a branch, a tag, a whole name, or a commit's 40 digits."""
     ref = git.ref.encode()
     for name in (ref, b"refs/heads/" + ref, b"refs/tags/" + ref):
@@ -141,7 +141,7 @@ def _resolved(refs: _Refs, git: Git) -> bytes:
     raise NotFound(f"{shown(git.url)} has no branch, tag or commit (of 40 digits) {git.ref!r}; it has {known}.")
 
 
-def _translated(exc: Exception, url: str) -> ConvertError:
+def _translate(exc: Exception, url: str) -> ConvertError:
     from dulwich.client import HTTPUnauthorized
     from dulwich.errors import NotGitRepository
 

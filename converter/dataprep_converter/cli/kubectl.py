@@ -28,11 +28,11 @@ def run(*words: str, namespace: str | None) -> str:
     """Runs kubectl and returns its output. Raises NotFound with its message when it fails."""
     done = subprocess.run([program(), *words, *scope(namespace)], capture_output=True, text=True, check=False)  # noqa: S603 - a list, no shell
     if done.returncode:
-        raise NotFound(f"kubectl {' '.join(words[:2])}: {_said(done.stderr)}")
+        raise NotFound(f"kubectl {' '.join(words[:2])}: {_error_text(done.stderr)}")
     return done.stdout
 
 
-def _said(stderr: str) -> str:
+def _error_text(stderr: str) -> str:
     """Without the lines of its log, of which there are many when the cluster can't be reached: `E1122 00:46:56.530682   29910 memcache.go:265] …`."""
     lines = [line for line in stderr.splitlines() if not _LOGGED.match(line)]
     return " ".join(" ".join(lines or stderr.splitlines()).split())

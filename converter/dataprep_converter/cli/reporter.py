@@ -89,7 +89,7 @@ class Reporter:
 def post(url: str, body: str, *, token: str) -> float:
     """Posts to the first address of the URL's host that accepts it: of several replicas, only the leader does.
 
-    Returns the wait that the operator asks for. Raises OSError when none takes it.
+    Returns the delay that the operator asks for. Raises OSError when no address accepts it.
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 80

@@ -34,12 +34,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     run = job_command(commands, "run", "plan, convert and commit on this machine")
     add_workers(run)
-    _limited(run)
+    _add_limit(run)
     run.add_argument("--quiet", action="store_true", help="no progress")
     run.set_defaults(command=_run)
 
     plan = job_command(commands, "plan", "list the input and divide it into shards")
-    _limited(plan)
+    _add_limit(plan)
     plan.add_argument("--dry-run", action="store_true", help="print the plan's figures and write nothing")
     plan.set_defaults(command=_plan)
 
@@ -70,7 +70,7 @@ def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     fetch_code.set_defaults(command=_fetch_code, is_light=True)
 
 
-def _limited(command: argparse.ArgumentParser) -> None:
+def _add_limit(command: argparse.ArgumentParser) -> None:
     command.add_argument("--limit", type=int, metavar="N", help="only a sample of N records of the whole source (spec.limit)")
 
 
@@ -83,11 +83,11 @@ def _run(arguments: argparse.Namespace) -> Exit:
     display = Display(quiet=arguments.quiet)
     try:
         with tracing.span("run", job=job.metadata.name) as tell:
-            _, made = run(job, access=access_of(job), workers=workers, display=display)
-            tell(run_id=made.run_id)
+            _, result = run(job, access=access_of(job), workers=workers, display=display)
+            tell(run_id=result.run_id)
     finally:
         display.close()
-    sys.stdout.write(f"{made.manifest_uri}\n")
+    sys.stdout.write(f"{result.manifest_uri}\n")
     return Exit.DONE
 
 
@@ -110,8 +110,8 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 
 def _validate(arguments: argparse.Namespace) -> Exit:
     job = job_of(arguments)
-    made_by = job.spec.data.kind if job.spec.script is None else "a script"
-    sys.stdout.write(f"{job.metadata.name} is valid: {made_by} to {job.spec.output.format} at {job.spec.output.uri}\n")
+    maker = job.spec.data.kind if job.spec.script is None else "a script"
+    sys.stdout.write(f"{job.metadata.name} is valid: {maker} to {job.spec.output.format} at {job.spec.output.uri}\n")
     return Exit.DONE
 
 
@@ -145,10 +145,12 @@ def _commit(arguments: argparse.Namespace) -> Exit:
     access = access_of(job)
     plan = _stored_plan(job, kind, access, arguments)
     with tracing.span("commit", job=job.metadata.name, run_id=arguments.run) as tell:
-        made = kind.commit(job.spec, plan=plan, access=access)
-        tell(files=made.files, records=made.records.out)
-    logger.info("committed %d records in %d files, %d bytes; manifest %s", made.records.out, made.files, made.bytes_out, made.manifest_uri)
-    leave(made)
+        result = kind.commit(job.spec, plan=plan, access=access)
+        tell(files=result.files, records=result.records.out)
+    logger.info(
+        "committed %d records in %d files, %d bytes; manifest %s", result.records.out, result.files, result.bytes_out, result.manifest_uri
+    )
+    leave(result)
     return Exit.DONE
 
 

@@ -70,7 +70,7 @@ def _of_success(manifest: Manifest, success: Success, folder: OutputFolder) -> I
 
 def _run_of(owner: bytes, folder: OutputFolder) -> str | None:
     try:
-        return folder.parsed(Owner, names.OWNER, owner).run_id
+        return folder.parse(Owner, names.OWNER, owner).run_id
     except ValidationError:
         return None
 
@@ -97,14 +97,14 @@ def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
     yield "digest", manifest.digest, digest_of_files((file.sha256, file.file) for file in files)
     yield "rawDigest", manifest.raw_digest, digest_of_files((file.raw_sha256, file.file) for file in files)
     for split in manifest.splits:
-        yield f"of {split.name}", _counts(split), _counted([file for file in files if file.split == split.name])
+        yield f"of {split.name}", _counts(split), _count([file for file in files if file.split == split.name])
 
 
 def _counts(split: ManifestSplit) -> tuple[int, int, int]:
     return split.records, split.size, split.shards
 
 
-def _counted(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
+def _count(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
     return sum(file.records for file in files), sum(file.size for file in files), len(files)
 
 
@@ -139,7 +139,7 @@ def _of_plan(manifest: Manifest, reports: Sequence[ShardReport | None], folder: 
         yield Fault(path, f"{path} is missing")
         return
     try:
-        head = folder.parsed(PlanHead, path, found)
+        head = folder.parse(PlanHead, path, found)
     except ValidationError:
         yield Fault(path, f"{path} is no plan")
         return

@@ -57,21 +57,21 @@ def difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None
     """How a listing differs from the expected sizes, or None."""
     missing = [file for file in expected if file not in listed]
     if missing:
-        return f"{len(missing)} files are missing: {abbreviated(missing)}"
+        return f"{len(missing)} files are missing: {abbreviate(missing)}"
     wrong = [f"{file} has {listed[file].size} bytes instead of {size}" for file, size in expected.items() if listed[file].size != size]
     if wrong:
-        return abbreviated(wrong)
+        return abbreviate(wrong)
     foreign = [file for file in listed if file not in expected]
-    return f"{len(foreign)} files are not of this data set: {abbreviated(foreign)}" if foreign else None
+    return f"{len(foreign)} files are not of this data set: {abbreviate(foreign)}" if foreign else None
 
 
-def abbreviated(items: Sequence[str]) -> str:
+def abbreviate(items: Sequence[str]) -> str:
     """The first few items, and the number of the others."""
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return ", ".join(items[:_SHOWN]) + more
 
 
-def finished(uri: str, access: Access) -> Manifest:
+def load_manifest(uri: str, access: Access) -> Manifest:
     """The manifest of a finished data set. Raises NotFound if there is none, and BadData if it was changed."""
     folder = OutputFolder(uri, access)
     try:

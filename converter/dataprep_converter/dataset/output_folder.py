@@ -63,7 +63,7 @@ class OutputFolder:
         """The run that may write here, or None. Raises NotWhole when OWNER is damaged."""
         found = self.read(names.OWNER)
         try:
-            return self.parsed(Owner, names.OWNER, found) if found is not None else None
+            return self.parse(Owner, names.OWNER, found) if found is not None else None
         except ValidationError:
             uri = self.at(names.OWNER)
             raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
@@ -89,7 +89,7 @@ class OutputFolder:
         sha256 = hashlib.sha256(found).hexdigest()
         if sha256 != success.sha256:
             raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
-        return self.parsed(Manifest, success.manifest, found)
+        return self.parse(Manifest, success.manifest, found)
 
     def put_success(self, success: Success) -> None:
         """Writes `_SUCCESS`, which marks the data set as finished."""
@@ -116,20 +116,20 @@ class OutputFolder:
         for path, _ in self._listed(names.SIDE):
             if path.endswith("/plan.json"):
                 try:
-                    head = self.parsed(PlanHead, path, self._store.get(self.at(path)))
+                    head = self.parse(PlanHead, path, self._store.get(self.at(path)))
                 except ValidationError:
                     logger.warning("%s is damaged: of that run's files those are known that its reports name", self.at(path))
                     continue
                 files = {shard.file for shard in shards(head)}
                 if head.reader == script_files.READER:
-                    files = script_files.named(head.reader_state["outputs"], (name for name, _ in self.visible()))
+                    files = script_files.match_any(head.reader_state["outputs"], (name for name, _ in self.visible()))
                 known |= files | names.split_files(head.extension, files)
             elif "/reports/" in path and path.endswith(".json"):
                 reports.append(path)
         if any(path not in known for path, _ in self.visible()):
             for path in reports:
                 with contextlib.suppress(ValidationError):
-                    report = self.parsed(ShardReport, path, self._store.get(self.at(path)))
+                    report = self.parse(ShardReport, path, self._store.get(self.at(path)))
                     known |= {report.file, *(companion.file for companion in report.companions)}
         return known
 
@@ -182,7 +182,7 @@ class OutputFolder:
             logger.info("removed %d leftovers of uploads that never ended below %s", swept, self.uri)
         return []
 
-    def parsed(self, model: type[S], relative: str, content: bytes) -> S:
+    def parse(self, model: type[S], relative: str, content: bytes) -> S:
         """Parses a file of the folder. Raises NewerFormat, or pydantic's ValidationError when it is damaged."""
         try:
             return model.model_validate_json(content)
@@ -265,7 +265,7 @@ class RunFolder(OutputFolder):
         if written is None:
             return None
         try:
-            head = self.parsed(PlanHead, path, written)
+            head = self.parse(PlanHead, path, written)
             with self._store.open(self.at(names.units_file(self.run_id))) as source:
                 units = UnitsFile(source.stream())
             with units:
@@ -293,7 +293,7 @@ class RunFolder(OutputFolder):
         if found is None:
             return None
         try:
-            report = self.parsed(ShardReport, path, found)
+            report = self.parse(ShardReport, path, found)
         except ValidationError:
             return None
         return report if report.is_intact() else None

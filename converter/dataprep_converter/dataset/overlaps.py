@@ -1,7 +1,7 @@
 """Refuses jobs that would write where they read, before anything is touched.
 
-It would replace or remove its own input, or read its own output at the next run. What the job names is compared first (`check`), and what was
-found below it once it is listed (`check_units`): a link may lead anywhere.
+Such a job would replace its own input, or read its own output in the next run. `check` compares the URIs in the job; `check_units` compares the listed
+files, which a link may place anywhere.
 """
 
 import re
@@ -93,7 +93,7 @@ def _refuse(uri: str, read: Place, field: str, target: str, written: Place) -> N
 
 
 def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, written: Place, endings: Sequence[str] | None) -> None:
-    """A glob reads below its folder, but not always all that is there."""
+    """Raises BadSpec if the glob may match files of the output. A glob need not match all files below its folder."""
     base = place_of(folder, access)
     if base is None:
         return
@@ -107,7 +107,7 @@ def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str,
 
 
 def _may_match_below(pattern: str, below: Steps) -> bool:
-    """Whether a pattern matches a path below this folder: its first parts match the folder's, or one may be any folders."""
+    """Whether a pattern may match a path below this folder: its first parts match the folder's, or one matches folders of any depth."""
     parts = pattern.lstrip("/").split("/")
     for part, step in zip(parts, below, strict=False):
         if _ANY_DEPTH in part:
@@ -118,13 +118,13 @@ def _may_match_below(pattern: str, below: Steps) -> bool:
 
 
 def _may_end(pattern: str, ending: str) -> bool:
-    """Whether a pattern matches names with this ending, by what it has behind its last wildcard."""
+    """Whether a pattern may match names with this ending, judged by the text after its last wildcard."""
     literal = re.split(r"[*?\]/]", pattern)[-1]
     return literal.endswith(ending) or ending.endswith(literal)
 
 
 def _is_hidden(below: Steps) -> bool:
-    """Below an input nobody looks into such folders."""
+    """Whether the path has a hidden folder, which readers skip below an input."""
     return any(step[0] in "_." for step in below)
 
 

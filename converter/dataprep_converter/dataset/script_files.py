@@ -1,6 +1,6 @@
 """The files of a script's data set: which files are its outputs, and which of these are read as records.
 
-Apart from `steps/script_job.py`, because `verify`, `inspect` and whoever takes over a folder ask this of data sets that are there.
+Used by the steps of a script's job, and for existing data sets by `verify`, `inspect` and runs that take over a folder.
 """
 
 import re
@@ -18,10 +18,10 @@ READER: Final = "script"
 def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
     """The paths that match each pattern, in order."""
     known = sorted(paths)
-    return {pattern: [path for path in known if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compiled(patterns)}
+    return {pattern: [path for path in known if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compile(patterns)}
 
 
-def named(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
+def match_any(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
     """The paths that match any pattern."""
     return {path for found in matching(patterns, paths).values() for path in found}
 
@@ -43,5 +43,5 @@ def is_read(path: str, manifest: Manifest) -> bool:
     return READER not in manifest.content or holds_records(path, format_=manifest.format)
 
 
-def _compiled(patterns: Iterable[str]) -> list[tuple[str, re.Pattern[str]]]:
+def _compile(patterns: Iterable[str]) -> list[tuple[str, re.Pattern[str]]]:
     return [(pattern, globs.compiled(pattern)) for pattern in dict.fromkeys(patterns)]

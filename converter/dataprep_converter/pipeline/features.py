@@ -1,6 +1,6 @@
 """Resolves which columns become which features of the records, and in what type. Pure: takes a spec and a schema, returns a projector.
 
-Everything that can be known without data is decided, and refused, once by `resolve`; `Projector.project` then only checks values.
+`resolve` decides and checks once whatever doesn't depend on data; `Projector.project` then only checks values.
 """
 
 import math
@@ -191,13 +191,13 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     if "bytes" in (dtype, *own) and {dtype, *own} != {"bytes"}:
         advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
         raise BadSpec(f"{of}: {listed(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
-    held = encoder_class(output.format).numbers(output)
-    raw = dtype != "bytes" and _is_raw(feature, dtype, shape, held, of=of, format_=output.format)
+    support = encoder_class(output.format).numbers(output)
+    raw = dtype != "bytes" and _is_raw(feature, dtype, shape, support, of=of, format_=output.format)
     if raw and shape == (-1,):
         what = "steps" if sequence else "rows"
         raise BadSpec(f"{of}: {what} of different lengths can't be stored Raw, because nothing would tell their shape.")
     if dtype != "bytes" and not raw:
-        dtype = _held(feature, dtype, held, of=of, format_=output.format)
+        dtype = _stored_dtype(feature, dtype, support, of=of, format_=output.format)
     kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
     whole = (-1, *shape) if sequence else shape
     text = all(_is_text(item_type(field.type)) for field in fields)
@@ -206,22 +206,22 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32")
 
 
-def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], held: DtypeSupport, *, of: str, format_: str) -> bool:
-    if feature.encoding == "Raw" and not held.raw:
+def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], support: DtypeSupport, *, of: str, format_: str) -> bool:
+    if feature.encoding == "Raw" and not support.raw:
         raise BadSpec(f"{of}: encoding: Raw is for tfrecord; {format_} keeps type and shape as they are.")
-    return held.raw and (feature.encoding == "Raw" or (feature.encoding == "Auto" and _is_raw_by_default(dtype, shape)))
+    return support.raw and (feature.encoding == "Raw" or (feature.encoding == "Auto" and _is_raw_by_default(dtype, shape)))
 
 
-def _held(feature: Feature, dtype: str, held: DtypeSupport, *, of: str, format_: str) -> str:
+def _stored_dtype(feature: Feature, dtype: str, support: DtypeSupport, *, of: str, format_: str) -> str:
     """The type in which the format stores numbers of `dtype`."""
-    if held.raw and dtype == "float64":
+    if support.raw and dtype == "float64":
         return "float32"
-    if feature.name in held.as_they_are:
+    if feature.name in support.as_they_are:
         return dtype
     if feature.dtype is None:
-        return held.unasked.get(dtype, dtype)
-    if held.held is not None and dtype not in held.held:
-        raise BadSpec(f"{of}: {format_} can't hold {dtype}; it has {', '.join(sorted(held.held))}.")
+        return support.unasked.get(dtype, dtype)
+    if support.held is not None and dtype not in support.held:
+        raise BadSpec(f"{of}: {format_} can't hold {dtype}; it has {', '.join(sorted(support.held))}.")
     return dtype
 
 
@@ -292,13 +292,13 @@ def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
     found = [mapping.feature.name for mapping in mappings if mapping.narrowed]
     if not found:
         return
-    held = encoder_class(output.format).numbers(output)
-    advice = "encoding: Raw" if held.raw else "dtype: float64"
+    support = encoder_class(output.format).numbers(output)
+    advice = "encoding: Raw" if support.raw else "dtype: float64"
     several = len(found) > 1
     yield (
         f"the feature{'s' * several} {', '.join(map(repr, found[:_SHOWN_FEATURES]))}"
         f"{f' and {len(found) - _SHOWN_FEATURES} more' if len(found) > _SHOWN_FEATURES else ''} {'are' if several else 'is'} stored as float32, "
-        f"{'the only float of a list in tf.train.Example' if held.raw else f'as {output.format} does unless asked'}; {advice} keeps float64"
+        f"{'the only float of a list in tf.train.Example' if support.raw else f'as {output.format} does unless asked'}; {advice} keeps float64"
     )
 
 

@@ -152,10 +152,10 @@ class Pipeline(Closeable):
     def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
         """Applies steps and features to a batch, which may give several. With each comes the number of its bad records by reason."""
         unreadable = {bad.sample for bad in batch.bad}
-        for made in _applied(self._steps, batch):
+        for made in _apply(self._steps, batch):
             bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
             if self.spec.output.provenance:
-                made = replace(made, records=provenance.added(made, units, self.reader))
+                made = replace(made, records=provenance.add_columns(made, units, self.reader))
             made = self._with_lines(self._projector.project(made), units, unreadable)
             bad.append(len(made.bad))
             yield made, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
@@ -213,12 +213,12 @@ class BatchStream:
                     was_read = perf_counter()
 
 
-def _applied(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
+def _apply(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
     """Applies all steps to the batch, in parts if a step cuts it."""
     for number, step in enumerate(steps):
         batch = step.apply(batch)
         if isinstance(step, Cuts):
             for part in step.cut(batch):
-                yield from _applied(steps[number + 1 :], part)
+                yield from _apply(steps[number + 1 :], part)
             return
     yield batch

@@ -1,6 +1,6 @@
-"""`output.provenance`: where each record comes from, as two columns of text that become features like any other.
+"""`output.provenance`: adds two text columns that say where each record comes from; they become ordinary features.
 
-    _uid       <file>:<line, or record>           the file as it is below its URI, the line from 1 or the record from 0
+    _uid       <file>:<line, or record>           the file's path below its URI, the line from 1 or the record from 0
     _source    {"source": URI, "index": n}        the record from 0, and its "line" from 1 when the source has lines
 
 In recordioProtobuf they are the records' uid and metadata.
@@ -40,7 +40,7 @@ def features_with(features: Sequence[Feature] | None) -> list[Feature] | None:
     return None if features is None else [*features, *(Feature(name=field.name) for field in _FIELDS)]
 
 
-def added(batch: Batch, units: UnitTable, reader: Reader) -> pa.RecordBatch:
+def add_columns(batch: Batch, units: UnitTable, reader: Reader) -> pa.RecordBatch:
     """The batch's records with the two columns."""
     samples = to_numpy(batch.records.column(SAMPLE))
     lines = reader.lines(units, samples) if isinstance(reader, HasLines) else None
@@ -51,9 +51,9 @@ def added(batch: Batch, units: UnitTable, reader: Reader) -> pa.RecordBatch:
     names = _of_each([_name(unit) + ":" for unit in here], place)
     sources = _of_each([f'{{"source": {json.dumps(unsigned(unit.uri), ensure_ascii=False)}, "index": ' for unit in here], place)
     if lines is None:
-        made = (_joined(names, records), _joined(sources, records, "}"))
+        made = (_join(names, records), _join(sources, records, "}"))
     else:
-        made = (_joined(names, _texts(lines)), _joined(sources, records, ', "line": ', _texts(lines), "}"))
+        made = (_join(names, _texts(lines)), _join(sources, records, ', "line": ', _texts(lines), "}"))
     found = batch.records
     for field, texts in zip(_FIELDS, made, strict=True):
         found = found.append_column(field, texts)
@@ -74,6 +74,6 @@ def _texts(numbers: npt.NDArray[np.int64]) -> Array:
     return to_arrow(numbers).cast(pa.string())
 
 
-def _joined(*parts: "Array | str") -> Array:
+def _join(*parts: "Array | str") -> Array:
     found: Array = pc.binary_join_element_wise(*parts, "")
     return found

@@ -3,7 +3,7 @@
     tfrecord            <offset> <size>\\n        DALI's `.idx`, vahidk's `.tfindex`; the size includes the frame
     recordioProtobuf    <number>\\t<offset>\\n     MXNet's `.idx`
 
-A compressed shard has none: nobody can begin within it.
+A compressed shard has no index, as it can only be read from its beginning.
 """
 
 import hashlib

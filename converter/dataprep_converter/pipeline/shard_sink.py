@@ -50,18 +50,18 @@ class ShardSink:
         self._sink.shutdown()
         self._digesting.shutdown()
 
-    def compressed(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+    def compress(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
         """The pieces as the file stores them: compressed, or as they are."""
         return pieces if self.is_plain else [self._compressor.compress(piece) for piece in pieces]
 
     def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
         """Queues a batch to be written and digested, behind at most one other. The buffers must not change until the batch after the next is sent."""
         self.settle(left=1)
-        begun = [] if self.is_plain else [self._digesting.submit(_timed, partial(_digest, self._raw_digest), raw)]
+        begun = [] if self.is_plain else [self._digesting.submit(_time, partial(_digest, self._raw_digest), raw)]
         size = sum(map(len, packed))
         if size:
-            begun.append(self._digesting.submit(_timed, partial(_digest, self._file_digest), packed))
-            begun.append(self._sink.submit(_timed, self._write, packed) if self._upload.blocks else _done(_timed(self._write, packed)))
+            begun.append(self._digesting.submit(_time, partial(_digest, self._file_digest), packed))
+            begun.append(self._sink.submit(_time, self._write, packed) if self._upload.blocks else _done(_time(self._write, packed)))
         self._sending.append(begun)
         self.size += size
         self.raw_size += sum(map(len, raw))
@@ -83,7 +83,7 @@ class ShardSink:
             self._upload.write_with(partial(native.write_pieces, pieces=pieces))
         else:
             # An upload with threads of its own gathers the pieces itself.
-            for piece in _gathered(pieces) if self._upload.blocks else pieces:
+            for piece in _gather(pieces) if self._upload.blocks else pieces:
                 self._upload.write(piece)
 
 
@@ -99,14 +99,14 @@ def _digest(digest: "Sha256 | Hash", pieces: Sequence[Buffer]) -> None:
             digest.update(piece)
 
 
-def _timed(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
+def _time(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
     """Calls `take` with the pieces and returns the seconds it took."""
     started = perf_counter()
     take(pieces)
     return perf_counter() - started
 
 
-def _gathered(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
+def _gather(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
     """The same bytes in pieces of _PIECE_BYTES at most. Small pieces share one buffer, so each is valid only until the next."""
     room = memoryview(bytearray(_PIECE_BYTES))
     filled = 0

@@ -90,7 +90,7 @@ class ShardWriter:
             self._send_batches(watch)
             for last in itertools.chain((self._encoder.close(),), self._encoder.rest()):
                 if last:
-                    self._sink.send([last], self._sink.compressed([last]))
+                    self._sink.send([last], self._sink.compress([last]))
                     # An encoder may reuse this buffer for the next piece.
                     self._sink.settle()
             self._companions = sorted(self._encoder.companions().items())
@@ -155,7 +155,7 @@ class ShardWriter:
                 self._count(batch)
                 started = perf_counter()
                 pieces = encoder.pieces(batch.records) if sink.is_plain else [encoder.encode(batch.records)]
-                packed = sink.compressed(pieces)
+                packed = sink.compress(pieces)
                 seconds["encode"] += perf_counter() - started
                 sink.send(pieces, packed)
                 self._counts.bytes_out = sink.size

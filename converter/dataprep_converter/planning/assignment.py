@@ -136,7 +136,7 @@ class _Table:
         for block in self.blocks():
             self.codes[block][self.free(block, subset)] = number + 1
 
-    def hashed(self, block: slice, *, seed: int) -> Hashes:
+    def hash_block(self, block: slice, *, seed: int) -> Hashes:
         """The hash of each sample of a block, of ranking.HASH_BITS bits."""
         return hashes(self.units, np.arange(block.start, block.stop), seed=seed) >> np.uint64(1)
 
@@ -257,7 +257,7 @@ def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) ->
         known[unreadable, 0], known[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
     # A sample beyond the limit is left out, so a later sample is no duplicate of it.
     there = np.flatnonzero(table.codes != _BEYOND)
-    for samples in dedupe.repeated(known if len(there) == len(known) else known[there], there):
+    for samples in dedupe.find_repeated(known if len(there) == len(known) else known[there], there):
         table.codes[samples] = _BEYOND
         table.repeated += len(samples)
 
@@ -308,7 +308,7 @@ class _ClassNumbers:
 def _apply_limit(table: _Table, limit: int) -> None:
     bound = _bounds(table, None, seed=_LIMIT_SEED, upto=[limit])[0]
     for block in table.blocks():
-        table.codes[block][table.hashed(block, seed=_LIMIT_SEED) >= bound] = _BEYOND
+        table.codes[block][table.hash_block(block, seed=_LIMIT_SEED) >= bound] = _BEYOND
 
 
 def _take_first(table: _Table, number: int, split: Split) -> None:
@@ -328,7 +328,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
     seed = _COUNT_SEED + table.rules.seed
     bound = _bounds(table, split.subset, seed=seed, upto=[wanted])[0]
     for block in table.blocks():
-        table.codes[block][table.free(block, split.subset) & (table.hashed(block, seed=seed) < bound)] = number + 1
+        table.codes[block][table.free(block, split.subset) & (table.hash_block(block, seed=seed) < bound)] = number + 1
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
@@ -336,7 +336,7 @@ def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():
-            hashed = table.hashed(block, seed=seed)[table.free(block, subset)]
+            hashed = table.hash_block(block, seed=seed)[table.free(block, subset)]
             yield hashed, np.zeros(len(hashed), np.int64)
 
     found: Hashes = ranking.bounds(blocks, classes=1, ranks=lambda counts: np.minimum(np.array([upto]), counts[:, None]))[0][0]
@@ -355,7 +355,7 @@ def _share_out(table: _Table, subset: str | None) -> None:
         return table.classes[block].astype(np.int64) if table.classes is not None else np.zeros(block.stop - block.start, np.int64)
 
     def hashed_of(block: slice) -> Hashes:
-        return table.groups[block] if table.groups is not None else table.hashed(block, seed=rules.seed)
+        return table.groups[block] if table.groups is not None else table.hash_block(block, seed=rules.seed)
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():

@@ -58,11 +58,11 @@ def as_text(column: Array) -> Array:
             text: Array = valid.cast(pa.large_string())
             return text
         except pa.ArrowInvalid:
-            return pa.array([_decoded(value) for value in column.to_pylist()], pa.large_string())
+            return pa.array([_decode(value) for value in column.to_pylist()], pa.large_string())
     return column.cast(pa.large_string())
 
 
-def _decoded(value: bytes | None) -> str | None:
+def _decode(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -107,19 +107,19 @@ def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]
         column = column.cast(column.type.value_type)
     if is_moment(column.type):
         whole = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
-        return _filled(whole, 0), ~column.is_null().to_numpy(zero_copy_only=False)
+        return _fill(whole, 0), ~column.is_null().to_numpy(zero_copy_only=False)
     parts = pc.extract_regex(as_text(column), pattern=_MOMENT)
     date = pc.struct_field(parts, "date")
     day = pc.strptime(date, format="%Y-%m-%d", unit="s", error_is_null=True)
     # Arrow reads February 30 as March 1.
-    is_day = _filled(pc.day(day), 0) == _number(pc.utf8_slice_codeunits(date, 8, 10))
-    seconds = _filled(day.cast(pa.int64()), 0)
+    is_day = _fill(pc.day(day), 0) == _number(pc.utf8_slice_codeunits(date, 8, 10))
+    seconds = _fill(day.cast(pa.int64()), 0)
     for name, worth in (("hour", 3600), ("minute", 60), ("second", 1)):
         seconds = seconds + worth * _number(pc.struct_field(parts, name))
     fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(_or_zero(pc.struct_field(parts, "fraction")), 6, "0"), 0, 6)
     zone = pc.replace_substring(pc.struct_field(parts, "zone"), ":", "")
     offset = _number(pc.utf8_slice_codeunits(zone, 1, 3)) * 3600 + _number(pc.utf8_slice_codeunits(zone, 3, 5)) * 60
-    offset = np.where(_filled(pc.starts_with(zone, "-"), False), -offset, offset)
+    offset = np.where(_fill(pc.starts_with(zone, "-"), False), -offset, offset)
     return (seconds - offset) * _MICROSECONDS + _number(fraction), is_day & ~day.is_null().to_numpy(zero_copy_only=False)
 
 
@@ -128,10 +128,10 @@ def _or_zero(text: Any) -> Any:
 
 
 def _number(text: Any) -> npt.NDArray[np.int64]:
-    return _filled(_or_zero(text).cast(pa.int64()), 0)
+    return _fill(_or_zero(text).cast(pa.int64()), 0)
 
 
-def _filled(column: Any, value: Any) -> npt.NDArray[Any]:
+def _fill(column: Any, value: Any) -> npt.NDArray[Any]:
     found: npt.NDArray[Any] = pc.fill_null(column, value).to_numpy(zero_copy_only=False)
     return found
 
@@ -160,7 +160,7 @@ def in_range(column: Array, *, since: str | None, before: str | None, of: str) -
         bounds: list[int | float | None] = [None if text is None else moment_of(text, of=of) for text in (since, before)]
     else:
         numbers: Any = column.cast(pa.int8()) if pa.types.is_boolean(plain) else column
-        values = _filled(numbers, 0)
+        values = _fill(numbers, 0)
         inside = ~(column.is_null().to_numpy(zero_copy_only=False) | np.isnan(values.astype(np.float64)))
         bounds = [None if text is None else number_of(text, of=of) for text in (since, before)]
     low, high = bounds

@@ -51,7 +51,7 @@ def _contents(column: Array, name: str) -> list[bytes]:
     return contents
 
 
-def repeated(known: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+def find_repeated(known: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
     """The numbers of samples that have the digest of an earlier one, some at a time. `samples` are the sample numbers of the digests, ascending."""
     parts = max(1, -(-len(known) // _AT_ONCE))
     # Digests are evenly distributed, so the parts have about the same size; equal digests are in the same part.

@@ -69,12 +69,12 @@ class Growth:
     added: UnitTable
     """New ones, numbered from 0."""
 
-    def joined(self) -> UnitTable:
+    def all_units(self) -> UnitTable:
         """Earlier and new ones."""
-        return _numbered([self.earlier.table, self.added.table])
+        return _number([self.earlier.table, self.added.table])
 
 
-def growth(before: UnitTable, now: UnitTable) -> Growth:
+def find_growth(before: UnitTable, now: UnitTable) -> Growth:
     """Compares the units. Raises InputChanged naming inputs that are gone or have changed, as their records are in the data set."""
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
@@ -97,7 +97,7 @@ def growth(before: UnitTable, now: UnitTable) -> Growth:
     # The rows as they are now, in the order of the earlier plan.
     back = np.empty(len(old), np.int64)
     back[order] = np.arange(len(old))
-    return Growth(earlier=_numbered([second.take(back)]), added=_numbered([new.take(np.flatnonzero(~known))]))
+    return Growth(earlier=_number([second.take(back)]), added=_number([new.take(np.flatnonzero(~known))]))
 
 
 def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str], state: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
         )
 
 
-def moved(split: SplitPlan, base: Base) -> SplitPlan:
+def renumber(split: SplitPlan, base: Base) -> SplitPlan:
     """A split of the new units, renumbered for the whole data set. Raises BadSpec when its files would be named differently."""
     before = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
     if split.shards and before != split.template:
@@ -143,7 +143,7 @@ def moved(split: SplitPlan, base: Base) -> SplitPlan:
     )
 
 
-def _numbered(tables: Sequence[pa.Table]) -> UnitTable:
+def _number(tables: Sequence[pa.Table]) -> UnitTable:
     """One table, its samples numbered from 0."""
     table = pa.concat_tables(tables)
     records = table["records"].to_numpy()

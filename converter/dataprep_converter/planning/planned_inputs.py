@@ -16,7 +16,7 @@ from dataprep_converter.core.errors import NoInput
 from dataprep_converter.core.tensors import pc, to_numpy
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.planning.growth import Base, check_frozen, growth
+from dataprep_converter.planning.growth import Base, check_frozen, find_growth
 from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import SAMPLE, TEXTS
 from dataprep_converter.runtime import plugins
@@ -75,8 +75,8 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     new = units
     if base is not None:
         check_frozen(base, code_sha256=code_sha256, keys=keys, state=state)
-        grown = growth(base.units, units)
-        units, new = grown.joined(), grown.added
+        grown = find_growth(base.units, units)
+        units, new = grown.all_units(), grown.added
     return Inputs(
         units=units,
         new=new,

@@ -19,7 +19,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import assignment
 from dataprep_converter.planning.assignment import Assignment
-from dataprep_converter.planning.growth import Base, moved
+from dataprep_converter.planning.growth import Base, renumber
 from dataprep_converter.planning.planned_inputs import Inputs, list_inputs, read_columns
 from dataprep_converter.planning.splits import counted_by_size, divide, misses_rule, rules_of
 from dataprep_converter.readers import AcceptsReadPlan
@@ -99,7 +99,7 @@ def _new_plan(
     units, codes, splits = inputs.units, division.codes, division.splits
     if base is not None:
         codes = _join_codes(base, codes)
-        splits = [*base.head.splits, *(moved(split, base) for split in splits)]
+        splits = [*base.head.splits, *(renumber(split, base) for split in splits)]
     elif inputs.made is not None:
         units = inputs.made.stored(units, names.join(spec.output.uri, names.made_folder(this_run)))
     tables = Tables(units=UnitsFile.of(units), codes=codes, made=inputs.made)
@@ -279,9 +279,9 @@ def _tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline:
 
 
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
-    """Where each task `passes` over all of the input, one for each worker, and otherwise more, so that slow ones are evened out.
+    """One task for each worker if each task `passes` over all of the input; otherwise several, so that slow tasks are balanced by others.
 
-    Few bytes are not worth more pods than workers; but how long the user's `own_code` takes for them, nobody knows.
+    For few bytes there are no more tasks than workers, unless the user's `own_code` may take long for them.
     """
     if passes:
         return min(shards, MAX_TASKS, parallelism)

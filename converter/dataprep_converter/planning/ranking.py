@@ -30,8 +30,8 @@ def bounds(
 ) -> tuple[Hashes, Counts]:
     """(bounds, samples of each class). `bounds[c, j]` is above exactly `ranks(counts)[c, j]` hashes of class c.
 
-    `blocks` gives the samples' hashes (HASH_BITS bits) and classes (0 … classes-1), twice the same. `ranks` says how many samples of each
-    class shall lie below each bound, from the number that the class has. Equal hashes fall on one side together.
+    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1); it is called twice. `ranks` maps the number of samples of each
+    class to the number that should be below each bound. Equal hashes are always on the same side.
     """
     bins = max(_FEWEST_BINS, min(_MOST_BINS, 1 << (_CELLS // max(1, classes)).bit_length() - 1))
     shift = np.uint64(HASH_BITS - (bins - 1).bit_length())

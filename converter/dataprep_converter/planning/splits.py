@@ -1,6 +1,6 @@
 """Divides the samples of a source into the splits of a spec, and counts their shards. Pure arithmetic.
 
-Splits that depend on values or ranks are made sample by sample in `assignment.py`; all others are ranges and hash intervals, made here.
+Splits that depend on values or ranks are assigned sample by sample in `assignment.py`; all others are ranges and hash intervals.
 """
 
 import json
@@ -65,7 +65,7 @@ def divide(
 def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
     """The spec's rules, or the default ones for the subsets that the source has.
 
-    Raises BadSpec for a subset that it doesn't have, and for subsets that can't each be a split.
+    Raises BadSpec for a subset that doesn't exist, and for subsets that can't all be splits.
     """
     subsets = list(subset_ranges(units))
     if spec.splits is None:
@@ -152,7 +152,7 @@ def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, R
             low = reached.get(split.subset, 0.0)
             high = reached[split.subset] = low + split.fraction
             interval = HashInterval(seed=rules.seed, low=_bound(low), high=_bound(high))
-        assigned.append((split, _merged(ranges), interval))
+        assigned.append((split, _merge(ranges), interval))
     return assigned
 
 
@@ -189,7 +189,7 @@ class _Pool:
         return taken
 
 
-def _merged(ranges: Ranges) -> Ranges:
+def _merge(ranges: Ranges) -> Ranges:
     """Ascending, with neighbours joined and empty ones dropped."""
     merged: Ranges = []
     for start, stop in sorted(ranges):

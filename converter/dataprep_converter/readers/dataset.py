@@ -18,7 +18,7 @@ from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, InputChanged, NotWhole
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow, to_numpy, value_type
-from dataprep_converter.dataset.listing import finished, listing_fault
+from dataprep_converter.dataset.listing import listing_fault, load_manifest
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
 from dataprep_converter.formats.decoder import Decoder
@@ -44,7 +44,7 @@ class DatasetReader(BlockReader):
     @staticmethod
     def discover(source: DatasetSource, access: Access) -> Discovery:
         """Reads the manifest and lists the folder. Raises NotFound without `_SUCCESS`, BadSpec for another digest, BadData for damage."""
-        manifest = finished(source.uri, access)
+        manifest = load_manifest(source.uri, access)
         if source.digest not in (None, manifest.digest):
             raise BadSpec(f"{source.uri} has the digest {manifest.digest}, source.dataset.digest is {source.digest}.")
         state = {"manifest": _state(manifest)}

@@ -11,7 +11,7 @@ from dataprep_api.dataset.report import Manifest, ManifestFile, ManifestSplit, M
 from dataprep_api.spec import BadRecords, DataPrepJobSpec
 from dataprep_converter.core.errors import BadData, Missing, NotWhole
 from dataprep_converter.dataset import sidecars
-from dataprep_converter.dataset.listing import abbreviated, difference, remove_stale_files, sizes
+from dataprep_converter.dataset.listing import abbreviate, difference, remove_stale_files, sizes
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.dataset.sidecars import Finished
 from dataprep_converter.formats.registry import encoder_class
@@ -67,7 +67,7 @@ def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardRepo
         shard.file for shard, report in zip(shards(plan.head), found, strict=True) if report is None or report.plan_sha256 != plan.sha256
     ]
     if missing:
-        raise Missing(f"{len(missing)} of {plan.head.shards} shards have no report: {abbreviated(missing)}.")
+        raise Missing(f"{len(missing)} of {plan.head.shards} shards have no report: {abbreviate(missing)}.")
     reports = [report for report in found if report is not None]
     for shard, report in zip(shards(plan.head), reports, strict=True):
         if report.records_in != shard.records:
@@ -95,7 +95,7 @@ def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours
     listed = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in listed]
     if absent:
-        raise Missing(f"{folder.uri}: {len(absent)} files are missing: {abbreviated(absent)}.")
+        raise Missing(f"{folder.uri}: {len(absent)} files are missing: {abbreviate(absent)}.")
     fault = difference(sizes(reports), listed)
     if fault is not None:
         raise NotWhole(f"{folder.uri}: {fault}.")
@@ -104,7 +104,7 @@ def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours
     expected = [report.index for report in reports if report.index is not None]
     changed += [index.file for index in expected if index.file not in indexes or indexes[index.file].pin != index.pin]
     if changed:
-        raise NotWhole(f"{folder.uri}: {len(changed)} files were changed after they were written: {abbreviated(changed)}.")
+        raise NotWhole(f"{folder.uri}: {len(changed)} files were changed after they were written: {abbreviate(changed)}.")
 
 
 def _manifest(

@@ -63,14 +63,14 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
     """Plans the whole data set. If another release has begun this very job and not finished it, its rules apply."""
     new = make_plan(spec, access)
     with closed_on_error(new):
-        begun = _begun_by_other_rules(spec, new.plan.head, access)
-    if begun is None or run_id.fault_of_versions(begun.parts, spec) is not None:
-        return _draft(spec, access, new, begun)
+        unfinished = _find_unfinished(spec, new.plan.head, access)
+    if unfinished is None or run_id.fault_of_versions(unfinished.parts, spec) is not None:
+        return _draft(spec, access, new, unfinished)
     new.close()
-    return _draft(spec, access, make_plan(spec, access, parts=begun.parts), begun)
+    return _draft(spec, access, make_plan(spec, access, parts=unfinished.parts), unfinished)
 
 
-def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, begun: PlanHead | None) -> ConversionDraft:
+def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, unfinished: PlanHead | None) -> ConversionDraft:
     return ConversionDraft(
         spec=spec,
         access=access,
@@ -78,13 +78,13 @@ def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, begun: PlanHead 
         tables=new.tables,
         classes=new.classes,
         features=new.features,
-        predecessor=begun.run_id if begun is not None else None,
+        predecessor=unfinished.run_id if unfinished is not None else None,
     )
 
 
-def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
+def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
     """The unfinished plan of this very job that another release began by other versions of the rules, if there is one."""
-    folder = OutputFolder(spec.output.uri, access).of_run(fresh.run_id)
+    folder = OutputFolder(spec.output.uri, access)
     try:
         owner = folder.owner()
     except NotWhole:
@@ -94,7 +94,7 @@ def _begun_by_other_rules(spec: DataPrepJobSpec, fresh: PlanHead, access: Access
     path = names.plan_file(owner.run_id)
     written = folder.read(path)
     try:
-        found = folder.parsed(PlanHead, path, written or b"")
+        found = folder.parse(PlanHead, path, written or b"")
     except ValidationError:
         return None
     same = run_id.run_id(spec, inputs_sha256=fresh.inputs_sha256, parts=found.parts)

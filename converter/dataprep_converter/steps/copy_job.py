@@ -20,7 +20,7 @@ from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotWhole
 from dataprep_converter.dataset import crosscheck, overlaps, sidecars
-from dataprep_converter.dataset.listing import finished, listing_fault, remove_stale_files, visible_sizes
+from dataprep_converter.dataset.listing import listing_fault, load_manifest, remove_stale_files, visible_sizes
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
@@ -89,7 +89,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> CopyDraft:
 def _original(spec: DataPrepJobSpec, access: Access) -> Original:
     """Raises NotFound when it isn't finished, BadSpec for another digest, and NotWhole when files are missing."""
     uri, expected = _source(spec)
-    manifest = finished(uri, access)
+    manifest = load_manifest(uri, access)
     if expected not in (None, manifest.digest):
         raise BadSpec(f"{uri} has the digest {manifest.digest}, source.dataset.digest is {expected}.")
     folder = OutputFolder(uri, access).of_run(manifest.run_id)
@@ -114,7 +114,7 @@ def work(
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Copies what no task copies (files of a script's data set, and files around the data), and marks the copy as finished. Idempotent."""
-    manifest, success = _unchanged(spec, plan, access)
+    manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     with _files(spec, plan, access, range(len(manifest.files)), attempt="commit") as done:
@@ -143,7 +143,7 @@ def _files(
     spec: DataPrepJobSpec, plan: Plan, access: Access, numbers: Sequence[int], *, attempt: str
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
     """(report, whether it was copied now) for the files of these numbers, in order. Copies under way stop when the caller leaves the context."""
-    manifest, _ = _unchanged(spec, plan, access)
+    manifest, _ = _check_unchanged(spec, plan, access)
     source, target = (OutputFolder(uri, access).of_run(plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))
     stop = Event()
     copier = _Copier(spec, source, target, access, stop)
@@ -216,10 +216,10 @@ class _Copier:
             raise _StoppedError
 
 
-def _unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manifest, Success]:
+def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manifest, Success]:
     """The original's manifest and mark. Raises InputChanged when it is no longer the data set that was planned."""
     uri, _ = _source(spec)
-    manifest = finished(uri, access)
+    manifest = load_manifest(uri, access)
     success = OutputFolder(uri, access).success()
     if success is None or manifest.run_id != plan.head.run_id:
         raise InputChanged(

@@ -100,7 +100,7 @@ def _find_existing(spec: DataPrepJobSpec, access: Access) -> ExistingDataSet | N
     plan = folder.plan()
     if plan is None:
         raise NotWhole(f"{folder.uri}: {names.plan_file(success.run_id)} is missing. See dataprep repair.", uri=folder.uri)
-    base = Base(head=plan.head, content=_frozen(manifest.content), units=plan.units, codes=plan.codes)
+    base = Base(head=plan.head, content=_fixed_content(manifest.content), units=plan.units, codes=plan.codes)
     _check_same(spec, base.content, success.run_id)
     check_versions(plan.head, spec, folder.uri)
     return ExistingDataSet(base, folder)
@@ -177,23 +177,23 @@ def _find_unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> ExistingDat
 
 def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> None:
     """Raises BadSpec naming the fields in which the spec differs from the data set's."""
-    now = _frozen(run_id.content(spec))
+    now = _fixed_content(run_id.content(spec))
     differing = [field for field in sorted({*now, *before} - {"output"}) if now.get(field) != before.get(field)]
     old, new = before["output"], now["output"]
     differing += [f"output.{field}" for field in sorted({*old, *new}) if old.get(field) != new.get(field)]
     if not differing:
         return
-    told = f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}"
+    explanation = f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}"
     if differing == ["output.fileName"] and "fileName" not in old:
-        told = "the names of its files say how many there are. Begin a data set with overwrite: Extend to extend it later"
+        explanation = "the names of its files say how many there are. Begin a data set with overwrite: Extend to extend it later"
     if differing == ["output.fileName"] and "fileName" in old and "fileName" not in new:
-        told += f" (it was {old['fileName']!r}: say so in the job)"
+        explanation += f" (it was {old['fileName']!r}: say so in the job)"
     raise BadSpec(
-        f"The job is not the one that made the data set (run {run}), so it can't extend it: {told}. Or set output.overwrite: Always, which makes it anew."
+        f"The job is not the one that made the data set (run {run}), so it can't extend it: {explanation}. Or set output.overwrite: Always, which makes it anew."
     )
 
 
-def _frozen(content: Mapping[str, Any]) -> dict[str, Any]:
+def _fixed_content(content: Mapping[str, Any]) -> dict[str, Any]:
     """The part of the spec that may not change: all but the source's URIs, since inputs are identified by their paths relative to these."""
 
     def without(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """`spec.deletionPolicy: Delete`: removes exactly the files that the runs of one job have written.
 
-Apart from the commit step's tidying, which removes what an *earlier* run left. Whose files they are is asked twice: the folder must belong to
-one of the given runs, and each visible file must be the one that a report or the manifest of such a run tells of. Run again after a crash it
-goes on: what says which files there are goes after them, and OWNER last of all.
+Two conditions protect other files: the folder must belong to one of the given runs, and each visible file must match a report or the manifest of
+such a run. It can be run again after a crash, because plans, reports and manifests are removed after the files that they list, and OWNER last.
+(The commit step also removes files, but those of *earlier* runs.)
 """
 
 import re
@@ -51,7 +51,7 @@ class _FileRecord:
 def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     """Removes what these runs of one job wrote to the output `uri`. Idempotent.
 
-    When another run has taken the folder since, nothing is removed. Files of the runs' names that hold something else now are kept, and named.
+    Removes nothing if another run has taken the folder since. Keeps files whose content has changed, and names them in the result.
     Raises BadSpec for a run id of the wrong form, NotWhole when OWNER can't be read, and what the store says.
     """
     for run in runs:
@@ -96,10 +96,10 @@ class _RunFiles:
         self._uri = folder.uri
         self.own = [path for path in listed if _belongs(path, names.run_folder(run))]
         """Those in the run's own folder."""
-        self._head = _parsed(PlanHead, names.plan_file(run), folder)
-        self._manifest = _parsed(Manifest, names.manifest_file(run), folder)
+        self._head = _parse(PlanHead, names.plan_file(run), folder)
+        self._manifest = _parse(Manifest, names.manifest_file(run), folder)
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="reports") as readers:
-            found = readers.map(lambda path: _parsed(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
+            found = readers.map(lambda path: _parse(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
             self._reports = [report for report in found if report is not None and report.is_intact()]
 
     def visible(self) -> Iterator[tuple[str, list[_FileRecord]]]:
@@ -129,11 +129,11 @@ class _RunFiles:
         return {report.pin for report in self._reports}
 
 
-def _parsed(model: type[S], path: str, folder: OutputFolder) -> S | None:
+def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
     """The parsed file, or None if it is missing or damaged. Raises NewerFormat."""
     written = folder.read(path)
     try:
-        return folder.parsed(model, path, written) if written is not None else None
+        return folder.parse(model, path, written) if written is not None else None
     except ValidationError:
         return None
 

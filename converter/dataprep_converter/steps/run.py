@@ -24,6 +24,6 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
     kind.work_here(job, plan=prepared.plan, access=access, workers=workers, watch=display)
 
     display.step("committing")
-    made = kind.commit(job.spec, plan=prepared.plan, access=access)
-    display.finished(made)
-    return planned, made
+    result = kind.commit(job.spec, plan=prepared.plan, access=access)
+    display.finished(result)
+    return planned, result

@@ -31,7 +31,7 @@ SPLIT: Final = "all"
 """The one split: a script doesn't say how its files are divided."""
 
 _FILES_AT_ONCE: Final = 4
-_LISTED_BYTES: Final = 1500
+_SHOWN_BYTES: Final = 1500
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     faults = [f"{pattern} is missing" for pattern, there in expected.items() if not there]
     faults += [f"{path}{'' if each.fault.startswith(':') else ' '}{each.fault}" for path, each in found.items() if each.fault is not None]
     if faults:
-        raise Missing(f"The script has ended, but of its outputs in {folder.uri} {_listed(faults)}.", uri=folder.uri)
+        raise Missing(f"The script has ended, but of its outputs in {folder.uri} {_shorten(faults)}.", uri=folder.uri)
     foreign = [path for path in sorted(listed) if path not in found]
     if foreign:
         raise NotWhole(
-            f"{folder.uri} holds what script.outputs doesn't name: {_listed(foreign)}. Name it there, or give it a name that begins with _ or a dot.",
+            f"{folder.uri} holds what script.outputs doesn't name: {_shorten(foreign)}. Name it there, or give it a name that begins with _ or a dot.",
             uri=folder.uri,
         )
     reports = [_report(number, path, found[path], listed[path], plan) for number, path in enumerate(paths)]
@@ -160,11 +160,11 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport])
     )
 
 
-def _listed(items: Sequence[str]) -> str:
+def _shorten(items: Sequence[str]) -> str:
     """The items, as many as fit a termination message."""
     shown: list[str] = []
     for item in items:
-        if sum(map(len, shown)) + len(item) > _LISTED_BYTES:
+        if sum(map(len, shown)) + len(item) > _SHOWN_BYTES:
             return f"{', '.join(shown)} and {len(items) - len(shown)} more"
         shown.append(item)
     return ", ".join(shown)

@@ -133,8 +133,8 @@ def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
         plugins.CODE_VARIABLE: code or "",
     }
     given = {each.name: each.value or "" for each in spec.workers.env or [] if each.value_from is None}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DATAPREP_")}
-    environment = kept | given | {name: value for name, value in own.items() if value}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DATAPREP_")}
+    environment = inherited | given | {name: value for name, value in own.items() if value}
     words = _words(script.model_copy(update={"input": own["DATAPREP_INPUT"]}), own["DATAPREP_OUTPUT"], environment)
     folder = script.working_directory or code
     try:

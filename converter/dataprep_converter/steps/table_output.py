@@ -1,8 +1,8 @@
 """`output.table`: the records as rows of a MaxCompute table, beside the data set in files.
 
-The plan step opens one upload session for the run, and keeps its id in the run's folder. Who has made a shard sends its rows, read back from the
-file, as the block of the shard's number; a block that is sent again replaces itself. The commit step commits all blocks at once, before
-`_SUCCESS`: until then nobody sees a row. A session that ended is followed by another one, to which the blocks are sent again from the files.
+The plan step opens one upload session for the run and stores its id in the run's folder. After making a shard, a worker reads the rows back from the
+file and sends them as the block with the shard's number; sending a block again replaces it. The commit step commits all blocks at once, before
+`_SUCCESS`, so no row is visible earlier. If a session has expired, the plan step opens another, and the blocks are sent again from the files.
 """
 
 import json
@@ -195,9 +195,9 @@ def _casts(given: pa.Schema, wanted: pa.Schema, uri: str) -> pa.Schema:
     lost = [name for name in given.names if name not in wanted.names]
     absent = [name for name in wanted.names if name not in given.names]
     if lost or absent:
-        said = [f"it has no column for the features {', '.join(lost)}"] if lost else []
-        said += [f"no feature has the name of its columns {', '.join(absent)}"] if absent else []
-        raise BadSpec(f"{uri}: {'; '.join(said)}. Name features by its columns.")
+        problems = [f"it has no column for the features {', '.join(lost)}"] if lost else []
+        problems += [f"no feature has the name of its columns {', '.join(absent)}"] if absent else []
+        raise BadSpec(f"{uri}: {'; '.join(problems)}. Name features by its columns.")
     for field in wanted:
         kind: Any = given.field(field.name).type
         try:

@@ -104,7 +104,7 @@ def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
     """How many input files the run ignored; 0 if its plan can't be read."""
     path = names.plan_file(manifest.run_id)
     try:
-        return folder.parsed(PlanHead, path, folder.read(path) or b"").ignored
+        return folder.parse(PlanHead, path, folder.read(path) or b"").ignored
     except (ValidationError, NewerFormat):
         return 0
 

@@ -251,7 +251,7 @@ class _DamagedDataSet:
         path = names.manifest_file(self.folder.run_id)
         content = self.folder.read(path)
         try:
-            manifest = self.folder.parsed(Manifest, path, content or b"")
+            manifest = self.folder.parse(Manifest, path, content or b"")
         except ValidationError:
             return None
         self._unverified = manifest
@@ -293,7 +293,7 @@ def _run_id(folder: OutputFolder, success: Success | None) -> str:
     run_ids = [success.run_id] if success is not None else []
     owner = folder.read(names.OWNER)
     try:
-        run_ids += [folder.parsed(Owner, names.OWNER, owner).run_id] if owner is not None else []
+        run_ids += [folder.parse(Owner, names.OWNER, owner).run_id] if owner is not None else []
     except ValidationError:
         logger.warning("%s is damaged", folder.at(names.OWNER))
     runs = folder.runs()

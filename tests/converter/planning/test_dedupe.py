@@ -14,14 +14,14 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.planning import dedupe
-from dataprep_converter.planning.dedupe import digests, repeated
+from dataprep_converter.planning.dedupe import digests, find_repeated
 
 
 def again(columns: dict[str, Any]) -> list[int]:
     """The rows that an earlier row equals."""
     records = pa.record_batch(columns)
     known = digests(records, list(columns))
-    return [int(number) for found in repeated(known, np.arange(records.num_rows)) for number in found]
+    return [int(number) for found in find_repeated(known, np.arange(records.num_rows)) for number in found]
 
 
 @pytest.mark.parametrize(

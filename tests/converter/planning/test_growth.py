@@ -3,7 +3,7 @@
 import pytest
 
 from dataprep_converter.core.errors import InputChanged
-from dataprep_converter.planning.growth import growth
+from dataprep_converter.planning.growth import find_growth
 from dataprep_converter.sampling.units import Unit, UnitTable
 
 
@@ -18,20 +18,20 @@ def rows(units: UnitTable) -> list[tuple[str, int, int]]:
 def test_earlier_units_keep_their_numbers_and_new_ones_follow_in_their_own_order() -> None:
     before = UnitTable.of([a_unit("c"), a_unit("c", row=3), a_unit("a")])
     now = UnitTable.of([a_unit("a"), a_unit("b"), a_unit("c"), a_unit("c", row=3), a_unit("d")])
-    grown = growth(before, now)
+    grown = find_growth(before, now)
     assert rows(grown.earlier) == [("c", 0, 0), ("c", 3, 3), ("a", 0, 6)]
     assert rows(grown.added) == [("b", 0, 0), ("d", 0, 3)]
-    assert rows(grown.joined()) == [("c", 0, 0), ("c", 3, 3), ("a", 0, 6), ("b", 0, 9), ("d", 0, 12)]
+    assert rows(grown.all_units()) == [("c", 0, 0), ("c", 3, 3), ("a", 0, 6), ("b", 0, 9), ("d", 0, 12)]
 
 
 def test_an_input_is_known_by_its_path_wherever_it_lies_now() -> None:
-    grown = growth(UnitTable.of([a_unit("a")]), UnitTable.of([a_unit("a", root="/moved")]))
+    grown = find_growth(UnitTable.of([a_unit("a")]), UnitTable.of([a_unit("a", root="/moved")]))
     assert (grown.earlier.unit(0).uri, len(grown.added)) == ("/moved/a", 0)
 
 
 def test_from_nothing_everything_is_new() -> None:
-    grown = growth(UnitTable.of([]), UnitTable.of([a_unit("a")]))
-    assert (len(grown.earlier), rows(grown.joined())) == (0, [("a", 0, 0)])
+    grown = find_growth(UnitTable.of([]), UnitTable.of([a_unit("a")]))
+    assert (len(grown.earlier), rows(grown.all_units())) == (0, [("a", 0, 0)])
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_from_nothing_everything_is_new() -> None:
 def test_what_is_not_as_it_was_is_named_once(now: list[Unit], said: str) -> None:
     before = UnitTable.of([a_unit("a"), a_unit("b"), a_unit("b", row=3)])
     with pytest.raises(InputChanged, match=said):
-        growth(before, UnitTable.of(now))
+        find_growth(before, UnitTable.of(now))

@@ -76,7 +76,7 @@ def test_a_file_is_digested_and_written_in_pieces(few: Path, tmp_path: Path, mon
 def test_small_pieces_are_gathered_and_large_ones_cut(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_sink, "_PIECE_BYTES", 10)
     pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
-    found = [bytes(piece) for piece in shard_sink._gathered(pieces)]
+    found = [bytes(piece) for piece in shard_sink._gather(pieces)]
     assert b"".join(found) == b"".join(pieces)
     assert all(0 < len(piece) <= 10 for piece in found)
 
@@ -299,7 +299,9 @@ def flip_bit(file: Path, offset: int) -> None:
         pytest.param(lambda f: f.write_bytes(f.read_bytes()[:-1]), ["train.tfrecords", str(899 * RECORD)], id="cut in a record"),
         pytest.param(lambda f: f.unlink(), ["train.tfrecords is missing"], id="a missing file"),
         pytest.param(
-            lambda f: f.with_name("more.tfrecords").write_bytes(b""), ["does not belong to this data set", "more.tfrecords"], id="one file more"
+            lambda f: f.with_name("more.tfrecords").write_bytes(b""),
+            ["does not belong to this data set", "more.tfrecords"],
+            id="one file more",
         ),
         pytest.param(
             lambda f: f.write_bytes(f.read_bytes()[RECORD:] + f.read_bytes()[:RECORD]),
