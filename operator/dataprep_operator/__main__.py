@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logger.error("%s", exc)
         return 1
     except Exception:  # logged, so that credentials in the message are redacted
-        logger.exception("a defect ends the operator")
+        logger.exception("unexpected error; the operator stops")
         return 1
     finally:
         tracing.shut_down()
@@ -167,13 +167,13 @@ async def _limit_shutdown(stop: asyncio.Event) -> None:
 
 
 def _give_up() -> None:
-    logger.error("not ended %.0f s after it was to stop; the process ends now", SHUTDOWN_SECONDS)
+    logger.error("shutdown took more than %.0f s; exiting now", SHUTDOWN_SECONDS)
     _exit_now()
 
 
 def _die(task: str, error: BaseException | None) -> None:
     """Exit: without its watches the operator can do nothing. Another replica takes over when the Lease expires."""
-    logger.error("kopf's task %r has ended: %s; this replica stops", task, repr(error) if error is not None else "no error was told")
+    logger.error("kopf's task %r has ended: %s; this replica stops", task, repr(error) if error is not None else "no error")
     _exit_now()
 
 

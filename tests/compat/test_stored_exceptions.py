@@ -78,7 +78,7 @@ def test_an_unrequested_exit_with_143_is_a_failure() -> None:
     world.settle()
     [failure] = world.status()["failures"]
     assert failure["exitCode"] == 143
-    assert failure["message"].startswith("The container ended with exit code 143, as if it was told to stop")
+    assert failure["message"].startswith("The container ended with exit code 143, as if told to stop")
 
     # The earlier release's Job counts none of them.
     for number in range(3):

@@ -203,7 +203,7 @@ def test_an_end_with_143_that_nobody_asked_for_is_a_failure(world: World) -> Non
     world.pod("convert-1", world.ended(143, "bye"), name="two", index=2)
     assert world.settle() == "Failed"
     assert world.condition("Failed") == ("True", "InternalError")
-    said = "ended with exit code 143, as if it was told to stop; neither an eviction nor a deletion was why: bye"
+    said = "ended with exit code 143, as if told to stop, but it was neither evicted nor deleted: bye"
     assert world.message() == f"The task of index 2 failed 2 times; the last time: The container {said}"
     assert world.job("convert-1")["spec"]["suspend"] is True
 

@@ -109,7 +109,7 @@ def test_the_map_of_a_job_that_was_replaced_is_waited_for(world: World) -> None:
     world.converted()
     world.settle()
     world.committed()
-    with pytest.raises(ForeignChild, match="is of a deleted DataPrepJob of the same name; its end is waited for"):
+    with pytest.raises(ForeignChild, match="belongs to a deleted DataPrepJob of the same name; waiting for its deletion"):
         world.look()
     assert world.status()["phase"] == "Committing"
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
@@ -210,7 +210,7 @@ def test_a_map_is_not_made_from_a_spec_that_holds_no_spec_or_was_edited(world: W
     world.cluster.remove("configmaps", NAMESPACE, kept)
     world.restart()
     world.settle()
-    assert "the spec that it ran with is gone, and the job's has another output" in world.message("HandedOver")
+    assert "the spec of the run is gone, and the job's spec has another output" in world.message("HandedOver")
     assert ("configmaps", NAMESPACE, "mnist") not in world.cluster.objects
 
     world.edit(output={"uri": world.status()["output"]["uri"]})

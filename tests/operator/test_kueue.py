@@ -154,7 +154,7 @@ def test_a_suspended_job_is_in_no_queue(world: World) -> None:
     queued(world)
     world.edit(suspend=True)
     world.settle()
-    assert world.message("QuotaReserved") == "There is no convert Job in the queue now."
+    assert world.message("QuotaReserved") == "No convert Job is in the queue."
 
 
 def test_without_the_chart_s_word_nothing_is_asked() -> None:

@@ -193,7 +193,7 @@ def test_the_rest_of_such_a_text_stays(world: World) -> None:
 def test_a_digest_of_another_form_is_a_fault(world: World) -> None:
     a_forged_digest(world)
 
-    assert world.message() == r"The commit step reports a digest of the wrong form: '" + r"\x1b" * 64 + "'"
+    assert world.message() == r"The commit step reports a malformed digest: '" + r"\x1b" * 64 + "'"
 
 
 def test_an_output_with_such_a_name_keeps_it(world: World) -> None:

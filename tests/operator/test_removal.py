@@ -114,13 +114,13 @@ def test_a_deleted_job_removes_what_it_wrote_and_goes(world: World) -> None:
     container = job["spec"]["template"]["spec"]["containers"][0]
     assert container["args"] == ["remove", "--job", "/etc/dataprep/job.yaml", "--run", "0123abcd"]
     assert world.condition("OutputRemoved") == ("False", "RemovingOutput")
-    assert world.message("OutputRemoved") == "A pod removes what the job wrote to s3://out/mnist."
+    assert world.message("OutputRemoved") == "A pod is removing what the job wrote to s3://out/mnist."
     assert job["metadata"]["ownerReferences"][0]["uid"] == body(world)["metadata"]["uid"]  # type: ignore[index]  # it is there
 
     removed(world)
     assert body(world) is None
     assert world.jobs() == []
-    assert note(world, "OutputRemoved") == ("Normal", "12 files of s3://out/mnist are removed, 4000 bytes.")
+    assert note(world, "OutputRemoved") == ("Normal", "12 files of s3://out/mnist were removed, 4000 bytes.")
 
 
 def test_looking_again_and_again_makes_one_job_only(world: World) -> None:
@@ -217,7 +217,7 @@ def test_files_that_others_wrote_are_named_in_the_event(world: World) -> None:
     removed(world, RemoveResult(files=3, bytes=9, kept=1, kept_files=["train.tfrecords"]))
     assert note(world, "OutputRemoved") == (
         "Warning",
-        "3 files of s3://out/mnist are removed; 1 files stay that others have written there since: train.tfrecords.",
+        "3 files of s3://out/mnist were removed; 1 files stay, since others wrote them later: train.tfrecords.",
     )
 
 
@@ -248,7 +248,7 @@ def test_an_output_that_was_found_finished_stays(world: World) -> None:
     assert world.settle() == "Succeeded"
     delete(world)
     assert body(world) is None
-    assert note(world, "OutputKept") == ("Normal", "s3://out/mnist was found finished, not made by this job, and stays.")
+    assert note(world, "OutputKept") == ("Normal", "s3://out/mnist was reused, not written by this job, and stays.")
 
 
 def test_another_job_with_the_same_data_set_keeps_it(world: World) -> None:
@@ -313,7 +313,7 @@ def test_the_finalizer_is_dropped_with_a_warning_when_the_namespace_is_deleted(w
     assert body(world) is None
     assert note(world, "OutputKept") == (
         "Warning",
-        "The namespace is being deleted, where no pod can be made any more: s3://out/mnist stays as it is.",
+        "The namespace is being deleted and takes no more pods: s3://out/mnist stays as it is.",
     )
 
 
@@ -338,8 +338,8 @@ def test_a_removal_that_fails_says_so_and_how_to_let_go(world: World) -> None:
 
     assert world.condition("OutputRemoved") == ("False", "NotPermitted")
     told = (
-        "s3://out/mnist could not be removed; it is tried again every 300 s. s3://out/mnist: delete is denied for the user dataprep. "
-        "To let the job go and keep the files: set spec.deletionPolicy to Retain."
+        "s3://out/mnist could not be removed; retrying every 300 s. s3://out/mnist: delete is denied for the user dataprep. "
+        "To delete the job and keep the files, set spec.deletionPolicy to Retain."
     )
     assert world.message("OutputRemoved") == told
     assert note(world, "NotPermitted") == ("Warning", told)

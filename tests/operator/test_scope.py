@@ -152,14 +152,14 @@ def test_a_release_without_the_right_works_all_the_same(releases: Releases, capl
     releases.cluster.refusals[("get", LEASES.plural)] = Refused("leases is forbidden")
 
     releases.start("one", "team-a")
-    assert "can't see whether another release works in the namespace team-a: leases is forbidden" in caplog.text
+    assert "can't check for other releases in the namespace team-a: leases is forbidden" in caplog.text
 
 
 def test_a_release_that_may_not_list_other_namespaces_works_all_the_same(releases: Releases, caplog: pytest.LogCaptureFixture) -> None:
     releases.cluster.refusals[("list", LEASES.plural)] = Refused("leases is forbidden")
 
     releases.renew(releases.start("all"))
-    assert caplog.text.count("can't see whether other releases work in other namespaces: leases is forbidden") == 1
+    assert caplog.text.count("can't check for other releases in other namespaces: leases is forbidden") == 1
     assert releases.marker("all")["spec"]["holderIdentity"] == "all/dp"
 
 
@@ -171,7 +171,7 @@ def test_a_release_that_may_not_write_to_another_s_marker_works_all_the_same(rel
     releases.cluster.refusals[("replace", LEASES.plural)] = Refused("leases is forbidden")
 
     asyncio.run(everywhere._check_others(begins=True))
-    assert "can't tell the release one/dp, which works in team-a too: leases is forbidden" in caplog.text
+    assert "can't refuse the release one/dp in team-a: leases is forbidden" in caplog.text
 
 
 def test_a_namespace_that_is_not_there_holds_nobody_up(releases: Releases) -> None:

@@ -168,7 +168,7 @@ def test_a_config_map_that_holds_no_spec_is_named(world: World) -> None:
     world.edit(output={"uri": "s3://elsewhere"})
     world.restart()
 
-    with pytest.raises(SpecUnreadable, match=f"the ConfigMap {name} holds no spec in job.yaml; delete it, and it is made again"):
+    with pytest.raises(SpecUnreadable, match=f"the ConfigMap {name} holds no spec in job.yaml; delete it, and the operator recreates it"):
         world.look()
 
 

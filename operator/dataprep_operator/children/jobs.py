@@ -63,7 +63,7 @@ def read_spec(config_map: Mapping[str, Any]) -> Body:
         spec = None
     if not isinstance(spec, dict):
         raise SpecUnreadable(
-            f"the ConfigMap {config_map['metadata']['name']} holds no spec in {JOB_FILE}; delete it, and it is made again."
+            f"the ConfigMap {config_map['metadata']['name']} holds no spec in {JOB_FILE}; delete it, and the operator recreates it."
         )
     return spec
 

@@ -40,4 +40,4 @@ class Clock:
         if abs((ahead - self._ahead).total_seconds()) <= TOLERATED_SECONDS:
             return
         self._ahead = ahead if abs(ahead.total_seconds()) > TOLERATED_SECONDS else timedelta()
-        logger.warning("this machine's clock is %+.0f s off the API server's, which counts from now on", self._ahead.total_seconds())
+        logger.warning("this machine's clock is %+.0f s off the API server's; using the API server's", self._ahead.total_seconds())

@@ -216,7 +216,7 @@ class KubernetesCluster:
     ) -> Body:
         await self._bucket.wait()
         if _needs_leadership(method, path) and not self.may_write():
-            raise Unavailable(f"{method} {path}: not sent, for the Lease has not been renewed in time")
+            raise Unavailable(f"{method} {path}: not sent, because the Lease was not renewed in time")
         given = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(given)}" if given else path
         # The signing keys are served as application/jwk-set+json only.

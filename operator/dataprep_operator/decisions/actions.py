@@ -300,7 +300,7 @@ def _cleanup_actions(observed: Observed, status: DataPrepJobStatus, *, now: date
 
 
 def _with_event(what: str, deletions: Sequence[Action]) -> list[Action]:
-    return [EmitEvent(Note("Normal", Reason.CLEANED_UP, f"A cleanup rule removes {what}.")), *deletions] if deletions else []
+    return [EmitEvent(Note("Normal", Reason.CLEANED_UP, f"A cleanup rule deletes {what}.")), *deletions] if deletions else []
 
 
 def _cleanup_times(observed: Observed, status: DataPrepJobStatus, *, defaults: PodDefaults) -> list[tuple[str, datetime]]:

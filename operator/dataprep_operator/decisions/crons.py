@@ -99,7 +99,7 @@ def decide(observed: ObservedCron, *, now: datetime) -> Decision:
     status = _with_condition(observed, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.", now=now)
     old = _history(observed, observed.spec)
     if observed.spec.suspend:
-        message = "spec.suspend is true; no jobs are made."
+        message = "spec.suspend is true; no jobs are created."
         status = _with_condition(observed, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, message, now=now)
         return Decision(status.model_copy(update={"next_schedule_time": None}), removals=old)
     if conditions.find(status.conditions, ConditionType.SUSPENDED) is not None:
@@ -122,24 +122,24 @@ def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule:
     deadline = due + timedelta(seconds=limit) if limit is not None else None
     if deadline is not None and now > deadline:
         return _postpone(
-            observed, base, Reason.MISSED_SCHEDULE, f"The job due at {times.text(due)} could not be made within {limit} s.", now=now
+            observed, base, Reason.MISSED_SCHEDULE, f"The job due at {times.text(due)} could not be created within {limit} s.", now=now
         )
     active = observed.active
     if active and spec.concurrency_policy == "Forbid":
-        message = f"The job due at {times.text(due)} waits for the end of {active[0].name}."
+        message = f"The job due at {times.text(due)} waits for {active[0].name} to finish."
         wakes = [each for each in (base.requeue_after_seconds, _until(deadline, now)) if each is not None]
         held = _postpone(observed, base, Reason.JOB_ACTIVE, message, now=now)
         return Decision(held.status, removals=held.removals, requeue_after_seconds=min(wakes, default=None))
     if active and spec.concurrency_policy == "Replace":
-        message = f"{', '.join(job.name for job in active)} goes, as a job is due at {times.text(due)}."
+        message = f"{', '.join(job.name for job in active)} is deleted, because a job is due at {times.text(due)}."
         held = _postpone(observed, base, Reason.JOB_REPLACED, message, now=now)
         replaced = [job for job in active if not job.deleting]
         return Decision(held.status, removals=[*held.removals, *replaced], requeue_after_seconds=_REPLACING_SECONDS)
     counted_from = max(begin, now - timedelta(seconds=limit)) if limit is not None else begin
     notes = []
     if schedule.has_more(after=counted_from, until=now, than=MANY_MISSED):
-        message = f"More than {MANY_MISSED} times have passed since {times.text(counted_from)}; one job is made, for {times.text(due)}."
-        notes.append(Note("Warning", Reason.TOO_MANY_MISSED, f"{message} Set startingDeadlineSeconds, or look at the clocks."))
+        message = f"More than {MANY_MISSED} times have passed since {times.text(counted_from)}; one job is created, for {times.text(due)}."
+        notes.append(Note("Warning", Reason.TOO_MANY_MISSED, f"{message} Set startingDeadlineSeconds, or check the clocks."))
     return Decision(base.status, due=due, removals=base.removals, notes=notes, requeue_after_seconds=base.requeue_after_seconds)
 
 
@@ -149,7 +149,7 @@ def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job:
     active = [*status.active, ActiveJob(name=job.name, uid=job.uid)]
     others = {each.uid: each for each in active}
     status = status.model_copy(update={"last_schedule_time": times.text(job.scheduled), "active": list(others.values())[:MAX_ACTIVE]})
-    message = f"{job.name} was made for {times.text(job.scheduled)}."
+    message = f"{job.name} was created for {times.text(job.scheduled)}."
     return _with_condition(observed, status, ConditionType.SCHEDULED, "True", Reason.JOB_CREATED, message, now=now)
 
 

@@ -63,11 +63,11 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     if missing is not None and (lacked is None or lacked.message != missing.message):
         notes.append(Note("Warning", Reason.NOT_HANDED_OVER, missing.message))
     if missing is None and lacked is not None and not removal:
-        notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training is there now."))
+        notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training has been created."))
     evicted, known = after.evictions, before.evictions
     if evicted is not None and evicted.count > (known.count if known is not None else 0):
         # Without the count, so that repetitions are the same Event.
-        notes.append(Note("Warning", Reason.EVICTED, f"The cluster took pods away: {evicted.reason}."))
+        notes.append(Note("Warning", Reason.EVICTED, f"The cluster evicted pods: {evicted.reason}."))
     if _phase_and_reason(after) != _phase_and_reason(before):
         notes.append(_phase_note(after))
     return notes
@@ -102,7 +102,7 @@ def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     if given is not None and given != memory.of(before):
         whose = "Tasks" if after.step == "Convert" else f"The {(after.step or '').lower()} step"
         return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory: attempt {after.attempt} has {given}.")
-    return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion moves to CPU nodes.")
+    return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion falls back to CPU nodes.")
 
 
 def _phase_and_reason(status: DataPrepJobStatus) -> tuple[str | None, str]:

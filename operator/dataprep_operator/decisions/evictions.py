@@ -83,4 +83,4 @@ def pause_message(
     if until is None or now >= until or status.evictions is None:
         return None
     evictions = status.evictions
-    return f"Pods were evicted {evictions.in_a_row} times without a shard being finished, the last time by {evictions.reason}: others are made at {times.text(until)}."
+    return f"Pods were evicted {evictions.in_a_row} times without a finished shard, the last time by {evictions.reason}: new ones are created at {times.text(until)}."

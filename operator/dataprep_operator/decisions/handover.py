@@ -46,7 +46,7 @@ def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetim
     if fault is None:
         rest = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
         return status if rest == status.conditions else status.model_copy(update={"conditions": rest})
-    message = f"No ConfigMap for training was made: {fault}"
+    message = f"The ConfigMap for training can't be created: {fault}"
     written = conditions.replace(
         status.conditions,
         ConditionType.HANDED_OVER,

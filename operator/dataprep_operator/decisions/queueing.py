@@ -18,7 +18,7 @@ def quota_condition(
     """Status, reason and message of the condition, or None when there is nothing to say. `has_condition`: the job has it already."""
     admission = observed.admission
     if child is None and has_condition:
-        return "False", Reason.QUEUED, "There is no convert Job in the queue now."
+        return "False", Reason.QUEUED, "No convert Job is in the queue."
     if child is None or not child.queued or child.finished:
         return None
     unknown_for = times.seconds_between(child.created, now) or 0.0
@@ -27,7 +27,7 @@ def quota_condition(
         message = f"The convert Job {how}, which has made none: is Kueue running, is batch/job among its integrations, and is the queue's label right?"
         return "False", Reason.NOT_QUEUED, message
     if not child.suspended and (admission is None or admission.exists):
-        return "True", Reason.QUOTA_RESERVED, f"The queue {observed.queue} has let the convert Job start."
+        return "True", Reason.QUOTA_RESERVED, f"The queue {observed.queue} has admitted the convert Job."
     queue_message = f" {admission.message.rstrip('.')}." if admission is not None and admission.message else ""
     return "False", Reason.QUEUED, f"{waiting_message(observed)}{queue_message}{_place(admission)}"
 

@@ -18,8 +18,8 @@ from dataprep_operator.objects.observed import Observed
 
 TRY_AGAIN_SECONDS: Final = 300.0
 LOOK_AGAIN_SECONDS: Final = 30.0
-_REMOVING: Final = "A pod removes what the job wrote to {uri}."
-_LET_GO: Final = "To let the job go and keep the files: set spec.deletionPolicy to Retain."
+_REMOVING: Final = "A pod is removing what the job wrote to {uri}."
+_LET_GO: Final = "To delete the job and keep the files, set spec.deletionPolicy to Retain."
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,9 @@ def _stays(observed: Observed, uri: str) -> Release | None:
     if not observed.deletes_output:
         return Release(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain: {uri} stays."))
     if observed.namespace_terminating:
-        return Release(
-            Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted, where no pod can be made any more: {uri} stays as it is.")
-        )
+        return Release(Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted and takes no more pods: {uri} stays as it is."))
     if not observed.written_run_ids and not observed.writing_pods:
-        reused = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was found finished, not made by this job, and stays.")
+        reused = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was reused, not written by this job, and stays.")
         return Release(reused if observed.status.reused else None)
     if observed.output_user is not None:
         return Release(
@@ -100,13 +98,13 @@ def _stays(observed: Observed, uri: str) -> Release | None:
 def _removed(observed: Observed, child: Child, uri: str) -> Note:
     result = next((pod.result for pod in observed.pods_of(child) if isinstance(pod.result, RemoveResult)), None)
     if result is None:
-        return Note("Normal", Reason.OUTPUT_REMOVED, f"{uri} is removed.")
+        return Note("Normal", Reason.OUTPUT_REMOVED, f"{uri} was removed.")
     if result.owner is not None:
         return Note("Normal", Reason.OUTPUT_KEPT, f"{uri} belongs to the run {result.owner} now and stays.")
     if result.kept:
-        stay = f"{result.kept} files stay that others have written there since: {', '.join(result.kept_files)}."
-        return Note("Warning", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} are removed; {stay}")
-    return Note("Normal", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} are removed, {result.bytes} bytes.")
+        stay = f"{result.kept} files stay, since others wrote them later: {', '.join(result.kept_files)}."
+        return Note("Warning", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed; {stay}")
+    return Note("Normal", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed, {result.bytes} bytes.")
 
 
 def _at_work(observed: Observed, child: Child, uri: str) -> Wait:
@@ -114,9 +112,7 @@ def _at_work(observed: Observed, child: Child, uri: str) -> Wait:
     match judgement:
         case Failed(reason=reason, message=message):
             again = child.ended_at + timedelta(seconds=TRY_AGAIN_SECONDS) if child.ended_at is not None else None
-            return Wait(
-                reason, f"{uri} could not be removed; it is tried again every {TRY_AGAIN_SECONDS:.0f} s. {message} {_LET_GO}", again
-            )
+            return Wait(reason, f"{uri} could not be removed; retrying every {TRY_AGAIN_SECONDS:.0f} s. {message} {_LET_GO}", again)
         case Blocked(blockage=blockage):
             return Wait(blockage.reason, f"The pod that removes {uri} can't start. {blockage.message} {_LET_GO}")
         case Queued():

@@ -35,7 +35,7 @@ class Schedule:
         try:
             zone = ZoneInfo(time_zone or "UTC")
         except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
-            raise BadSchedule(f"spec.timeZone: no time zone has the name {time_zone!r}; expected one such as Europe/Berlin") from exc
+            raise BadSchedule(f"spec.timeZone: no such time zone: {time_zone!r}; expected one such as Europe/Berlin") from exc
         if len(text.split()) != 5:
             raise BadSchedule(f"spec.schedule: expected five fields (minute, hour, day of month, month, day of week), got {text!r}")
         try:
@@ -43,7 +43,7 @@ class Schedule:
         except CronSimError as exc:
             raise BadSchedule(f"spec.schedule: {str(exc).lower()} in {text!r}") from exc
         except StopIteration as exc:
-            raise BadSchedule(f"spec.schedule: {text!r} names no day of the next 50 years") from exc
+            raise BadSchedule(f"spec.schedule: {text!r} matches no day of the next 50 years") from exc
         return cls(text, zone)
 
     def after(self, moment: datetime) -> Iterator[datetime]:

@@ -124,7 +124,7 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
     if status.start_time is not None:
         return status
     fields = ", ".join(context.observed.too_new)
-    message = f"This operator doesn't know {fields}, which the CustomResourceDefinition has: the job waits until the operator is as new."
+    message = f"This operator doesn't know {fields}, which the CustomResourceDefinition has: the job waits until the operator is upgraded."
     return _with_phase(context, status, "Pending", "False", Reason.OPERATOR_OUTDATED, message)
 
 

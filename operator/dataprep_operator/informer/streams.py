@@ -136,7 +136,7 @@ class Streams:
         now = self._clock()
         stream = self._streams.setdefault(name, _Stream(heard_at=now))
         if stream.forbidden_since is None:
-            logger.warning("%s in %s can't be read, so no job of this namespace is looked at: %s", kind, namespace, why)
+            logger.warning("%s in %s can't be read, so jobs of this namespace are not reconciled: %s", kind, namespace, why)
             stream.forbidden_since, stream.listed = now, False
         # Even a refusal shows that the API server is there.
         stream.heard_at, stream.listed_uids, stream.known_before = now, set(), set()
@@ -172,7 +172,7 @@ def wrap_kopf(
             try:
                 async for event in original(**given):
                     if not _has_identity(event):
-                        logger.warning("%s: an object without uid, name or namespace is passed over", resource)
+                        logger.warning("%s: ignored an object without uid, name or namespace", resource)
                         continue
                     if name is not None:
                         streams.observe(name, event)
@@ -185,7 +185,7 @@ def wrap_kopf(
                     if name is not None:
                         streams.reset(name)
                     where = namespace or "all namespaces"
-                    logger.warning("the watch of %s in %s broke, and is begun anew: %s: %s", resource, where, type(exc).__name__, exc)
+                    logger.warning("the watch of %s in %s broke and restarts: %s: %s", resource, where, type(exc).__name__, exc)
                 await asyncio.sleep(refused_seconds if mark_forbidden else again_seconds)
             else:
                 return

@@ -123,7 +123,7 @@ class LeaderElector:
     async def _watch(self) -> None:
         while (still := time.monotonic() - self._beaten_at) < _STANDS_STILL_SECONDS:
             await asyncio.sleep(_BEAT_SECONDS)
-        raise LeaseLost(f"the event loop has stood still for {still:.0f} s")
+        raise LeaseLost(f"the event loop has not responded for {still:.0f} s")
 
     def _cancel(self) -> None:
         for task in asyncio.all_tasks(self._loop):

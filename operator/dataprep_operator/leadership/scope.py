@@ -67,7 +67,7 @@ class Scope:
                 await self._claim()
                 return
             except ClusterError as exc:
-                logger.warning("the marker %s was not set: %s", self._name, exc)
+                logger.warning("can't create the marker %s: %s", self._name, exc)
                 await self._sleep(1.0)
 
     async def keep(self) -> None:
@@ -79,7 +79,7 @@ class Scope:
                 if self._checks_others and self._places:
                     await self._check_others(begins=False)
             except ClusterError as exc:
-                logger.warning("the marker %s was not renewed: %s", self._name, exc)
+                logger.warning("can't renew the marker %s: %s", self._name, exc)
 
     async def _claim(self) -> None:
         new = await self._claim_all()
@@ -100,7 +100,7 @@ class Scope:
             except NotFound:
                 continue  # the namespace may be created later
             except Refused as exc:
-                logger.warning("can't see whether another release works in the namespace %s: %s", place, exc)
+                logger.warning("can't check for other releases in the namespace %s: %s", place, exc)
                 self._places = [each for each in self._places if each != place]
         return new
 
@@ -148,7 +148,7 @@ class Scope:
         try:
             markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
         except Refused as exc:
-            logger.warning("can't see whether other releases work in other namespaces: %s", exc)
+            logger.warning("can't check for other releases in other namespaces: %s", exc)
             self._checks_others = False
             return
         for found in markers:
@@ -168,9 +168,9 @@ class Scope:
             except (Conflict, NotFound):
                 continue  # tried again in five seconds
             except Refused as exc:
-                logger.warning("can't tell the release %s, which works in %s too: %s", self._holder(found), place, exc)
+                logger.warning("can't refuse the release %s in %s: %s", self._holder(found), place, exc)
                 continue
-            logger.warning("The release %s wants to work in %s too, and is told to end", self._holder(found), place)
+            logger.warning("refused the release %s in %s", self._holder(found), place)
 
     def _raise_if_refused(self, place: str, found: Body) -> None:
         by = (found["metadata"].get("annotations") or {}).get(REFUSED_BY)

@@ -237,7 +237,7 @@ def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, s
     what = "script" if pod.script else "container"
     how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
     if pod.terminated_unprompted:
-        how += ", as if it was told to stop; neither an eviction nor a deletion was why"
+        how += ", as if told to stop, but it was neither evicted nor deleted"
     return reason, f"The {what} {how}{last_words}"
 
 

@@ -16,23 +16,21 @@ def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
     told = [result.manifest_sha256, *(file.sha256 for file in result.outputs), *([result.digest] if result.digest is not None else [])]
     for digest in told:
         if not _DIGEST.fullmatch(digest):
-            return f"The commit step reports a digest of the wrong form: {digest!r}"
+            return f"The commit step reports a malformed digest: {digest!r}"
     if result.run_id != run_id:
         return f"The commit step reports the run {result.run_id}, expected {run_id}."
     if records.in_ + records.added != records.out + records.bad + records.filtered:
         more = f" and {records.added} were added" if records.added else ""
-        return (
-            f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered are not as many."
-        )
+        return f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered don't add up to that."
     return None
 
 
 def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
     """Why the plan can't be trusted, or None. Its values become arguments of the next step."""
     if not _RUN_ID.fullmatch(result.run_id):
-        return f"The plan step reports a run id of the wrong form: {result.run_id!r}"
+        return f"The plan step reports a malformed run id: {result.run_id!r}"
     if not _DIGEST.fullmatch(result.plan_sha256):
-        return f"The plan step reports a plan digest of the wrong form: {result.plan_sha256!r}"
+        return f"The plan step reports a malformed plan digest: {result.plan_sha256!r}"
     if spec.code is not None and spec.code.git is not None and result.code_commit is None:
         return "The plan step doesn't report the commit of code.git."
     if result.reused and result.commit is None:

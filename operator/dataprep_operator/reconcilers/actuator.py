@@ -107,7 +107,7 @@ class Actuator:
                 raise
             return str(exc)
         if not is_new:
-            logger.info("%s: the ConfigMap for training was gone, and is made again", observed.key)
+            logger.info("%s: recreated the ConfigMap for training", observed.key)
         return None
 
     async def _handover_exists(self, observed: Observed) -> bool:
@@ -122,7 +122,7 @@ class Actuator:
         await self._observer.refresh(observed.key)
         now = self._cache.job(observed.key)
         if now is None or now["metadata"]["uid"] != observed.uid:
-            raise Conflict("the job was deleted while it was looked at")
+            raise Conflict("the job was deleted during its reconciliation")
 
     async def _set_finalizer(self, observed: Observed, *, on: bool) -> None:
         """Add or remove our finalizer, if the job has not changed since. Keeps other finalizers."""
@@ -130,7 +130,7 @@ class Actuator:
         if raw is None or raw["metadata"]["uid"] != observed.uid:
             return
         if raw["metadata"]["resourceVersion"] != observed.version:
-            raise Conflict("the job changed while it was looked at")
+            raise Conflict("the job changed during its reconciliation")
         others = [each for each in raw["metadata"].get("finalizers") or [] if each != names.FINALIZER]
         metadata = {
             "uid": observed.uid,
@@ -145,7 +145,7 @@ class Actuator:
         if observed.deleting and not on:
             # The job is gone with its last finalizer, so the response must not enter the cache.
             self._observer.forget(observed.uid)
-            logger.info("%s: its output needs no removal any more", observed.key)
+            logger.info("%s: finalizer removed", observed.key)
         else:
             self._cache.put(Kind.DATAPREPJOBS, written)
 
@@ -188,7 +188,7 @@ class Actuator:
             case DeletePod(pod=pod):
                 await self._cluster.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
             case FailPod(pod=pod):
-                logger.warning("%s: pod %s was never confirmed as ended by its node; it is declared failed", observed.key, pod.name)
+                logger.warning("%s: pod %s marked as failed, since its node never confirmed its end", observed.key, pod.name)
                 await self._patch_child(
                     PODS, Kind.PODS, pod.namespace, pod.name, pod.uid, _failed_pod_status(pod, now=self._clock()), "status"
                 )
@@ -233,7 +233,7 @@ class Actuator:
         if not owned_by(found, uid=observed.uid):
             owner = controller(found)
             if owner.get("kind") == KIND and owner.get("name") == observed.key.name:
-                raise LeftoverChild(f"{body['kind']} {name} is of a deleted DataPrepJob of the same name; its end is waited for.")
+                raise LeftoverChild(f"{body['kind']} {name} belongs to a deleted DataPrepJob of the same name; waiting for its deletion.")
             raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.")
         return found
 
@@ -255,7 +255,7 @@ class Actuator:
 
 def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
     """The status of an abandoned pod. The Job controller then replaces it, and DisruptionTarget keeps it from counting as a failure."""
-    message = "The node never confirmed the end of this pod, so the operator gave it up."
+    message = "The node never confirmed the end of this pod, so the operator marked it as failed."
     condition = {
         "type": "DisruptionTarget",
         "status": "True",

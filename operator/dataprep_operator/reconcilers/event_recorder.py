@@ -34,7 +34,7 @@ class EventRecorder:
             try:
                 await self._record(key.namespace, body, now=now)
             except ClusterError as exc:
-                logger.warning("%s: no Event %s: %s", key, note.reason, exc)
+                logger.warning("%s: can't record the Event %s: %s", key, note.reason, exc)
 
     async def _record(self, namespace: str, body: Body, *, now: datetime) -> None:
         name = body["metadata"]["name"]

@@ -246,7 +246,7 @@ class Observer:
         found = _parse(observed.key, observed.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
         place = observed.status.output.uri if observed.status.output is not None else None
         if frozen is None and found is not None and found.output.uri != place:
-            raise SpecUnreadable("the spec that it ran with is gone, and the job's has another output")
+            raise SpecUnreadable("the spec of the run is gone, and the job's spec has another output")
         return found
 
     def _unedited_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:

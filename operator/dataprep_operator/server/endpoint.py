@@ -85,12 +85,12 @@ class Endpoint:
             raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes")
         # Verifying a signature costs more than forging one.
         if not self._limiter.allow():
-            raise ReportRefused(429, "too many reports of all workers together")
+            raise ReportRefused(429, "too many reports from all workers")
         bearer = await self._verifier.bearer(_token(request))
         report = await _report(request)
         key, job_uid = self._job_of(bearer, report)
         if not self._progress_store.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
-            raise ReportRefused(429, f"{bearer.pod_name} reports too often; once in {LEAST_INTERVAL_SECONDS:.0f} s is enough")
+            raise ReportRefused(429, f"{bearer.pod_name} reports too often; report at most every {LEAST_INTERVAL_SECONDS:.0f} s")
         self._progress_store.record(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=self._clock())
         self._enqueue(key)
 
@@ -101,7 +101,7 @@ class Endpoint:
             raise ReportRefused(403, "the token's pod is not a pod of this operator")
         child = self._cache.child_of(pod)
         if child is None or child.step != "convert":
-            raise ReportRefused(403, "the token's pod does no conversion")
+            raise ReportRefused(403, "the token's pod is not a converter pod")
         key = Key(bearer.namespace, report.job)
         raw = self._cache.job(key)
         if raw is None or raw["metadata"]["uid"] != child.owner_uid:
@@ -110,7 +110,7 @@ class Endpoint:
             raise ReportRefused(403, f"the token's pod works for attempt {child.attempt}, not {report.attempt}")
         tasks = (raw.get("status") or {}).get("tasks") or 0
         if report.index >= tasks:
-            raise ReportRefused(400, f"there is no task {report.index} of {tasks}")
+            raise ReportRefused(400, f"task {report.index} does not exist; the job has {tasks}")
         return key, child.owner_uid
 
     async def _healthz(self, _: web.Request) -> web.Response:
@@ -145,7 +145,7 @@ class Endpoint:
 def _token(request: web.Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip() or len(token) > LONGEST_TOKEN:
-        raise ReportRefused(401, "a bearer token is needed")
+        raise ReportRefused(401, "a bearer token is required")
     return token.strip()
 
 

@@ -38,7 +38,7 @@ class Reviewer:
         asked, refusal = self._answers.get(digest, (None, None))
         if asked is None or self._clock() - asked >= KEPT_SECONDS:
             if not self._limiter.allow():
-                raise ReportRefused(429, "too many tokens that are not known yet")
+                raise ReportRefused(429, "too many unknown tokens")
             refusal = await self._refusal(token)
             self._answers.pop(digest, None)
             self._answers[digest] = self._clock(), refusal
@@ -63,7 +63,7 @@ class Reviewer:
             }
             review = await self._cluster.create(ACCESS_REVIEWS, "", _body("SubjectAccessReview", "authorization", asked))
         except ClusterError as exc:
-            raise ReportRefused(503, f"the API server can't be asked whose token it is: {exc}") from exc
+            raise ReportRefused(503, f"the API server can't review the token: {exc}") from exc
         if untrusted.mapping(review.get("status")).get("allowed") is not True:
             return ReportRefused(403, f"{asked['user']} may not get the nonResourceURL {PATH}")
         return None

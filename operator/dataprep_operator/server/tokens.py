@@ -101,7 +101,7 @@ def _usable(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
         try:
             found.append(jwt.PyJWK(each))
         except (jwt.PyJWKError, jwt.InvalidKeyError):
-            logger.warning("a signing key of the API server is of an unknown kind: %s", each.get("kty"))
+            logger.warning("the API server has a signing key of an unknown type: %s", each.get("kty"))
     return found
 
 
