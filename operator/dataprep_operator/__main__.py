@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--namespace", "-n", action="append", default=[], help="watch this namespace only (repeatable; DATAPREP_NAMESPACES)"
     )
     parser.add_argument("--port", type=int, help="port of the status endpoint (DATAPREP_LISTEN_PORT)")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     try:
         settings = settings_module.from_environment()
     except ValueError as exc:
@@ -63,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     settings = replace(
         settings,
-        namespaces=tuple(given.namespace) or settings.namespaces,
-        listen_port=settings.listen_port if given.port is None else given.port,
+        namespaces=tuple(parsed.namespace) or settings.namespaces,
+        listen_port=settings.listen_port if parsed.port is None else parsed.port,
     )
     _log(settings)
     tracing.set_up("dataprep-operator")

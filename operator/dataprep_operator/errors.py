@@ -1,16 +1,17 @@
-"""The operator's errors. What the user must fix ends in the job's status; what the world must fix is tried again.
+"""The operator's errors. What the user must fix ends in the job's status; anything else is retried.
 
 OperatorError
-├── ClusterError         the API server said no, or nothing
-│   ├── NotFound         there is no such object
-│   ├── AlreadyExists    an object of that name is there
-│   ├── Conflict         the object changed since it was read
+├── ClusterError         a request to the API server failed
+│   ├── NotFound         the object does not exist
+│   ├── AlreadyExists    an object with that name exists
+│   ├── Conflict         the object has changed since it was read
 │   ├── Refused          invalid or not permitted: the same request fails again
-│   └── Unavailable      not reached, overloaded, or an error of the server's own
-├── SpecUnreadable       the ConfigMap with a job's spec holds none
-├── NotServed            the CRD is not installed
-├── LeaseLost            another replica leads, or may
-└── ReportRefused        a progress report is not accepted
+│   └── Unavailable      unreachable, overloaded, or a server error
+├── SpecUnreadable       the ConfigMap with a job's spec is unreadable
+├── NotServed            a CRD is not installed
+├── LeaseLost            another replica leads, or may lead
+├── Overlap              another release works in the same namespaces
+└── ReportRefused        a progress report was refused
 """
 
 

@@ -28,23 +28,23 @@ FIRST_RECORD: Final = Histogram(
 RECORDS: Final = Counter("dataprep_records_total", "Records of finished jobs by fate.", ["fate"], registry=REGISTRY)
 BYTES: Final = Counter("dataprep_bytes_total", "Bytes written by finished jobs.", registry=REGISTRY)
 BAD_RECORDS: Final = Counter("dataprep_bad_records_total", "Bad records of finished jobs by reason.", ["reason"], registry=REGISTRY)
-RATE: Final = Gauge("dataprep_records_per_second", "Records a second of all jobs that run, by their progress.", registry=REGISTRY)
-STAGES: Final = Counter("dataprep_stage_seconds_total", "Time of the workers of finished jobs by stage.", ["stage"], registry=REGISTRY)
+RATE: Final = Gauge("dataprep_records_per_second", "Records per second of all running jobs.", registry=REGISTRY)
+STAGES: Final = Counter("dataprep_stage_seconds_total", "Worker time of finished jobs by stage.", ["stage"], registry=REGISTRY)
 FAILURES: Final = Counter("dataprep_job_failures_total", "Failed jobs by reason.", ["reason"], registry=REGISTRY)
 RECONCILE_DURATION: Final = Histogram(
-    "dataprep_reconcile_duration_seconds", "Time of one look at one job.", buckets=_SECONDS, registry=REGISTRY
+    "dataprep_reconcile_duration_seconds", "Duration of one reconciliation.", buckets=_SECONDS, registry=REGISTRY
 )
-RECONCILE_ERRORS: Final = Counter("dataprep_reconcile_errors_total", "Looks that ended in an error and are tried again.", registry=REGISTRY)
-QUEUE_DEPTH: Final = Gauge("dataprep_workqueue_depth", "Jobs that wait for a look.", registry=REGISTRY)
+RECONCILE_ERRORS: Final = Counter("dataprep_reconcile_errors_total", "Reconciliations that failed and are retried.", registry=REGISTRY)
+QUEUE_DEPTH: Final = Gauge("dataprep_workqueue_depth", "Jobs that wait to be reconciled.", registry=REGISTRY)
 QUEUE_WAIT: Final = Histogram(
-    "dataprep_workqueue_wait_seconds", "Time that a job waited for a look that was due.", buckets=_SECONDS, registry=REGISTRY
+    "dataprep_workqueue_wait_seconds", "Time that due jobs waited to be reconciled.", buckets=_SECONDS, registry=REGISTRY
 )
 API_REQUESTS: Final = Counter("dataprep_api_requests_total", "Requests to the API server.", ["method", "code"], registry=REGISTRY)
-WATCH_AGE: Final = Gauge("dataprep_watch_last_event_age_seconds", "Time since the most silent watch heard anything.", registry=REGISTRY)
-REPORTS: Final = Counter("dataprep_progress_reports_total", "Progress reports of workers by answer.", ["code"], registry=REGISTRY)
+WATCH_AGE: Final = Gauge("dataprep_watch_last_event_age_seconds", "Time since the most silent watch received anything.", registry=REGISTRY)
+REPORTS: Final = Counter("dataprep_progress_reports_total", "Progress reports of workers by HTTP status.", ["code"], registry=REGISTRY)
 CONNECTIONS_REFUSED: Final = Counter(
     "dataprep_connections_refused_total",
-    "Connections to the operator's server beyond what one address, or all, may have.",
+    "Connections refused for exceeding a limit.",
     registry=REGISTRY,
 )
 LEADER: Final = Gauge("dataprep_leader", "1 when this replica leads.", registry=REGISTRY)
@@ -68,7 +68,10 @@ class ShardDurations:
         bounds = [*(str(float(bound)) for bound in SHARD_BOUNDS), "+Inf"]
         buckets = list(zip(bounds, itertools.accumulate(self._counts), strict=True))
         yield HistogramMetricFamily(
-            "dataprep_shard_duration_seconds", "Time of a shard, from its first byte to its last.", buckets=buckets, sum_value=self._seconds
+            "dataprep_shard_duration_seconds",
+            "Duration of a shard, from its first byte to its last.",
+            buckets=buckets,
+            sum_value=self._seconds,
         )
 
 

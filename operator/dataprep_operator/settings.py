@@ -147,9 +147,9 @@ class _Reader:
         if not value:
             return default
         try:
-            found = json.loads(value)
+            parsed = json.loads(value)
         except ValueError as exc:
             raise ValueError(f"{_PREFIX}{name} must be JSON, got {value!r}") from exc
-        if not isinstance(found, type(default)):
+        if not isinstance(parsed, type(default)):
             raise ValueError(f"{_PREFIX}{name} must be a JSON {'object' if default == {} else 'list'}, got {value!r}")
-        return found
+        return parsed

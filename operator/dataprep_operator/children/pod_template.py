@@ -99,10 +99,10 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
 
 def _harden(containers: Sequence[Body]) -> list[Body]:
     """Give the user's containers our security defaults where they set none. `privileges` limits what they may set."""
-    given = [(each, each.get("securityContext") or {}) for each in containers]
+    contexts = [(each, each.get("securityContext") or {}) for each in containers]
     # The API server rejects anything but a mapping.
     return [
-        each | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else each for each, context in given
+        each | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else each for each, context in contexts
     ]
 
 
@@ -145,9 +145,9 @@ def _code_containers(
         return []
     needed = {f"{MOUNTS}/{JOB_FILE}", CODE_FOLDER, "/tmp"}  # noqa: S108 - the pod's own
     secret = [{"name": "dataprep-git", "mountPath": f"{MOUNTS}/git", "readOnly": True}] if git.secret_ref is not None else []
-    kept = {key: value for key, value in converter.items() if key in ("image", "command", "securityContext")}
+    inherited = {key: value for key, value in converter.items() if key in ("image", "command", "securityContext")}
     return [
-        kept
+        inherited
         | {
             "name": CODE_CONTAINER,
             "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
@@ -237,11 +237,13 @@ def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
 
 
 def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
-    wanted = spec.workers.resources
-    found: Body = (
-        wanted.model_dump(mode="json", by_alias=True, exclude_none=True) if wanted else json.loads(json.dumps(dict(defaults.resources)))
+    requested = spec.workers.resources
+    resources: Body = (
+        requested.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if requested
+        else json.loads(json.dumps(dict(defaults.resources)))
     )
-    return found
+    return resources
 
 
 def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
@@ -271,12 +273,12 @@ def _node_selector(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -
 
 def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> list[Body]:
     general = spec.workers.tolerations
-    found = _to_json(general) if general is not None else [dict(each) for each in defaults.cpu_tolerations]
+    tolerations = _to_json(general) if general is not None else [dict(each) for each in defaults.cpu_tolerations]
     if gpu:
         own = spec.workers.accelerator.tolerations
-        found += _to_json(own) if own is not None else [dict(each) for each in defaults.gpu_tolerations]
-    chosen = {each.get("key") for each in found}
-    return [*found, *(each for each in _LOST_NODE if each["key"] not in chosen)]
+        tolerations += _to_json(own) if own is not None else [dict(each) for each in defaults.gpu_tolerations]
+    chosen = {each.get("key") for each in tolerations}
+    return [*tolerations, *(each for each in _LOST_NODE if each["key"] not in chosen)]
 
 
 # Kubernetes waits five minutes for a lost node. One is enough, since another pod writes the same bytes.

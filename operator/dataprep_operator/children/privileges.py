@@ -18,10 +18,10 @@ _PRIVILEGES: Final = "is not allowed by this installation of the operator (worke
 
 def fault(spec: DataPrepJobSpec, *, allow_host_path: bool, allow_privileges: bool) -> str | None:
     """The first violation, with its field, or None."""
-    found = [] if allow_host_path else [f"{field}: {_HOST_PATH}" for field in _host_paths(spec)]
+    violations = [] if allow_host_path else [f"{field}: {_HOST_PATH}" for field in _host_paths(spec)]
     if not allow_privileges:
-        found += [f"{field}: {what} {_PRIVILEGES}" for field, what in _privileges(spec)]
-    return next(iter(found), None)
+        violations += [f"{field}: {what} {_PRIVILEGES}" for field, what in _privileges(spec)]
+    return next(iter(violations), None)
 
 
 def _host_paths(spec: DataPrepJobSpec) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
 
 def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     selinux = _mapping(context.get("seLinuxOptions"))
-    asked = {
+    requests = {
         "privileged": (context.get("privileged"), "a privileged container"),
         "allowPrivilegeEscalation": (context.get("allowPrivilegeEscalation"), "privilege escalation"),
         "capabilities.add": (_mapping(context.get("capabilities")).get("add"), "a capability"),
@@ -61,7 +61,7 @@ def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ),
         "windowsOptions.hostProcess": (_mapping(context.get("windowsOptions")).get("hostProcess"), "a process of the node"),
     }
-    return ((name, what) for name, (is_asked, what) in asked.items() if is_asked)
+    return ((name, what) for name, (is_asked, what) in requests.items() if is_asked)
 
 
 # Any: the API server validates these when it creates the pod.

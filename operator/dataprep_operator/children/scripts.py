@@ -30,20 +30,20 @@ def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
 
 def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
     """Why `script.framework` is invalid, or None."""
-    wanted = spec.script.framework if spec.script is not None else None
-    if wanted is None or wanted in defaults.frameworks:
+    framework = spec.script.framework if spec.script is not None else None
+    if framework is None or framework in defaults.frameworks:
         return None
     known = ", ".join(sorted(defaults.frameworks)) or "none"
-    return f"spec.script.framework: no framework named {wanted!r} in this installation (known: {known}); set script.image instead"
+    return f"spec.script.framework: no framework named {framework!r} in this installation (known: {known}); set script.image instead"
 
 
 def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None, defaults: PodDefaults) -> Body:
     """The converter's pod template with the user's program. `code` is the folder of `spec.code`."""
     (container,) = converter["spec"]["containers"]
-    kept = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
+    inherited = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
     pull_policy = spec.workers.image_pull_policy or (defaults.image_pull_policy if image(spec, defaults) == defaults.image else None)
     folder = script.working_directory or code
-    program = kept | {
+    program = inherited | {
         "image": image(spec, defaults),
         "command": script.arguments(spec.output.uri),
         "env": _environment(container["env"], spec, script, run_id=run_id, code=code),

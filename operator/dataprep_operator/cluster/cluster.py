@@ -150,14 +150,14 @@ class KubernetesCluster:
 
     async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
         """GET a list, page by page."""
-        found: list[Body] = []
+        result: list[Body] = []
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE), "continue": ""}
         while True:
             page = await self._request("GET", resource.path(namespace), query=query)
-            found += page.get("items") or []
+            result += page.get("items") or []
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             if not query["continue"]:
-                return found
+                return result
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
         """POST the object."""
@@ -201,10 +201,10 @@ class KubernetesCluster:
     async def check_served(self) -> None:
         """Raise NotServed when a CRD is missing. kopf would only warn once and watch nothing."""
         try:
-            found = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
+            result = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
         except NotFound:
-            found = {}
-        served = {each["name"] for each in found.get("resources") or []}
+            result = {}
+        served = {each["name"] for each in result.get("resources") or []}
         missing = [f"{each.plural}.{GROUP}" for each in (DATAPREPJOBS, DATAPREPCRONJOBS, DATAPREPPROFILES) if each.plural not in served]
         if missing:
             raise NotServed(
@@ -217,11 +217,11 @@ class KubernetesCluster:
         await self._bucket.wait()
         if _needs_leadership(method, path) and not self.may_write():
             raise Unavailable(f"{method} {path}: not sent, because the Lease was not renewed in time")
-        given = {key: value for key, value in (query or {}).items() if value}
-        target = f"{path}?{urlencode(given)}" if given else path
+        parameters = {key: value for key, value in (query or {}).items() if value}
+        target = f"{path}?{urlencode(parameters)}" if parameters else path
         # The signing keys are served as application/jwk-set+json only.
         headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": form}
-        asked = time.monotonic()
+        started = time.monotonic()
         try:
             prepared = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
             response = await self._client.call_api(*prepared, _request_timeout=TIMEOUT_SECONDS)
@@ -230,14 +230,14 @@ class KubernetesCluster:
             metrics.API_REQUESTS.labels(method=method, code="none").inc()
             raise Unavailable(f"{method} {path}: {type(exc).__name__}: {exc}") from exc
         metrics.API_REQUESTS.labels(method=method, code=str(response.status)).inc()
-        self.clock.observe(response.headers.get("Date"), took_seconds=time.monotonic() - asked)
+        self.clock.observe(response.headers.get("Date"), took_seconds=time.monotonic() - started)
         if response.status >= 400:
             raise _error(method, path, response.status, content)
         try:
-            found = json.loads(content)
+            result = json.loads(content)
         except ValueError as exc:
             raise Unavailable(f"{method} {path}: HTTP {response.status} with something other than JSON; is a proxy in between?") from exc
-        return found if isinstance(found, dict) else {}
+        return result if isinstance(result, dict) else {}
 
 
 def _needs_leadership(method: str, path: str) -> bool:

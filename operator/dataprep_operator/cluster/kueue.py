@@ -32,28 +32,28 @@ class Kueue:
     async def admission(self, child: Child, *, queue: str) -> Admission | None:
         """The Job's admission, or None when Kueue can't be asked."""
         try:
-            found = await self._workloads(child)
+            result = await self._workloads(child)
         except ClusterError as exc:
             logger.warning("%s/%s: its Workload can't be read: %s", child.namespace, child.name, exc)
             return None
-        if found is None:
+        if result is None:
             return Admission()
-        reserved = _condition(found, "QuotaReserved")
+        reserved = _condition(result, "QuotaReserved")
         if reserved.get("status") == "True":
             return Admission(exists=True, reserved=True, message=untrusted.text(reserved.get("message")))
-        position = await self._position(child.namespace, queue, str(found["metadata"]["name"]))
-        told = reserved or _condition(found, "Evicted")
-        return Admission(exists=True, message=untrusted.text(told.get("message")), position=position)
+        position = await self._position(child.namespace, queue, str(result["metadata"]["name"]))
+        condition = reserved or _condition(result, "Evicted")
+        return Admission(exists=True, message=untrusted.text(condition.get("message")), position=position)
 
     async def _workloads(self, child: Child) -> Mapping[str, Any] | None:  # Any: the API's JSON
         for version in self._versions:
             resource = Resource(f"apis/{QUEUE_DOMAIN}/{version}", "workloads")
             try:
-                found = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID_LABEL}={child.uid}")
+                result = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID_LABEL}={child.uid}")
             except NotFound:
                 continue  # not served in this version
             self._versions = (version, *(each for each in VERSIONS if each != version))
-            return found[0] if found else None
+            return result[0] if result else None
         return None
 
     async def _position(self, namespace: str, queue: str, workload: str) -> int | None:
@@ -61,12 +61,12 @@ class Kueue:
         for version in self._versions:
             where = f"namespaces/{quote(namespace, safe='')}/localqueues/{quote(queue, safe='')}/pendingworkloads"
             try:
-                found = await self.cluster.document(f"/apis/visibility.{QUEUE_DOMAIN}/{version}/{where}")
+                result = await self.cluster.document(f"/apis/visibility.{QUEUE_DOMAIN}/{version}/{where}")
             except (NotFound, Refused):
                 continue
             except ClusterError:
                 return None  # Kueue's visibility server may be down; the Workload is enough
-            for item in untrusted.mappings(found.get("items")):
+            for item in untrusted.mappings(result.get("items")):
                 if untrusted.mapping(item.get("metadata")).get("name") == workload:
                     position = untrusted.number(item.get("positionInLocalQueue"), -1)
                     return position if position >= 0 else None

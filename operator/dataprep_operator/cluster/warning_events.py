@@ -20,23 +20,25 @@ class Warnings:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._asking = asyncio.Lock()
-        self._found: dict[str, tuple[datetime, Mapping[str, list[Body]]]] = {}
+        self._lock = asyncio.Lock()
+        self._listed: dict[str, tuple[datetime, Mapping[str, list[Body]]]] = {}
 
     async def about(self, namespace: str, uid: str, *, now: datetime) -> list[Body]:
         """The Events about the object with that uid, oldest first."""
-        async with self._asking:
-            self._found = {place: (at, found) for place, (at, found) in self._found.items() if (now - at).total_seconds() < KEPT_SECONDS}
-            if namespace not in self._found:
-                self._found[namespace] = now, await self._all(namespace)
-        return self._found[namespace][1].get(uid, [])
+        async with self._lock:
+            self._listed = {
+                place: (at, by_uid) for place, (at, by_uid) in self._listed.items() if (now - at).total_seconds() < KEPT_SECONDS
+            }
+            if namespace not in self._listed:
+                self._listed[namespace] = now, await self._all(namespace)
+        return self._listed[namespace][1].get(uid, [])
 
     async def _all(self, namespace: str) -> Mapping[str, list[Body]]:
-        found: defaultdict[str, list[Body]] = defaultdict(list)
+        by_uid: defaultdict[str, list[Body]] = defaultdict(list)
         for event in await self._cluster.list(EVENTS, namespace, fields="type=Warning"):
-            found[untrusted.text(untrusted.mapping(event.get("involvedObject")).get("uid"))].append(event)
-        for events in found.values():
+            by_uid[untrusted.text(untrusted.mapping(event.get("involvedObject")).get("uid"))].append(event)
+        for events in by_uid.values():
             events.sort(
                 key=lambda event: untrusted.text(event.get("lastTimestamp")) or untrusted.text(event["metadata"].get("creationTimestamp"))
             )
-        return dict(found)
+        return dict(by_uid)

@@ -128,13 +128,13 @@ def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule:
     if active and spec.concurrency_policy == "Forbid":
         message = f"The job due at {times.text(due)} waits for {active[0].name} to finish."
         wakes = [each for each in (base.requeue_after_seconds, _until(deadline, now)) if each is not None]
-        held = _postpone(observed, base, Reason.JOB_ACTIVE, message, now=now)
-        return Decision(held.status, removals=held.removals, requeue_after_seconds=min(wakes, default=None))
+        postponed = _postpone(observed, base, Reason.JOB_ACTIVE, message, now=now)
+        return Decision(postponed.status, removals=postponed.removals, requeue_after_seconds=min(wakes, default=None))
     if active and spec.concurrency_policy == "Replace":
         message = f"{', '.join(job.name for job in active)} is deleted, because a job is due at {times.text(due)}."
-        held = _postpone(observed, base, Reason.JOB_REPLACED, message, now=now)
+        postponed = _postpone(observed, base, Reason.JOB_REPLACED, message, now=now)
         replaced = [job for job in active if not job.deleting]
-        return Decision(held.status, removals=[*held.removals, *replaced], requeue_after_seconds=_REPLACING_SECONDS)
+        return Decision(postponed.status, removals=[*postponed.removals, *replaced], requeue_after_seconds=_REPLACING_SECONDS)
     counted_from = max(begin, now - timedelta(seconds=limit)) if limit is not None else begin
     notes = []
     if schedule.has_more(after=counted_from, until=now, than=MANY_MISSED):
@@ -178,8 +178,8 @@ def job_body(observed: ObservedCron, due: datetime) -> Body:
 
 def _class_label(observed: ObservedCron) -> dict[str, str]:
     """The schedule's operator class, so that the same release handles its jobs."""
-    found = untrusted.mapping(observed.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
-    return {names.LABEL_CLASS: found} if found else {}
+    operator_class = untrusted.mapping(observed.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
+    return {names.LABEL_CLASS: operator_class} if operator_class else {}
 
 
 def job_name(cron_name: str, due: datetime) -> str:

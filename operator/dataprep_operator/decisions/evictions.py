@@ -28,11 +28,11 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
     if not new:
         return status
     last, reason = max(evictions)
-    done = status.progress.shards.done if status.progress is not None else 0
+    shards_done = status.progress.shards.done if status.progress is not None else 0
     after = Evictions(
         count=before.count + new,
-        in_a_row=new + (before.in_a_row if done == before.shards_done else 0),
-        shards_done=done,
+        in_a_row=new + (before.in_a_row if shards_done == before.shards_done else 0),
+        shards_done=shards_done,
         last_time=times.text(last),
         at_last_time=sum(1 for at, _ in evictions if at == last),
         reason=reason[:256],

@@ -57,9 +57,9 @@ def judge(observed: Observed) -> Release | Wait | Remove:
         if observed.status.output is not None
         else (observed.raw_spec.get("output") or {}).get("uri", "the output")
     )
-    kept = _stays(observed, uri)
-    if kept is not None:
-        return kept
+    release = _stays(observed, uri)
+    if release is not None:
+        return release
     if observed.writing_pods:
         some = ", ".join(pod.name for pod in observed.writing_pods[:3])
         return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {len(observed.writing_pods)} pods to end ({some}); then {uri} is removed.")

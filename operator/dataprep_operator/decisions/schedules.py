@@ -62,9 +62,9 @@ class Schedule:
         """The last time in (`after`, `until`]."""
         for back in _LOOKS_BACK:
             start = max(after, until - back)
-            found = _last(itertools.takewhile(lambda due: due <= until, self.after(start)))
-            if found is not None or start == after:
-                return found
+            latest = _last(itertools.takewhile(lambda due: due <= until, self.after(start)))
+            if latest is not None or start == after:
+                return latest
         return _last(itertools.takewhile(lambda due: due <= until, self.after(after)))
 
     def has_more(self, *, after: datetime, until: datetime, than: int) -> bool:

@@ -431,11 +431,11 @@ def _report_unfinished(
         case Blocked(blockage=blockage):
             return _report_blockage(context, status, blockage)
         case Queued():
-            held = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) if step == "convert" else None
-            reason = next((each for each in Reason if held is not None and each == held.reason), Reason.QUEUED)
+            quota = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) if step == "convert" else None
+            reason = next((each for each in Reason if quota is not None and each == quota.reason), Reason.QUEUED)
             message = (
-                held.message
-                if held is not None
+                quota.message
+                if quota is not None
                 else queueing.waiting_message(context.observed, context.observed.child(step, status.attempt))
             )
             return _with_phase(context, status, "Queued", "False", reason, message)

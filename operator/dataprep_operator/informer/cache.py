@@ -63,8 +63,8 @@ class _Entry:
 
     def raw(self) -> Raw:
         """The object, without what `_slim` drops."""
-        found: Raw = json.loads(self.text)
-        return found
+        raw: Raw = json.loads(self.text)
+        return raw
 
 
 class Cache:
@@ -130,9 +130,9 @@ class Cache:
 
     def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
         """Forget objects that were `known` before a listing and aren't in it. Returns the keys to reconcile."""
-        gone = set(known) - set(listed)
+        deleted = set(known) - set(listed)
         keys = []
-        for uid in gone & set(self.uids(kind, namespace=namespace)):
+        for uid in deleted & set(self.uids(kind, namespace=namespace)):
             key = self._key_of_uid(kind, uid)
             raw = self._jobs[key].raw() if kind is Kind.DATAPREPJOBS and key in self._jobs else None
             self._drop(kind, uid)
@@ -180,8 +180,8 @@ class Cache:
 
     def profile(self, namespace: str, name: str) -> Raw | None:
         """The DataPrepProfile of that name. If one is just being replaced, the newer counts."""
-        found = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
-        return max(found, key=_version, default=None)
+        matches = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
+        return max(matches, key=_version, default=None)
 
     def not_started(self, namespace: str) -> list[Key]:
         """Jobs of a namespace that have not started, and so depend on its profiles."""
@@ -217,8 +217,8 @@ class Cache:
 
     def children_of(self, namespace: str, uid: str) -> tuple[Child, ...]:
         """The Jobs controlled by the DataPrepJob, oldest attempt first."""
-        found = [self._children[each] for each in self._children_of.get((namespace, uid), ())]
-        return tuple(sorted(found, key=lambda child: (child.attempt, child.name)))
+        matches = [self._children[each] for each in self._children_of.get((namespace, uid), ())]
+        return tuple(sorted(matches, key=lambda child: (child.attempt, child.name)))
 
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
         """The pods controlled by the Job, by name. Labels don't count, since anybody can set them."""
@@ -332,11 +332,11 @@ class Cache:
         seen, ahead = {key}, [key]
         while ahead:
             entry = self._jobs.get(ahead.pop())
-            found = set(entry.dependencies) - seen if entry is not None else set()
-            if other in found:
+            new = set(entry.dependencies) - seen if entry is not None else set()
+            if other in new:
                 return True
-            seen |= found
-            ahead += found
+            seen |= new
+            ahead += new
         return False
 
     def _place_of(self, job: Raw) -> str | None:
@@ -347,9 +347,9 @@ class Cache:
         before = self._profiles.get(raw["metadata"]["uid"])
         self._profiles[raw["metadata"]["uid"]] = raw
         if before is None or before.get("spec") != raw.get("spec"):
-            self._place_again(raw["metadata"]["namespace"])
+            self._update_outputs(raw["metadata"]["namespace"])
 
-    def _place_again(self, namespace: str) -> None:
+    def _update_outputs(self, namespace: str) -> None:
         """Recompute the outputs of a namespace's jobs: a profile may set their stores' endpoints."""
         for key, entry in [each for each in self._jobs.items() if each[0].namespace == namespace]:
             self._index(key, replace(entry, output=self._place_of(entry.raw())))
@@ -406,9 +406,9 @@ class Cache:
             if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
                 del self._crons[key]
         elif kind is Kind.DATAPREPPROFILES:
-            gone = self._profiles.pop(uid, None)
-            if gone is not None:
-                self._place_again(gone["metadata"]["namespace"])
+            dropped = self._profiles.pop(uid, None)
+            if dropped is not None:
+                self._update_outputs(dropped["metadata"]["namespace"])
         elif kind is Kind.JOBS:
             child = self._children.pop(uid, None)
             if child is not None:

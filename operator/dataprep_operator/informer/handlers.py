@@ -62,8 +62,8 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Ca
         if event["type"] == "DELETED":
             key = cache.drop(kind, raw)
         else:
-            is_news = cache.put(kind, raw) or event["type"] != "MODIFIED"
-            key = cache.key_of(kind, raw) if is_news else None
+            has_changed = cache.put(kind, raw) or event["type"] != "MODIFIED"
+            key = cache.key_of(kind, raw) if has_changed else None
     finally:
         # Even if the object is malformed, so that the sync doesn't wait for it.
         streams.mark_cached(kind, raw["metadata"]["uid"])

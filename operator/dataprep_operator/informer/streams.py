@@ -165,12 +165,12 @@ def wrap_kopf(
     original = watching.infinite_watch
 
     @functools.wraps(original)
-    async def infinite_watch(**given: Any) -> AsyncIterator[Any]:  # Any: passed through
-        resource, namespace = given["resource"], given["namespace"]
+    async def infinite_watch(**kwargs: Any) -> AsyncIterator[Any]:  # Any: passed through
+        resource, namespace = kwargs["resource"], kwargs["namespace"]
         name = (Kind(resource.plural), namespace) if resource.plural in WATCHED else None
         while True:
             try:
-                async for event in original(**given):
+                async for event in original(**kwargs):
                     if not _has_identity(event):
                         logger.warning("%s: ignored an object without uid, name or namespace", resource)
                         continue
@@ -192,10 +192,10 @@ def wrap_kopf(
 
     watching.infinite_watch = infinite_watch
 
-    def undo() -> None:
+    def unwrap() -> None:
         watching.infinite_watch = original
 
-    return undo
+    return unwrap
 
 
 # Any: what kopf yields.

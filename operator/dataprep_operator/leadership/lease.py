@@ -65,11 +65,11 @@ class Lease:
             pause = RETRY_SECONDS
             try:
                 async with asyncio.timeout(max(0.0, min(_TRY_SECONDS, self._renewed_at + RENEW_DEADLINE_SECONDS - self._clock()))):
-                    held = await self.try_once()
+                    is_held = await self.try_once()
             except (ClusterError, TimeoutError) as exc:
                 logger.warning("Lease %s/%s not renewed: %s", self._namespace, self._name, exc or "no answer in time")
-                held, pause = True, _AGAIN_SECONDS
-            if not held:
+                is_held, pause = True, _AGAIN_SECONDS
+            if not is_held:
                 raise LeaseLost(f"another replica holds the Lease {self._namespace}/{self._name}")
             if self._clock() - self._renewed_at >= RENEW_DEADLINE_SECONDS:
                 raise LeaseLost(f"the Lease {self._namespace}/{self._name} was not renewed for {RENEW_DEADLINE_SECONDS:.0f} s")
@@ -123,8 +123,8 @@ class Lease:
 
     def _until_next_try(self) -> float:
         """Seconds until the next try: the usual pause, or less when the holder's record expires sooner."""
-        left = self._expires_at - self._clock()
-        return min(RETRY_SECONDS, left + _MOMENT_SECONDS) if left >= 0 else RETRY_SECONDS
+        remaining = self._expires_at - self._clock()
+        return min(RETRY_SECONDS, remaining + _MOMENT_SECONDS) if remaining >= 0 else RETRY_SECONDS
 
     def _spec(self, before: Body, *, taken: bool) -> Body:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -108,38 +108,38 @@ class Scope:
         """Create or renew the marker in one namespace. Returns whether it is new."""
         while True:
             try:
-                found = await self._cluster.get(LEASES, place, self._name)
+                lease = await self._cluster.get(LEASES, place, self._name)
             except NotFound:
                 try:
                     await self._cluster.create(LEASES, place, self._body(place, {}, begins=True))
                     return True
                 except AlreadyExists:
                     continue
-            is_ours, is_alive = self._holder(found) == self._release, self._alive(found)
+            is_ours, is_alive = self._holder(lease) == self._release, self._alive(lease)
             if is_ours and is_alive:
-                self._raise_if_refused(place, found)
+                self._raise_if_refused(place, lease)
             elif is_alive:
-                await self._wait_for_expiry(place, found)
+                await self._wait_for_expiry(place, lease)
                 continue
             begins = not (is_ours and is_alive)
             try:
-                await self._cluster.replace(LEASES, place, self._name, self._body(place, found, begins=begins))
+                await self._cluster.replace(LEASES, place, self._name, self._body(place, lease, begins=begins))
                 return begins
             except Conflict:
                 continue
 
-    async def _wait_for_expiry(self, place: str, found: Body) -> None:
+    async def _wait_for_expiry(self, place: str, lease: Body) -> None:
         """Wait for another release's marker to expire. Raises Overlap when it is renewed instead."""
-        renewed = self._renewed(found)
-        while self._alive(found):
+        renewed = self._renewed(lease)
+        while self._alive(lease):
             await self._sleep(1.0)
             try:
-                found = await self._cluster.get(LEASES, place, self._name)
+                lease = await self._cluster.get(LEASES, place, self._name)
             except NotFound:
                 return
-            if self._renewed(found) != renewed and self._holder(found) != self._release and self._alive(found):
+            if self._renewed(lease) != renewed and self._holder(lease) != self._release and self._alive(lease):
                 raise Overlap(
-                    f"The release {self._holder(found)} works in the namespace {place}: this one, {self._release}, doesn't start. {_HOW}"
+                    f"The release {self._holder(lease)} works in the namespace {place}: this one, {self._release}, doesn't start. {_HOW}"
                 )
 
     async def _check_others(self, *, begins: bool) -> None:
@@ -151,49 +151,49 @@ class Scope:
             logger.warning("can't check for other releases in other namespaces: %s", exc)
             self._checks_others = False
             return
-        for found in markers:
-            place = found["metadata"]["namespace"]
-            if found["metadata"]["name"] != self._name or self._holder(found) == self._release or not self._alive(found):
+        for lease in markers:
+            place = lease["metadata"]["namespace"]
+            if lease["metadata"]["name"] != self._name or self._holder(lease) == self._release or not self._alive(lease):
                 continue
-            if self._since(found) < self._since(mine):
+            if self._since(lease) < self._since(mine):
                 if begins:
-                    await self._wait_for_expiry(place, found)
+                    await self._wait_for_expiry(place, lease)
                     continue
-                raise Overlap(self._overlap_message(self._holder(found), place, found))
-            annotations = {**(found["metadata"].get("annotations") or {}), REFUSED_BY: self._release}
+                raise Overlap(self._overlap_message(self._holder(lease), place, lease))
+            annotations = {**(lease["metadata"].get("annotations") or {}), REFUSED_BY: self._release}
             try:
                 await self._cluster.replace(
-                    LEASES, place, self._name, found | {"metadata": found["metadata"] | {"annotations": annotations}}
+                    LEASES, place, self._name, lease | {"metadata": lease["metadata"] | {"annotations": annotations}}
                 )
             except (Conflict, NotFound):
                 continue  # tried again in five seconds
             except Refused as exc:
-                logger.warning("can't refuse the release %s in %s: %s", self._holder(found), place, exc)
+                logger.warning("can't refuse the release %s in %s: %s", self._holder(lease), place, exc)
                 continue
-            logger.warning("refused the release %s in %s", self._holder(found), place)
+            logger.warning("refused the release %s in %s", self._holder(lease), place)
 
-    def _raise_if_refused(self, place: str, found: Body) -> None:
-        by = (found["metadata"].get("annotations") or {}).get(REFUSED_BY)
+    def _raise_if_refused(self, place: str, lease: Body) -> None:
+        by = (lease["metadata"].get("annotations") or {}).get(REFUSED_BY)
         if by and by != self._release:
             raise Overlap(f"The release {by} works in all namespaces, and so in {place}: this one, {self._release}, doesn't start. {_HOW}")
 
-    def _overlap_message(self, other: str, place: str, found: Body) -> str:
-        where = "all namespaces" if (found["metadata"].get("labels") or {}).get(EVERYWHERE) == "true" else f"the namespace {place}"
+    def _overlap_message(self, other: str, place: str, lease: Body) -> str:
+        where = "all namespaces" if (lease["metadata"].get("labels") or {}).get(EVERYWHERE) == "true" else f"the namespace {place}"
         return f"The release {other} works in {where}: this one, {self._release}, doesn't start. {_HOW}"
 
-    def _holder(self, found: Body) -> str:
-        return str((found.get("spec") or {}).get("holderIdentity") or "")
+    def _holder(self, lease: Body) -> str:
+        return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
-    def _renewed(self, found: Body) -> str:
-        return str((found.get("spec") or {}).get("renewTime") or "")
+    def _renewed(self, lease: Body) -> str:
+        return str((lease.get("spec") or {}).get("renewTime") or "")
 
-    def _since(self, found: Body) -> tuple[str, str]:
+    def _since(self, lease: Body) -> tuple[str, str]:
         """When the holder started, with its name as the tie-breaker."""
-        return str((found.get("spec") or {}).get("acquireTime") or ""), self._holder(found)
+        return str((lease.get("spec") or {}).get("acquireTime") or ""), self._holder(lease)
 
-    def _alive(self, found: Body) -> bool:
-        age = times.seconds_between(times.parse(self._renewed(found)), self._clock())
-        return bool(self._holder(found)) and age is not None and age <= EXPIRY_SECONDS
+    def _alive(self, lease: Body) -> bool:
+        age = times.seconds_between(times.parse(self._renewed(lease)), self._clock())
+        return bool(self._holder(lease)) and age is not None and age <= EXPIRY_SECONDS
 
     def _body(self, place: str, before: Body, *, begins: bool) -> Body:
         now = self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -202,10 +202,10 @@ class Scope:
         metadata = {**(before.get("metadata") or {"name": self._name, "namespace": place}), "labels": labels}
         if begins:
             metadata["annotations"] = {}
-        held = {
+        renewed = {
             "holderIdentity": self._release,
             "leaseDurationSeconds": EXPIRY_SECONDS,
             "acquireTime": now if begins else spec.get("acquireTime") or now,
             "renewTime": now,
         }
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": held}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": renewed}

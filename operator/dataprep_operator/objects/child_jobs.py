@@ -117,5 +117,5 @@ def read(raw: Mapping[str, Any]) -> Child:
 
 def _image(spec: Mapping[str, Any]) -> str | None:
     pod = untrusted.mapping(untrusted.mapping(spec.get("template")).get("spec"))
-    found = [untrusted.text(each.get("image")) for each in untrusted.mappings(pod.get("containers")) if each.get("name") == CONTAINER]
-    return found[0] or None if found else None
+    images = [untrusted.text(each.get("image")) for each in untrusted.mappings(pod.get("containers")) if each.get("name") == CONTAINER]
+    return images[0] or None if images else None

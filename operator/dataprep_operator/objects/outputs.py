@@ -48,8 +48,8 @@ def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[st
     matching = [each for each in stores if isinstance(each.get("uriPrefix"), str) and uri.startswith(each["uriPrefix"])]
     store = max(matching, key=lambda each: len(each["uriPrefix"]), default={})
     variables = {each["name"]: each.get("value") for each in _mappings(workers.get("env")) if isinstance(each.get("name"), str)}
-    found = [store.get("endpoint"), *(variables.get(name) for name in _ENDPOINT_VARIABLES)]
-    return next((each for each in found if isinstance(each, str) and each), None)
+    endpoints = [store.get("endpoint"), *(variables.get(name) for name in _ENDPOINT_VARIABLES)]
+    return next((each for each in endpoints if isinstance(each, str) and each), None)
 
 
 def _bucket(text: str, endpoint: str | None, *, namespace: str) -> str:

@@ -73,7 +73,7 @@ class Pod:
     disrupted_at: datetime | None = None
     """Transition time of its `DisruptionTarget` condition."""
     disrupted_by: str = ""
-    told: str = ""
+    kubelet_message: str = ""
     """The kubelet's message on an eviction, for example about an emptyDir over its size limit."""
     index: int | None = None
     exit_code: int | None = None
@@ -163,7 +163,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
         deletion_due=times.parse(metadata.get("deletionTimestamp")),
         disrupted_at=times.parse(disruption.get("lastTransitionTime")) if is_disrupted else None,
         disrupted_by=str(disruption.get("reason") or "") if is_disrupted else "",
-        told=str(status.get("message") or "") if status.get("reason") == "Evicted" else "",
+        kubelet_message=str(status.get("message") or "") if status.get("reason") == "Evicted" else "",
         index=untrusted.number(annotations[INDEX_ANNOTATION]) if INDEX_ANNOTATION in annotations else None,
         exit_code=untrusted.number(exit_code) if exit_code is not None else None,
         exit_reason=untrusted.text(terminated.get("reason")) or None,
@@ -194,21 +194,21 @@ def is_temporary(refusal: str) -> bool:
 
 def failure(pod: Pod) -> Failure | None:
     """Why the pod failed. None when it didn't, or when it was told to stop."""
-    is_evicted = bool(pod.told) and pod.disrupted_at is None
+    is_evicted = bool(pod.kubelet_message) and pod.disrupted_at is None
     if pod.phase != "Failed" or (pod.exit_code in (None, Exit.DONE) and not is_evicted):
         return None
     if pod.exit_code == Exit.TERMINATED and not (pod.terminated_unprompted or is_evicted):
         return None
     result = pod.result if not pod.script else None
-    told = result if isinstance(result, FailureResult) else None
-    reason, message = _reason_and_message(pod, told)
+    reported = result if isinstance(result, FailureResult) else None
+    reason, message = _reason_and_message(pod, reported)
     return Failure(
         reason=reason,
         message=message[:1024],
         step=_STEPS.get(pod.step),
-        index=told.index if told and told.index is not None else pod.index,
-        shard=told.shard if told else None,
-        input=told.input[:512] if told and told.input else None,
+        index=reported.index if reported and reported.index is not None else pod.index,
+        shard=reported.shard if reported else None,
+        input=reported.input[:512] if reported and reported.input else None,
         pod=pod.name[:256],
         exit_code=pod.exit_code,
         at=times.text(pod.finished_at) if pod.finished_at else None,
@@ -223,11 +223,11 @@ _BY_EXIT: Final[Mapping[int, Reason]] = {
 }
 
 
-def _reason_and_message(pod: Pod, told: FailureResult | None) -> tuple[Reason, str]:
-    if told is not None:
-        return told.reason, told.message
-    if pod.told and pod.disrupted_at is None:
-        return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.told}"
+def _reason_and_message(pod: Pod, reported: FailureResult | None) -> tuple[Reason, str]:
+    if reported is not None:
+        return reported.reason, reported.message
+    if pod.kubelet_message and pod.disrupted_at is None:
+        return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
         return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
     last_words = f": {pod.message.strip()[-700:]}" if pod.message.strip() else ""

@@ -16,13 +16,13 @@ def runs(text: str | None) -> list[tuple[int, int]]:
         run = (untrusted.number(first, -1), untrusted.number(last or first, -1))
         if 0 <= run[0] <= run[1]:
             read.append(run)
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first_index, last_index in sorted(read):
-        if found and first_index <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], last_index))
+        if merged and first_index <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last_index))
         else:
-            found.append((first_index, last_index))
-    return found
+            merged.append((first_index, last_index))
+    return merged
 
 
 def count(text: str | None) -> int:
@@ -37,13 +37,13 @@ def parse(text: str | None, *, below: int) -> list[int]:
 
 def write(indexes: Iterable[int]) -> str:
     """The shortest notation for `indexes`."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for index in sorted(set(indexes)):
-        if found and found[-1][1] == index - 1:
-            found[-1] = (found[-1][0], index)
+        if merged and merged[-1][1] == index - 1:
+            merged[-1] = (merged[-1][0], index)
         else:
-            found.append((index, index))
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            merged.append((index, index))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in merged)
 
 
 def shortened(text: str, *, limit: int) -> str:

@@ -27,8 +27,8 @@ def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _redact_model(model: _M, place: str | None) -> _M:
-    given = {name: getattr(model, name) for name in type(model).model_fields}
-    changed = {name: of for name, value in given.items() if (of := _redact(value, place)) != value}
+    fields = {name: getattr(model, name) for name in type(model).model_fields}
+    changed = {name: of for name, value in fields.items() if (of := _redact(value, place)) != value}
     return model.model_copy(update=changed) if changed else model
 
 

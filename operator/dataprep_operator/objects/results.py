@@ -13,8 +13,8 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
     """Why the result can't be this run's, or None."""
     records = result.records
-    told = [result.manifest_sha256, *(file.sha256 for file in result.outputs), *([result.digest] if result.digest is not None else [])]
-    for digest in told:
+    digests = [result.manifest_sha256, *(file.sha256 for file in result.outputs), *([result.digest] if result.digest is not None else [])]
+    for digest in digests:
         if not _DIGEST.fullmatch(digest):
             return f"The commit step reports a malformed digest: {digest!r}"
     if result.run_id != run_id:

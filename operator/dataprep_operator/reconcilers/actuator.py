@@ -206,7 +206,7 @@ class Actuator:
             if spec is None:
                 spec = jobs.read_spec(await self._create_or_get(CONFIG_MAPS, action.config_map, observed))
                 self._observer.freeze_spec(observed.uid, spec)
-            made = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed)
+            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed)
         except Refused as exc:
             self._observer.set_refusal(observed.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=not pods.is_temporary(str(exc))))
             raise
@@ -214,8 +214,8 @@ class Actuator:
             self._observer.set_refusal(observed.uid, Blockage(Reason.CONFLICTING_CHILD, str(exc)))
             raise
         self._observer.set_refusal(observed.uid, None)
-        self._cache.put(Kind.JOBS, made)
-        logger.info("%s: Job %s created", observed.key, made["metadata"]["name"])
+        self._cache.put(Kind.JOBS, job)
+        logger.info("%s: Job %s created", observed.key, job["metadata"]["name"])
 
     # Any: a Resource and objects as the API's JSON.
     async def _create_or_get(self, resource: Any, body: Body, observed: Observed) -> Raw:
@@ -229,22 +229,22 @@ class Actuator:
     async def _get_owned(self, resource: Any, body: Body, observed: Observed) -> Raw:
         """Return the existing object. Raises ForeignChild when its owner's uid isn't the job's."""
         name = body["metadata"]["name"]
-        found = await self._cluster.get(resource, observed.key.namespace, name)
-        if not owned_by(found, uid=observed.uid):
-            owner = controller(found)
+        existing = await self._cluster.get(resource, observed.key.namespace, name)
+        if not owned_by(existing, uid=observed.uid):
+            owner = controller(existing)
             if owner.get("kind") == KIND and owner.get("name") == observed.key.name:
                 raise LeftoverChild(f"{body['kind']} {name} belongs to a deleted DataPrepJob of the same name; waiting for its deletion.")
             raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.")
-        return found
+        return existing
 
     async def _patch_child(self, resource: Any, kind: Kind, namespace: str, name: str, uid: str, body: Body, subresource: str = "") -> None:
         try:
-            changed = await self._cluster.patch(resource, namespace, name, body, subresource=subresource)
+            patched = await self._cluster.patch(resource, namespace, name, body, subresource=subresource)
         except NotFound:
             # The watch may have missed it.
             self._cache.drop(kind, {"metadata": {"uid": uid, "namespace": namespace, "name": name}})
             raise
-        self._cache.put(kind, changed)
+        self._cache.put(kind, patched)
 
     # --- Events -------------------------------------------------------------------------------------------------------------
 

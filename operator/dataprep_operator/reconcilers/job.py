@@ -98,8 +98,8 @@ class Reconciler:
         if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != observed.status:
             return None
         age = times.seconds_between(times.parse(before.updated_at), now)
-        left = self._settings.progress_seconds - age if age is not None else 0.0
-        return left if desired != observed.status and left > 0 else None
+        remaining = self._settings.progress_seconds - age if age is not None else 0.0
+        return remaining if desired != observed.status and remaining > 0 else None
 
 
 def _starts_or_rejects(observed: Observed, desired: DataPrepJobStatus) -> bool:
@@ -116,8 +116,8 @@ def _has_records(status: DataPrepJobStatus) -> bool:
 
 
 def _earliest(*waits: float | None) -> float | None:
-    known = [wait for wait in waits if wait is not None]
-    return min(known) if known else None
+    due = [wait for wait in waits if wait is not None]
+    return min(due) if due else None
 
 
 def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime) -> None:

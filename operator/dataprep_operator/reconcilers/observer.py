@@ -169,8 +169,8 @@ class Observer:
     # Any: the same.
     def frozen_spec(self, uid: str) -> Mapping[str, Any] | None:
         """The spec in the job's ConfigMap, if known. It applies whatever the job says now."""
-        kept = self._frozen.get(uid)
-        return json.loads(kept) if kept is not None else None
+        text = self._frozen.get(uid)
+        return json.loads(text) if text is not None else None
 
     def _track_uid(self, key: Key, uid: str | None) -> None:
         """Forget the job that had this key before, if another or none has it now."""
@@ -200,17 +200,17 @@ class Observer:
         else:
             spec, missing = self._merge_profile(observed.key.namespace, live) if in_use else (live, None)
         source = json.dumps(spec, sort_keys=True)
-        known = self._parsed.pop(observed.uid, None)
-        if known is None or known.source != source:
-            known = _parse(observed.key, spec, source=source, defaults=self._defaults)
-        self._parsed[observed.uid] = known
+        parsed = self._parsed.pop(observed.uid, None)
+        if parsed is None or parsed.source != source:
+            parsed = _parse(observed.key, spec, source=source, defaults=self._defaults)
+        self._parsed[observed.uid] = parsed
         if len(self._parsed) > _MAX_PARSED_SPECS:
             self._parsed.pop(next(iter(self._parsed)))
         return replace(
             observed,
-            spec=known.spec,
-            faults=known.faults,
-            too_new=known.too_new,
+            spec=parsed.spec,
+            faults=parsed.faults,
+            too_new=parsed.too_new,
             raw_spec=frozen if frozen is not None else spec,
             profile=spec.get("profile") if missing is None else None,
             profile_missing=missing,
@@ -251,11 +251,11 @@ class Observer:
 
     def _unedited_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The live spec, if the children's digests prove that it is unchanged. Saves a new leader from reading every ConfigMap."""
-        told = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
-        if len(told) != 1 or None in told:
+        digests = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
+        if len(digests) != 1 or None in digests:
             return None
         spec = chaining.resolved(self._merge_profile(observed.key.namespace, live)[0], observed.status.from_job)
-        return spec if canonical.sha256(spec) in told else None
+        return spec if canonical.sha256(spec) in digests else None
 
     def _missing_since(self, uid: str, own: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
         there = {(child.step, child.attempt): None for child in own}
@@ -282,15 +282,15 @@ class Observer:
 
     async def refresh(self, key: Key) -> None:
         """Update the cache with the job from the API server."""
-        known = self._cache.job(key)
+        cached = self._cache.job(key)
         try:
             found = await self._cluster.get(DATAPREPJOBS, key.namespace, key.name)
             self._cache.put(Kind.DATAPREPJOBS, found)
             self.confirm(found["metadata"]["uid"])
         except NotFound:
             # The watch may have brought a new job of that name since.
-            if known is not None:
-                self._cache.drop(Kind.DATAPREPJOBS, known)
+            if cached is not None:
+                self._cache.drop(Kind.DATAPREPJOBS, cached)
 
     async def _with_final_pods(self, observed: Observed) -> Observed:
         """List the step's pods once more when it ended and no cached pod says how. The Job's watch may be ahead of the pods'."""

@@ -35,8 +35,8 @@ class Reviewer:
     async def check(self, token: str) -> None:
         """Raise ReportRefused with 401, 403, 429, or with 503 when the API server can't be asked."""
         digest = hashlib.sha256(token.encode()).digest()
-        asked, refusal = self._answers.get(digest, (None, None))
-        if asked is None or self._clock() - asked >= KEPT_SECONDS:
+        attributes, refusal = self._answers.get(digest, (None, None))
+        if attributes is None or self._clock() - attributes >= KEPT_SECONDS:
             if not self._limiter.allow():
                 raise ReportRefused(429, "too many unknown tokens")
             refusal = await self._refusal(token)
@@ -54,18 +54,18 @@ class Reviewer:
             if status.get("authenticated") is not True:
                 return ReportRefused(401, "the token is not valid here")
             user = untrusted.mapping(status.get("user"))
-            asked = {
+            attributes = {
                 "user": untrusted.text(user.get("username")),
                 "uid": untrusted.text(user.get("uid")),
                 "groups": user.get("groups") or [],
                 "extra": user.get("extra") or {},
                 "nonResourceAttributes": {"path": PATH, "verb": "get"},
             }
-            review = await self._cluster.create(ACCESS_REVIEWS, "", _body("SubjectAccessReview", "authorization", asked))
+            review = await self._cluster.create(ACCESS_REVIEWS, "", _body("SubjectAccessReview", "authorization", attributes))
         except ClusterError as exc:
             raise ReportRefused(503, f"the API server can't review the token: {exc}") from exc
         if untrusted.mapping(review.get("status")).get("allowed") is not True:
-            return ReportRefused(403, f"{asked['user']} may not get the nonResourceURL {PATH}")
+            return ReportRefused(403, f"{attributes['user']} may not get the nonResourceURL {PATH}")
         return None
 
 

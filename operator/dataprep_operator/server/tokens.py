@@ -96,13 +96,13 @@ class Verifier:
 
 
 def _usable(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
-    found = []
+    usable = []
     for each in document.get("keys") or []:
         try:
-            found.append(jwt.PyJWK(each))
+            usable.append(jwt.PyJWK(each))
         except (jwt.PyJWKError, jwt.InvalidKeyError):
             logger.warning("the API server has a signing key of an unknown type: %s", each.get("kty"))
-    return found
+    return usable
 
 
 def _bearer(claims: Mapping[str, Any]) -> Bearer:
