@@ -124,6 +124,8 @@ async def serve(settings: Settings) -> None:
                 await watching
     finally:
         shutdown_limit.cancel()
+        if elector is not None:
+            await elector.end()
         await cluster.close()
 
 
@@ -234,6 +236,7 @@ async def _lead_when_elected(
         acquiring.result()
         await leadership
     finally:
+        # Before anything else stops, so that another replica can lead.
         await elector.end()
 
 

@@ -13,7 +13,7 @@ from tests.operator.test_untrusted_values import VALUES, places
 from tests.operator.world import NAMESPACE, World
 
 from dataprep_operator.cluster.kueue import Kueue
-from dataprep_operator.cluster.warning_events import Warnings
+from dataprep_operator.cluster.warning_events import WarningEvents
 from dataprep_operator.errors import OperatorError
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Key
@@ -148,4 +148,4 @@ def test_no_event_stops_who_looks_for_one(data: st.DataObject) -> None:
             return [EVENT, changed(EVENT, data), changed(EVENT, data)]
 
     cluster: Any = Events()
-    assert EVENT in asyncio.run(Warnings(cluster).about(NAMESPACE, "p", now=World().cluster.now))
+    assert EVENT in asyncio.run(WarningEvents(cluster).about(NAMESPACE, "p", now=World().cluster.now))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dataprep_api.spec import DataPrepJobSpec, Open
+from dataprep_operator.objects import untrusted
 
 _TEMPLATE: Final = "spec.workers.podTemplate"
 _APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
@@ -34,10 +35,12 @@ def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
     """Each field that asks for more than the converter has, and what it asks for."""
     for i, container in enumerate(_open(spec.workers.pod_template.init_containers)):
         field = f"{_TEMPLATE}.initContainers[{i}]"
-        yield from ((f"{field}.securityContext.{name}", what) for name, what in _of_context(_mapping(container.get("securityContext"))))
+        yield from (
+            (f"{field}.securityContext.{name}", what) for name, what in _of_context(untrusted.mapping(container.get("securityContext")))
+        )
         ports = container.get("ports")
         for j, port in enumerate(ports if isinstance(ports, list) else []):
-            if _mapping(port).get("hostPort"):
+            if untrusted.mapping(port).get("hostPort"):
                 yield f"{field}.ports[{j}].hostPort", "a port of the node"
     for key, value in (spec.workers.pod_template.annotations or {}).items():
         if key.startswith(_APP_ARMOR) and value == "unconfined":
@@ -45,21 +48,21 @@ def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
 
 
 def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    selinux = _mapping(context.get("seLinuxOptions"))
+    selinux = untrusted.mapping(context.get("seLinuxOptions"))
     requests = {
         "privileged": (context.get("privileged"), "a privileged container"),
         "allowPrivilegeEscalation": (context.get("allowPrivilegeEscalation"), "privilege escalation"),
-        "capabilities.add": (_mapping(context.get("capabilities")).get("add"), "a capability"),
+        "capabilities.add": (untrusted.mapping(context.get("capabilities")).get("add"), "a capability"),
         "runAsUser": (context.get("runAsUser") == 0, "root"),
         "runAsNonRoot": (context.get("runAsNonRoot") is False, "root"),
         "procMount": (context.get("procMount") not in (None, "Default"), "an unmasked /proc"),
-        "seccompProfile": (_mapping(context.get("seccompProfile")).get("type") == "Unconfined", "a container without seccomp"),
-        "appArmorProfile": (_mapping(context.get("appArmorProfile")).get("type") == "Unconfined", "a container without AppArmor"),
+        "seccompProfile": (untrusted.mapping(context.get("seccompProfile")).get("type") == "Unconfined", "a container without seccomp"),
+        "appArmorProfile": (untrusted.mapping(context.get("appArmorProfile")).get("type") == "Unconfined", "a container without AppArmor"),
         "seLinuxOptions": (
             selinux.get("user") or selinux.get("role") or (selinux.get("type") or "container_t") not in _SELINUX_TYPES,
             "another SELinux user, role or type",
         ),
-        "windowsOptions.hostProcess": (_mapping(context.get("windowsOptions")).get("hostProcess"), "a process of the node"),
+        "windowsOptions.hostProcess": (untrusted.mapping(context.get("windowsOptions")).get("hostProcess"), "a process of the node"),
     }
     return ((name, what) for name, (is_asked, what) in requests.items() if is_asked)
 
@@ -67,7 +70,3 @@ def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # Any: the API server validates these when it creates the pod.
 def _open(written: Sequence[Open] | None) -> list[Mapping[str, Any]]:
     return [each.model_dump(mode="json") for each in written or []]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

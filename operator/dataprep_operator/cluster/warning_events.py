@@ -15,7 +15,7 @@ from dataprep_operator.objects import untrusted
 KEPT_SECONDS: Final = 5.0
 
 
-class Warnings:
+class WarningEvents:
     """Lists a namespace's Warning Events at most once in `KEPT_SECONDS`."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -356,7 +356,7 @@ def _restart_actions(observed: Observed, child: Child) -> list[Action]:
     return _enqueue_actions(observed, child) if steps.is_left_suspended(observed, child) else [PatchJob(child, {"suspend": False})]
 
 
-# --- when to look again -------------------------------------------------------------------------------------------------------
+# --- when to reconcile again -------------------------------------------------------------------------------------------------------
 
 
 def _pod_deadline(pod: Pod, now: datetime) -> datetime | None:

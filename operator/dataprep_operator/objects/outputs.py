@@ -1,4 +1,4 @@
-"""Maps a job's output to a place, so that two jobs that would overwrite each other can be told. Pure.
+"""Maps a job's output to a place, to detect two jobs that would overwrite each other. Pure.
 
 `names.normalised` gives a URI one spelling. This also considers bucket endpoints, volume mounts and the namespace, by which one URI can
 mean two places.
@@ -13,6 +13,7 @@ from dataprep_api import names
 from dataprep_api.errors import SpecError
 from dataprep_api.resources import profile
 from dataprep_api.resources.params import fill
+from dataprep_operator.objects import untrusted
 
 _AMAZON: Final = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 _ALIBABA: Final = ".aliyuncs.com"
@@ -25,29 +26,31 @@ _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 # Any: unvalidated objects as the API's JSON.
 def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str | None:
     """The place of a job's output, with the profile `defaults` applied, or None when the spec names none."""
-    spec, namespace = _mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
+    spec, namespace = untrusted.mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
     if defaults is not None:
-        spec = profile.merged(spec, _mapping(defaults.get("spec")), name="")
-    output, version = _mapping(spec.get("output")), _mapping(spec.get("output")).get("version")
+        spec = profile.merged(spec, untrusted.mapping(defaults.get("spec")), name="")
+    output, version = untrusted.mapping(spec.get("output")), untrusted.mapping(spec.get("output")).get("version")
     uri = output.get("uri")
     if not isinstance(uri, str):
         return None
-    params = {str(key): str(value) for key, value in _mapping(spec.get("params")).items()}
+    params = {str(key): str(value) for key, value in untrusted.mapping(spec.get("params")).items()}
     try:
         uri = str(fill(names.join(uri, version) if isinstance(version, str) else uri, params, path="spec.output.uri"))
         text = names.normalised(uri)
         if text.startswith("s3://"):
-            endpoint = _endpoint(uri, fill(_mappings(spec.get("stores")), params, path="spec.stores"), _mapping(spec.get("workers")))
+            endpoint = _endpoint(
+                uri, fill(untrusted.mappings(spec.get("stores")), params, path="spec.stores"), untrusted.mapping(spec.get("workers"))
+            )
             return _bucket(text, endpoint, namespace=namespace)
     except (SpecError, ValueError):
         return None
-    return text if "://" in text else _path(text, _mapping(spec.get("workers")), namespace=namespace)
+    return text if "://" in text else _path(text, untrusted.mapping(spec.get("workers")), namespace=namespace)
 
 
 def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[str, Any]) -> str | None:
     matching = [each for each in stores if isinstance(each.get("uriPrefix"), str) and uri.startswith(each["uriPrefix"])]
     store = max(matching, key=lambda each: len(each["uriPrefix"]), default={})
-    variables = {each["name"]: each.get("value") for each in _mappings(workers.get("env")) if isinstance(each.get("name"), str)}
+    variables = {each["name"]: each.get("value") for each in untrusted.mappings(workers.get("env")) if isinstance(each.get("name"), str)}
     endpoints = [store.get("endpoint"), *(variables.get(name) for name in _ENDPOINT_VARIABLES)]
     return next((each for each in endpoints if isinstance(each, str) and each), None)
 
@@ -75,28 +78,20 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
     own = f"{path} of {namespace}"
     mounts = [
         (names.normalised(each["mountPath"]), each)
-        for each in _mappings(workers.get("volumeMounts"))
+        for each in untrusted.mappings(workers.get("volumeMounts"))
         if isinstance(each.get("mountPath"), str)
     ]
     covering = [(at, each) for at, each in mounts if path == at or path.startswith(f"{at.rstrip('/')}/")]
     if not covering:
         return own
     at, mount = max(covering, key=lambda each: len(each[0]))
-    volume = next((each for each in _mappings(workers.get("volumes")) if each.get("name") == mount.get("name")), {})
+    volume = next((each for each in untrusted.mappings(workers.get("volumes")) if each.get("name") == mount.get("name")), {})
     sub_path = str(mount.get("subPath") or mount.get("subPathExpr") or "")
     within = names.normalised("/".join((sub_path, path[len(at.rstrip("/")) :])).lstrip("/"))
     for kind, outer, whose in (("persistentVolumeClaim", "claimName", f" of {namespace}"), ("nfs", "path", ""), ("hostPath", "path", "")):
-        named = _mapping(volume.get(kind))
+        named = untrusted.mapping(volume.get(kind))
         if isinstance(named.get(outer), str):
             root = f"{named.get('server') or ''}:{named[outer].rstrip('/')}" if kind != "persistentVolumeClaim" else named[outer]
             return f"{kind} {root}/{within}{whose}"
     # Other volumes are told apart by their definition.
     return f"{json.dumps(volume, sort_keys=True)} {own}" if volume else own
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -20,7 +20,7 @@ from dataprep_operator.children import jobs, privileges, scripts
 from dataprep_operator.children.metadata import child_name, spec_config_map_name
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.cluster.kueue import Kueue
-from dataprep_operator.cluster.warning_events import Warnings
+from dataprep_operator.cluster.warning_events import WarningEvents
 from dataprep_operator.decisions import conditions, steps
 from dataprep_operator.errors import NotFound, OperatorError, Refused, SpecUnreadable
 from dataprep_operator.informer.cache import Cache, Kind
@@ -76,7 +76,7 @@ class Observer:
         self._progress_store = progress_store
         self._defaults = defaults
         self._kueue = kueue
-        self._warning_events = Warnings(cluster)
+        self._warning_events = WarningEvents(cluster)
         self._frozen: dict[str, str] = {}
         """Specs as JSON text, which takes a seventh of the memory of objects."""
         self._parsed: dict[str, _Parsed] = {}

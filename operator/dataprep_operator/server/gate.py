@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from dataprep_operator import metrics
@@ -78,16 +79,23 @@ class Gate:
         return limiter
 
 
+@dataclass(frozen=True)
+class _Admitted:
+    """An admitted connection and its inner protocol."""
+
+    address: str
+    transport: asyncio.Transport
+    inner: asyncio.Protocol
+    timeout: asyncio.TimerHandle
+
+
 class _GatedProtocol(asyncio.Protocol):
     """Forwards everything to the inner protocol of an admitted connection."""
 
     def __init__(self, gate: Gate, factory: ProtocolFactory) -> None:
         self._gate = gate
         self._factory = factory
-        self._inner: asyncio.Protocol | None = None
-        self._address = ""
-        self._transport: asyncio.Transport | None = None
-        self._end: asyncio.TimerHandle | None = None
+        self._admitted: _Admitted | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - true for every TCP server
@@ -96,30 +104,27 @@ class _GatedProtocol(asyncio.Protocol):
         if not self._gate.admit(address, transport):
             transport.abort()
             return
-        self._address, self._transport = address, transport
-        self._end = asyncio.get_running_loop().call_later(LIFE_SECONDS, transport.abort)
-        self._inner = self._factory()
-        self._inner.connection_made(transport)
+        timeout = asyncio.get_running_loop().call_later(LIFE_SECONDS, transport.abort)
+        self._admitted = _Admitted(address, transport, self._factory(), timeout)
+        self._admitted.inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._end is not None:
-            self._end.cancel()
-        if self._transport is not None:
-            self._gate.release(self._address, self._transport)
-        if self._inner is not None:
-            self._inner.connection_lost(exc)
+        if self._admitted is not None:
+            self._admitted.timeout.cancel()
+            self._gate.release(self._admitted.address, self._admitted.transport)
+            self._admitted.inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._inner is not None:
-            self._inner.data_received(data)
+        if self._admitted is not None:
+            self._admitted.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received() if self._inner is not None else None
+        return self._admitted.inner.eof_received() if self._admitted is not None else None
 
     def pause_writing(self) -> None:
-        if self._inner is not None:
-            self._inner.pause_writing()
+        if self._admitted is not None:
+            self._admitted.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._inner is not None:
-            self._inner.resume_writing()
+        if self._admitted is not None:
+            self._admitted.inner.resume_writing()
