@@ -70,11 +70,13 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 .PHONY: generate
 generate: $(STAMP) ## write the CRD, the chart's copy and the generated docs from the models
 	$(BIN)/python -m dataprep_api.generate.crd
+	$(BIN)/python -m dataprep_api.generate.fields_page
 	$(BIN)/python -m dataprep_api.generate.reasons_page
 
 .PHONY: verify
 verify: $(STAMP) ## fail when a generated file is stale
 	$(BIN)/python -m dataprep_api.generate.crd --check
+	$(BIN)/python -m dataprep_api.generate.fields_page --check
 	$(BIN)/python -m dataprep_api.generate.reasons_page --check
 
 .PHONY: audit

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.definitions import with_second_version
 from tests.compat.test_stored_resources import RESOURCES
 
 from dataprep_api.generate import crd
@@ -562,3 +563,20 @@ def test_explain_tells_types_choices_and_meaning(cluster: Cluster) -> None:
     assert "uri\t<string> -required-" in said
     assert "enum: Never, IfChanged, Always, Extend" in said
     assert "Folder of the data set" in said
+
+
+def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Cluster) -> None:
+    """Client-side apply keeps the whole object in an annotation, which may have 256 KiB."""
+    definition = with_second_version(crd.crd())
+    group, plural = f"{NAMESPACE}.dataprep.io", "twoversions"
+    definition["metadata"] = {"name": f"{plural}.{group}"}
+    definition["spec"] |= {"group": group, "names": {"kind": "TwoVersions", "plural": plural, "singular": "twoversion"}}
+    definition["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, for a test"}
+    cluster.kubectl("apply", "--filename=-", stdin=json.dumps(definition))
+    try:
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}")
+        for version in ("v1alpha1", "v1beta1"):
+            told = cluster.kubectl("explain", f"{plural}.spec.output.format", f"--api-version={group}/{version}")
+            assert "Format of the shards." in told
+    finally:
+        cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")

@@ -1,1 +1,1 @@
-"""What is generated from the models: the CRDs and the page of reasons."""
+"""What is generated from the models: the CRDs, the page of fields and the page of reasons."""

@@ -5,6 +5,7 @@ kept, dropped, rewritten or refused; one that nobody thought of is refused too, 
 """
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,6 @@ from dataprep_api.resources.cron import DataPrepCronJob
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.profile import DataPrepProfile
 from dataprep_api.spec import Model, rule
-from dataprep_api.spec.model import BRIEF
 
 Schema = dict[str, Any]
 """A JSON Schema or a part of one. Any: its values are JSON values of every kind."""
@@ -42,8 +42,9 @@ CRON_FILE: Final = Path("crds/dataprepcronjobs.dataprep.io.yaml")
 CRON_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-cron.yaml")
 PROFILE_FILE: Final = Path("crds/dataprepprofiles.dataprep.io.yaml")
 PROFILE_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-profile.yaml")
-SIZE_LIMIT: Final = 200_000
-"""kubectl's client-side apply keeps the whole object in an annotation of at most 256 KiB; this leaves room."""
+SIZE_LIMIT: Final = 110_000
+"""Bytes of a definition as compact JSON. kubectl's client-side apply keeps the whole object in an annotation of at most 256 KiB: two versions of
+the API fit."""
 
 MUTABLE: Final = frozenset(
     {
@@ -70,7 +71,7 @@ _KEPT = (
     "x-kubernetes-map-type", "x-kubernetes-validations",
 )  # fmt: skip
 """In the order in which they are written."""
-_DROPPED = ("title", "examples", "deprecated", "readOnly", "writeOnly", "$defs", BRIEF)
+_DROPPED = ("title", "examples", "deprecated", "readOnly", "writeOnly", "$defs")
 """Nothing that a valid object depends on."""
 _REFUSED = {
     "exclusiveMinimum": "its structural form is a boolean; use ge",
@@ -219,12 +220,12 @@ def _frozen(path: str) -> dict[str, str]:
 
     It stands at the root, because only there a rule sees the status; one rule a field, because a rule names one fieldPath.
     """
-    now, before = f"self.spec.{path}", f"oldSelf.spec.{path}"
-    # Not `self.spec.?a == oldSelf.spec.?a`: the API server can't bound the cost of comparing optional values.
-    same = f"(has({now}) ? has({before}) && {now} == {before} : !has({before}))"
-    # First what ends the question for almost every field: the rules are asked at every write of a status, too.
+    parent, _, name = f"spec.{path}".rpartition(".")
+    # Lists of one or no entry: the API server can't bound the cost of comparing optional values themselves.
+    same = f"[?self.{parent}.?{name}] == [?oldSelf.{parent}.?{name}]"
+    # The comparison comes first because it decides almost every time: the rules run at every write of a status, too.
     return rule(
-        f"{same} || !has(oldSelf.status) || !has(oldSelf.status.phase) || (oldSelf.status.phase == 'Pending' && !has(oldSelf.status.startTime))",
+        f"{same} || oldSelf.?status.?phase.optMap(p, p == 'Pending' && !has(oldSelf.status.startTime)).orValue(true)",
         f"{path} may not change after the job has started; make a new DataPrepJob",
         path=f".spec.{path}",
         reason="FieldValueForbidden",
@@ -240,8 +241,6 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
     `path` is the field's own, for messages; `within` holds the definitions that enclose it, to find recursion.
     """
     schema = _one_type(schema, path)
-    if schema.get(BRIEF):
-        return _without_descriptions(structural({**schema, BRIEF: False}, definitions, path=path, within=within))
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
         if name in within:
@@ -251,37 +250,30 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
     _check_keywords(schema, path)
     _check_limits(schema, path)
     made = {keyword: schema[keyword] for keyword in _KEPT if keyword in schema}
+    if "description" in made:
+        made["description"] = summary(made["description"])
     values = made.pop("additionalProperties", None)
     if isinstance(values, dict):
-        made["additionalProperties"] = structural(values, definitions, path=f"{path}.*", within=within)
+        made["additionalProperties"] = _bare(structural(values, definitions, path=f"{path}.*", within=within))
     if made.pop("properties", None):
         members = schema["properties"].items()
         made["properties"] = {key: structural(member, definitions, path=f"{path}.{key}", within=within) for key, member in members}
     if "items" in made:
-        made["items"] = structural(made["items"], definitions, path=f"{path}[]", within=within)
+        made["items"] = _bare(structural(made["items"], definitions, path=f"{path}[]", within=within))
     default = _shortest(made.pop("default", None), made)
     if default is not None:
         made["default"] = default
     return {keyword: made[keyword] for keyword in _KEPT if keyword in made}
 
 
-def _without_descriptions(schema: Schema) -> Schema:
-    """The schema whose members are described elsewhere."""
-    brief: Schema = {}
-    for keyword, value in schema.items():
-        if keyword == "properties":
-            brief[keyword] = {name: _without(member) for name, member in value.items()}
-        else:
-            brief[keyword] = value
-    return brief
+def summary(description: str) -> str:
+    """The first sentence: the CRD holds no more. docs/fields.md has the whole text."""
+    return re.split(r"(?<=\.)\s", description, maxsplit=1)[0]
 
 
-def _without(schema: Schema) -> Schema:
-    bare = {keyword: value for keyword, value in schema.items() if keyword != "description"}
-    for keyword in ("items", "additionalProperties"):
-        if isinstance(bare.get(keyword), dict):
-            bare[keyword] = _without(bare[keyword])
-    return _without_descriptions(bare)
+def _bare(schema: Schema) -> Schema:
+    """`schema` of a list's or map's values without its description: the field itself has one."""
+    return {keyword: value for keyword, value in schema.items() if keyword != "description"}
 
 
 def _inlined(schema: Schema, definition: Schema) -> Schema:
@@ -396,10 +388,11 @@ def _yaml(value: Schema) -> str:
 
 def crd_text(definition: Schema | None = None) -> str:
     """The file in crds/ of a definition, by default that of DataPrepJobs."""
-    text = f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_yaml(definition or crd())}"
-    if len(text.encode()) > SIZE_LIMIT:
-        raise CrdError(f"the CRD must stay below {SIZE_LIMIT} bytes, it has {len(text.encode())}")
-    return text
+    definition = definition or crd()
+    size = len(json.dumps(definition, separators=(",", ":")))
+    if size > SIZE_LIMIT:
+        raise CrdError(f"the CRD may have {SIZE_LIMIT} bytes as compact JSON, it has {size}: shorten the first sentences of descriptions")
+    return f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_yaml(definition)}"
 
 
 def chart_text(definition: Schema | None = None) -> str:

@@ -23,9 +23,11 @@ class JobTemplateMetadata(Model):
     """Labels and annotations of each job."""
 
     labels: Annotated[dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=63)]], Field(max_length=64)] | None = None
+    """Labels of the jobs."""
     annotations: (
         Annotated[dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=4096)]], Field(max_length=64)] | None
     ) = None
+    """Annotations of the jobs."""
 
 
 class JobSpec(Open):
@@ -33,55 +35,62 @@ class JobSpec(Open):
 
 
 class JobTemplate(Model):
-    """What each job looks like."""
+    """The jobs to create."""
 
     metadata: JobTemplateMetadata | None = None
+    """Labels and annotations."""
     spec: JobSpec
+    """Spec of a DataPrepJob."""
 
 
 class DataPrepCronJobSpec(Model):
-    """When DataPrepJobs are made, and how."""
+    """When and how to create DataPrepJobs."""
 
     schedule: Annotated[str, Field(max_length=256, pattern=r"^ *[^ ]+( +[^ ]+){4} *$")]
-    """Five fields, as in crontab: minute, hour, day of the month, month, day of the week. `0 3 * * *` is every night at three."""
+    """Schedule, as in crontab: `0 3 * * *`. Five fields: minute, hour, day of the month, month, day of the week. The example is every night at three."""
     time_zone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """Name of the time zone of the schedule: `Europe/Berlin`. Default: UTC."""
+    """Time zone of the schedule: `Europe/Berlin`. Default: UTC."""
     suspend: bool = False
-    """While it is true no job is made. Jobs that were made go on."""
+    """Whether to stop creating jobs. Existing jobs go on."""
     concurrency_policy: Literal["Allow", "Forbid", "Replace"] = "Allow"
-    """What a job that is due does while one before it is unfinished. `Allow`: both run. `Forbid`: it waits for the end of that one. `Replace`: that one is deleted."""
+    """What to do while an earlier job runs. `Allow`: both run. `Forbid`: the new job waits until the earlier one ends. `Replace`: the earlier one is deleted."""
     starting_deadline_seconds: Annotated[int, Field(ge=10, le=31_536_000)] | None = None
-    """A job that could not be made for so long after its time is left out. Default: it is made, however late."""
+    """How late a job may be created. After that it is skipped. Default: no limit."""
     successful_jobs_history_limit: History = 3
-    """Jobs that have succeeded and are kept."""
+    """Successful jobs to keep."""
     failed_jobs_history_limit: History = 1
-    """Jobs that have failed and are kept."""
+    """Failed jobs to keep."""
     job_template: JobTemplate
+    """The jobs to create."""
 
 
 class ActiveJob(Model):
     """A job that is not finished."""
 
     name: Annotated[str, Field(max_length=253)]
+    """Job name."""
     uid: Annotated[str, Field(max_length=64)]
+    """Job UID."""
 
 
 class DataPrepCronJobStatus(Model):
     """Observed state, written by the operator alone."""
 
     observed_generation: int | None = None
+    """Generation seen last."""
     last_schedule_time: Time | None = None
-    """When the last job that was made was due."""
+    """When the last job was due."""
     last_successful_time: Time | None = None
-    """When the last job that succeeded ended."""
+    """When the last successful job ended."""
     next_schedule_time: Time | None = None
     """When the next job is due. Empty while nothing is scheduled."""
     active: Annotated[list[ActiveJob], Field(max_length=MAX_ACTIVE)] = []
-    """Unfinished jobs, the oldest first."""
+    """Unfinished jobs, oldest first."""
     conditions: Annotated[
         list[Condition],
         Field(max_length=8, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
+    """Conditions."""
 
 
 class DataPrepCronJob(Model):

@@ -19,20 +19,28 @@ class ProfileWorkers(Model):
     """What is said once about the converter pods of many jobs. Each field is that of `spec.workers`, and is taken whole."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """As in `workers` of a DataPrepJob."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    """As in `workers` of a DataPrepJob."""
     image_pull_secrets: Annotated[list[LocalObjectReference], Field(max_length=16)] | None = None
+    """As in `workers` of a DataPrepJob."""
     resources: Resources | None = None
+    """As in `workers` of a DataPrepJob."""
     node_selector: StringMap | None = None
+    """As in `workers` of a DataPrepJob."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
+    """As in `workers` of a DataPrepJob."""
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """As in `workers` of a DataPrepJob."""
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """As in `workers` of a DataPrepJob."""
 
 
 class DataPrepProfileSpec(Model):
     """Defaults."""
 
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
-    """Added to the job's own `stores`; one with the same `uriPrefix` there wins."""
+    """Added to the `stores` of the job. A store of the job with the same `uriPrefix` wins."""
     workers: ProfileWorkers | None = None
     """Fields of `workers` that the job leaves out."""
 

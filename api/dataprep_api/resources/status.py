@@ -39,178 +39,232 @@ class Condition(Model):
     """A standard Kubernetes condition."""
 
     type: Annotated[str, Field(max_length=64)]
+    """Type of condition."""
     status: Literal["True", "False", "Unknown"]
+    """True, False or Unknown."""
     observed_generation: int | None = None
+    """Generation it is about."""
     last_transition_time: Time
+    """Last change of status."""
     reason: Annotated[str, Field(min_length=1, max_length=128)]
+    """Reason, one word."""
     message: Annotated[str, Field(max_length=2048)]
+    """Details, for people."""
 
 
 class ShardProgress(Model):
     """Shards by state."""
 
     total: Count = 0
+    """All shards."""
     done: Count = 0
+    """Finished."""
     active: Count = 0
+    """In progress."""
     failed: Count = 0
+    """Failed."""
 
 
 class RecordProgress(Model):
-    """Records by fate. At the end: in + added = out + bad + filtered."""
+    """Records by outcome. At the end: in + added = out + bad + filtered."""
 
     total: Count | None = None
-    """Records that the plan counted in the input."""
+    """Records in the input, by the plan."""
     in_: Annotated[Count, Field(alias="in")] = 0
+    """Records read."""
     out: Count = 0
+    """Records written."""
     bad: Count = 0
+    """Bad records."""
     filtered: Count = 0
+    """Records filtered out."""
     added: Count = 0
-    """Records beyond one for each that went in, made by a `map`."""
+    """Extra records made by a `map`. Those beyond one for each record that went in."""
 
 
 class Progress(Model):
-    """How far the job is. While it runs these are the workers' reports; at the end, the commit step's sums."""
+    """How far the job is. While it runs, the numbers come from reports of the workers; at the end, from the commit step."""
 
     percent: Annotated[int, Field(ge=0, le=100)] = 0
+    """Percent done."""
     summary: Annotated[str, Field(max_length=64)] = ""
-    """Done and all shards: `3/8`."""
+    """Shards done and in all: `3/8`."""
     shards: ShardProgress = ShardProgress()
+    """Shards by state."""
     records: RecordProgress = RecordProgress()
+    """Records by outcome."""
     bytes_in: Count = 0
+    """Bytes read."""
     bytes_out: Count = 0
+    """Bytes written."""
     records_per_second: Annotated[float, Field(ge=0)] | None = None
+    """Records per second."""
     bytes_per_second: Annotated[float, Field(ge=0)] | None = None
-    """Bytes written a second."""
+    """Bytes written per second."""
     estimated_seconds_remaining: Count | None = None
-    """Empty until it means something: 5 % done and 5 seconds of work."""
+    """Seconds left. Empty until 5 % and 5 seconds of work are done."""
     eta: Annotated[str, Field(max_length=32)] | None = None
-    """The same for people: `1m20s`."""
+    """Time left, for people: `1m20s`."""
     updated_at: Time | None = None
+    """Time of these numbers."""
 
 
 class SplitStatus(Model):
     """What one split holds."""
 
     name: Short
+    """Split name."""
     records: Count
+    """Records."""
     shards: Count
+    """Shards."""
     bytes: Count = 0
+    """Bytes."""
     expected: Count | None = None
-    """Records that the split's rule asks for."""
+    """Records that its rule asks for."""
     tolerance: Count | None = None
-    """How many more or fewer the rule allows."""
+    """Deviation that its rule allows."""
 
 
 class OutputFile(Model):
     """One finished shard."""
 
     uri: LongUri
+    """URI."""
     split: Short
+    """Split."""
     bytes: Count
+    """Size."""
     records: Count
+    """Records."""
     sha256: Sha256
+    """SHA-256."""
     replication: Count | None = None
-    """Replicas of each block, as HDFS keeps them."""
+    """Replicas per block (HDFS)."""
 
 
 class LabelStatus(Model):
-    """The classes of one label feature, in the order of their numbers."""
+    """The classes of a label, in order of number."""
 
     feature: Short
+    """Feature name."""
     num_classes: Count
-    """How many there are, also where fewer are shown."""
+    """Number of classes, shown or not."""
     classes: Annotated[list[Short], Field(max_length=MAX_LABELS)] = []
-    """The first names, as many as fit; all of them are in `_dataprep/labels/<feature>.txt`."""
+    """Names of the first classes. As many as fit; all are in `_dataprep/labels/<feature>.txt`."""
 
 
 class Failure(Model):
     """One thing that went wrong."""
 
     reason: Annotated[str, Field(max_length=64)]
+    """Reason, one word."""
     message: Message
+    """Details, for people."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
+    """Step."""
     index: int | None = None
-    """Index of the convert task."""
+    """Convert task."""
     shard: Short | None = None
+    """Shard."""
     input: LongUri | None = None
+    """Input."""
     pod: Short | None = None
+    """Pod."""
     exit_code: int | None = None
+    """Exit code."""
     count: Annotated[int, Field(ge=1)] = 1
+    """Times seen."""
     at: Time | None = None
+    """Time."""
 
 
 class Run(Model):
     """One attempt that has ended."""
 
     attempt: Count
+    """Attempt number."""
     phase: Literal["Succeeded", "Failed"]
+    """How it ended."""
     reason: Annotated[str, Field(max_length=128)]
+    """Reason, one word."""
     message: Annotated[str, Field(max_length=256)]
+    """Details, for people."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
-    """The run that it worked on, once it was planned."""
+    """Run id, once planned."""
     started_at: Time
+    """Start."""
     ended_at: Time
+    """End."""
 
 
 class Evictions(Model):
-    """Pods that the cluster took away: preemption, drains, nodes under pressure or lost. They count as no failure."""
+    """Pods that the cluster took away. By preemption, drains, or nodes under pressure or lost. They don't count as failures."""
 
     count: Count = 0
-    """Since the job began, or since its last retry."""
+    """Since the job or last retry began."""
     in_a_row: Count = 0
-    """Those of them after the last shard was finished."""
+    """Since a shard was last finished."""
     shards_done: Count = 0
-    """Shards that were finished at the last one."""
+    """Finished shards at the last one."""
     last_time: Time | None = None
+    """Time of the last one."""
     at_last_time: Count = 0
-    """How many were seen of that second."""
+    """How many in that second."""
     reason: Short = ""
-    """Of the last one, in Kubernetes' word: `PreemptionByScheduler`, `EvictionByEvictionAPI`, `TerminationByKubelet`."""
+    """Kubernetes' reason of the last one. `PreemptionByScheduler`, `EvictionByEvictionAPI`, `TerminationByKubelet`."""
 
 
 class Effective(Model):
     """Values in force, after defaults and fallbacks."""
 
     parallelism: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """Pods at a time; what the scale sub-resource reports, as an int32."""
+    """Pods at the same time. The scale sub-resource reports it, as an int32."""
     image: Annotated[str, Field(max_length=512)] | None = None
+    """Image."""
     accelerator: Annotated[str, Field(max_length=64)] | None = None
     """`CPU` or `GPU`."""
     memory: Annotated[str, Field(max_length=32)] | None = None
-    """Memory limit of the converter pods, when `spec.retry` has raised it."""
+    """Memory limit raised by `retry`. Of the converter pods."""
     plan_memory: Annotated[str, Field(max_length=32)] | None = None
-    """The same of the plan step."""
+    """The same for the plan step."""
     commit_memory: Annotated[str, Field(max_length=32)] | None = None
-    """The same of the commit step."""
+    """The same for the commit step."""
 
 
 class CodeStatus(Model):
     """The code of `spec.code`."""
 
     commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")]
-    """What the reference was resolved to when the job was planned."""
+    """Commit that planning resolved."""
 
 
 class Timings(Model):
     """Seconds of each step."""
 
     planning_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Plan step."""
     running_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Convert step."""
     committing_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Commit step."""
     total_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Whole job."""
     read_wait_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Of all workers together: how long encoding waited for what is read and transformed."""
+    """Time that encoding waited for input. Over all workers: for reading and transforms."""
     bottleneck: Annotated[str, Field(max_length=256)] | None = None
-    """What the conversion waited for, and the shares of its stages: `source-bound (read 71 %, …)`."""
+    """What limited the conversion. With the shares of its stages: `source-bound (read 71 %, …)`."""
 
 
 class Channels(Model):
-    """The data set as the channels of a SageMaker training job."""
+    """Channels of a SageMaker training job. Set when SageMaker can use the data set."""
 
     content_type: Short
+    """Content type."""
     compression_type: Short
+    """Compression type."""
     prefixes: Annotated[dict[Short, LongUri], Field(max_length=MAX_SPLITS)] = {}
-    """How the URIs of each split's files begin."""
+    """URI prefix of each split."""
 
     def input_data_config(self) -> list[dict[str, Any]]:  # Any: JSON
         """`InputDataConfig` of `CreateTrainingJob`."""
@@ -231,74 +285,99 @@ class OutputStatus(Model):
     """The data set. Until it is finished only its place is known."""
 
     uri: LongUri
+    """Folder of the data set."""
     manifest_uri: LongUri | None = None
+    """URI of the manifest."""
     manifest_sha256: Sha256 | None = None
+    """SHA-256 of the manifest."""
     digest: Sha256 | None = None
-    """The manifest's digest over all files, as `dataprep verify` prints it."""
+    """Digest over all files. The manifest has it, and `dataprep verify` prints it."""
     quarantine_uri: LongUri | None = None
-    """Folder of the bad records, when they are kept and there are any."""
+    """Folder of kept bad records, if any."""
     files: Count = 0
+    """Files."""
     records: Count = 0
+    """Records."""
     bytes: Count = 0
+    """Bytes."""
     channels: Channels | None = None
-    """For SageMaker, when it can use the data set."""
+    """Channels for SageMaker. Only when it can use the data set."""
 
 
 class FromJob(Model):
-    """The finished data set of the job that `source.fromJob` names, noted when this job starts."""
+    """The data set that `source.fromJob` resolved to, noted when this job starts."""
 
     # As the other job's status has it. Whether it may be read is said of the spec in which it is put: a status must be readable.
     uri: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Folder of the data set."""
     digest: Sha256 | None = None
+    """Its digest."""
 
 
 class DataPrepJobStatus(Model):
     """Observed state, written by the operator alone."""
 
     observed_generation: int | None = None
+    """Generation seen last."""
     phase: Phase | None = None
+    """Phase."""
     conditions: Annotated[
         list[Condition],
         Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
+    """Conditions."""
     start_time: Time | None = None
+    """Start."""
     completion_time: Time | None = None
+    """End."""
     attempt: Count = 0
-    """Conversions started: 1, and one more for each retry and each fallback to CPU."""
+    """Conversions started. 1, and one more for each retry and each fallback to CPU."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
-    """The step that runs, or ran last. A retry begins with it."""
+    """Current or last step. A retry begins with it."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
+    """Run id."""
     plan_sha256: Sha256 | None = None
+    """SHA-256 of the plan."""
     reused: bool | None = None
-    """Whether a finished data set of the same spec and inputs was found and used as it is."""
+    """Whether a data set was reused. It is a finished one of the same spec and inputs."""
     tasks: Count | None = None
-    """Indexes of the convert Job."""
+    """Tasks of the convert Job."""
     failed_indexes: Ranges | None = None
     """Tasks that failed for good: `0-3,7`."""
     progress: Progress | None = None
+    """How far the job is."""
     ignored_files: Count | None = None
-    """Files among the inputs that the source doesn't take: hidden ones, other extensions, data sets below them."""
+    """Input files that were ignored. Hidden files, other extensions, and data sets below the inputs."""
     splits: Annotated[list[SplitStatus], Field(max_length=MAX_SPLITS)] = []
+    """What each split holds."""
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
+    """Classes of the labels."""
     from_job: FromJob | None = None
-    """What `source.fromJob` was resolved to."""
+    """What `source.fromJob` resolved to."""
     output: OutputStatus | None = None
+    """The data set."""
     outputs: Annotated[list[OutputFile], Field(max_length=MAX_OUTPUTS)] = []
-    """The files, when they are few; else see `output.manifestUri`."""
+    """The files, if few. For all files see `output.manifestUri`."""
     failures: Annotated[list[Failure], Field(max_length=MAX_FAILURES)] = []
+    """What went wrong."""
     bad_records: Annotated[list[Failure], Field(max_length=MAX_FAILURES)] = []
-    """Examples of records that were left out."""
+    """Examples of bad records."""
     warnings: Annotated[list[Message], Field(max_length=10)] = []
+    """Warnings."""
     evictions: Evictions | None = None
+    """Pods that the cluster took away."""
     effective: Effective | None = None
+    """Values in force."""
     child_prefix: Annotated[str, Field(max_length=63)] | None = None
-    """How the names of the job's Jobs, pods and ConfigMap begin."""
+    """Name prefix of Jobs, pods, ConfigMap."""
     timings: Timings | None = None
+    """Seconds of each step."""
     code: CodeStatus | None = None
+    """The code of `spec.code`."""
     runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []
-    """The last attempts that ended, the newest first."""
+    """Last attempts, newest first."""
     handled_retry: Annotated[str, Field(max_length=256)] | None = None
-    """The last value of the annotation `dataprep.io/retry` that was acted on."""
+    """Last `dataprep.io/retry` handled. The last value of that annotation that was acted on."""
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:

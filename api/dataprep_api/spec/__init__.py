@@ -70,43 +70,48 @@ __all__ = [
 
 
 class BadRecords(Model):
-    """What happens to a record that can't be read or doesn't fit."""
+    """What happens to bad records. A record is bad when it can't be read or doesn't fit."""
 
     policy: Literal["Fail", "Skip", "Quarantine"] = "Fail"
-    """`Fail`: the first one fails the job. `Skip`: it is left out, counted and named. `Quarantine`: the same, and all of them are kept below the output's `_dataprep` folder."""
+    """`Fail`, `Skip` or `Quarantine` a bad record. `Fail`: the first one fails the job. `Skip`: it is left out, counted and reported. `Quarantine`: as `Skip`, and every bad record is kept below the output's `_dataprep` folder."""
     max_count: Annotated[int, Field(ge=0)] | None = None
-    """The job fails when more records than this are bad."""
+    """Fail above this number of bad records."""
     max_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The job fails when a larger fraction of all records is bad."""
+    """Fail above this fraction of bad records."""
 
 
 class CleanupRule(Model):
-    """What is removed some time after the job ended: its pods, its Jobs, or the DataPrepJob."""
+    """What to remove after the job has ended: its pods, its Jobs, or the DataPrepJob."""
 
     when: Literal["Succeeded", "Failed"]
+    """How the job ended."""
     action: Literal["DeletePods", "DeleteJobs", "DeleteSelf"]
-    """`DeletePods` and `DeleteJobs` remove finished pods (and their Jobs), `DeleteSelf` the DataPrepJob with all of them."""
+    """What to remove. `DeletePods` removes finished pods, `DeleteJobs` their Jobs too, `DeleteSelf` the DataPrepJob with everything it owns."""
     after_seconds: Seconds = 0
+    """Delay after the end."""
 
 
 class Retry(Model):
-    """What is different when a step is tried again."""
+    """How a step is retried after it ran out of memory."""
 
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
-    """Tasks that ran out of memory run again with so many times the memory, until they get through or `maxMemory` is reached; the plan and the commit step too."""
+    """Memory factor for each such retry. A task that ran out of memory runs again with this many times the memory, until it succeeds or `maxMemory` is reached. The plan and commit steps do so too."""
     max_memory: Quantity
-    """The most memory that a pod may get: `8Gi`."""
+    """Upper limit per pod: `8Gi`."""
 
 
 DeadlineSeconds = Annotated[int, Field(ge=1, le=31_536_000)]
 
 
 class StepDeadlines(Model):
-    """How long each step may run from its start, its retries included; the job fails when it runs for longer."""
+    """How long each step may run, retries included. The job fails when a step takes longer."""
 
     plan_seconds: DeadlineSeconds | None = None
+    """Limit of the plan step."""
     convert_seconds: DeadlineSeconds | None = None
+    """Limit of the convert step."""
     commit_seconds: DeadlineSeconds | None = None
+    """Limit of the commit step."""
 
 
 ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
@@ -123,7 +128,7 @@ NO_TRAIN: Final = (
 
 
 class DataPrepJobSpec(Model):
-    """This raw data, through these transforms, into shards of this format, there."""
+    """Converts raw data into a data set of shards."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -152,67 +157,67 @@ class DataPrepJobSpec(Model):
     )
 
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
-    """Values for `${NAME}` in the strings of source, features, labels, transforms, output and stores. `$$` stands for a dollar sign. The API server reads the spec as it is written, so on a cluster they may stand only where any text is valid: URIs, columns, file names, but not where a word of a list, a number or a quantity is expected."""
+    """Values for `${NAME}` in the spec. They are filled into the strings of source, features, labels, transforms, output and stores. `$$` is a dollar sign. The API server validates the spec before they are filled in, so on a cluster use them only where any text is valid, such as URIs, columns and file names, and not for enums, numbers or quantities."""
     source: Source | None = None
-    """The raw data: exactly one member. Either this or `script` is set."""
+    """The raw data: set exactly one member. Every job has either a source or a `script`."""
     script: Script | None = None
-    """A program of your own makes the data set, in an image of your own; the commit step checks what it made."""
+    """Your own program, instead of a source. It runs in an image of yours and writes the data set; the commit step checks the result."""
     features: Annotated[list[Feature], Field(min_length=1, max_length=256)] | None = None
-    """Features of the records. Default: every column of the source (and of the transforms) that is not a label."""
+    """Features of the records. Default: every column of the source, after the transforms, that is not a label."""
     labels: Annotated[list[LabelFeature], Field(min_length=1, max_length=64)] | None = None
-    """Features that training predicts. Default: the column `label` (`image/class/label` of images) when there is one."""
+    """Features to predict. Default: the column `label` (of images `image/class/label`), if there is one."""
     transforms: Annotated[list[Transform], Field(max_length=32)] | None = None
-    """Steps applied in order."""
+    """Steps, applied in order."""
     deduplicate: Deduplicate | None = None
-    """Leaves out records that say the same as an earlier one."""
+    """Drops repeated records."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Take only this many samples, spread over the whole source: always the same ones for the same input. Splits divide these."""
+    """Take only this many samples. They are spread over the whole source, and the same input always gives the same ones. Splits divide what is taken."""
     splits: Splits | None = None
-    """How samples are divided."""
+    """How samples are divided. Default: each subset of the source is a split, and a source without subsets becomes `train`."""
     shuffle: Shuffle | None = None
-    """Global shuffle of each split. Default: the source's order."""
+    """Shuffles each split globally. Default: the order of the source."""
     output: Output
-    """Where the data set goes, and in what form."""
+    """Where and how to write the data set."""
     on_bad_record: BadRecords = BadRecords()
-    """What happens to a record that can't be read or doesn't fit."""
+    """What happens to bad records."""
     allow_empty: bool = False
-    """Whether an input without records makes an empty data set instead of a failure."""
+    """Whether empty input is accepted. The data set is then empty; otherwise the job fails."""
     code: Code | None = None
-    """Code that is not in the image: modules for the plug-ins of source and transforms, or the program of `script`."""
+    """Code that is not in the image. It holds Python modules for plug-ins of source and transforms, or the program of `script`."""
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
-    """How stores are reached: credentials by Secret, endpoints, Hadoop configuration by ConfigMap, each for a URI prefix."""
+    """Access to stores, by URI prefix. Each entry gives credentials from a Secret, endpoints, or Hadoop's configuration from a ConfigMap."""
     workers: Workers = Workers()
     """The converter pods."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """The DataPrepProfile of this namespace whose stores and workers fill in what is left out here. Default: the one named `default`, if there is one."""
+    """DataPrepProfile with defaults for this job. It is in the same namespace, and its stores and workers fill in what is left out here. Default: the profile named `default`, if there is one."""
     run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
-    """DataPrepJobs of the same namespace that must be Complete before this one starts. `dataprep run` passes over it."""
+    """DataPrepJobs to wait for. They are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
     suspend: bool = False
-    """Stops the pods without losing finished shards; false resumes."""
+    """Stops the pods; false resumes. Finished shards are kept."""
     active_deadline_seconds: DeadlineSeconds | None = None
-    """The job fails when it has run for longer."""
+    """Time limit of the whole job."""
     step_deadlines: StepDeadlines | None = None
-    """The job fails when a step has run for longer. A suspension starts the count anew."""
+    """Time limits of the steps. Suspending the job restarts the count."""
     start_deadline_seconds: DeadlineSeconds | None = None
-    """The job fails when a pod stays unschedulable, or another job that it waits for unfinished, for longer. Default: it waits."""
+    """Time limit for the start. The job fails when a pod stays unschedulable for longer, or when a job that it waits for stays unfinished for longer. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
-    """The job fails when its pods can't start for longer, for a reason that somebody must remove: image, Secret, ConfigMap, refusal. Default: as long as the job has worked, at least 30 s (600 s when a registry or network may recover), at most 6 h."""
+    """Time limit for pods that can't start. It applies when someone has to act: to a missing image, Secret or ConfigMap, or a request that was refused. Default: as long as the job has worked so far, at least 30 s (600 s where a registry or the network may recover) and at most 6 h."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
-    """Retries of the plan and of the commit step."""
+    """Retries of the plan and commit steps."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
-    """Retries of each task of the conversion."""
+    """Retries of each convert task."""
     max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """The job fails when the cluster has taken more of its pods away (preemption, drains, nodes under pressure). Default: no limit."""
+    """Evicted pods before the job fails. Preemption, drains and nodes under pressure count. Default: no limit."""
     retry: Retry | None = None
-    """More memory for tasks that ran out of it. Default: they fail after their retries."""
+    """Retries with more memory. Default: a task that runs out of memory is retried as it is, then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """Tasks that may fail for good before the conversion is stopped. A job with a failed task never succeeds; this bounds the work until then. Default: all tasks are tried."""
+    """Failed tasks before conversion stops. A job with a failed task never succeeds; this limits the work done until then. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
-    """The DataPrepJob deletes itself this long after it ended. Outputs stay, unless `deletionPolicy` says otherwise."""
+    """Delete the job this long after it ended. Outputs stay, unless `deletionPolicy` says otherwise."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
-    """What is removed some time after the end. Default: nothing, so the pods' logs stay."""
+    """What to remove some time after the end. Default: nothing, so that the logs of the pods stay."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
-    """Whether deleting the DataPrepJob also removes the files that it wrote to the output. It may change at any time."""
+    """Whether deletion removes output files. With `Delete`, deleting the DataPrepJob also removes the files that it wrote to the output. May change at any time."""
 
     @property
     def data(self) -> Source:

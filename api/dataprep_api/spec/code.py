@@ -27,12 +27,14 @@ class CodeMap(Model):
     """A ConfigMap of the job's namespace whose keys are Python files."""
 
     name: ObjectName
+    """ConfigMap name."""
 
 
 class GitSecret(Model):
     """A Secret of the job's namespace."""
 
     name: ObjectName
+    """Secret name."""
 
 
 _REPOSITORY: Final = "expected http://, https://, git:// or file://, without a user or a token: these come from secretRef"
@@ -57,11 +59,11 @@ class Git(Model):
     url: Annotated[Uri, AfterValidator(_a_repository)]
     """`https://github.com/team/code.git`."""
     ref: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = "HEAD"
-    """Branch, tag or commit. It is resolved once, while planning; every pod then takes that commit, and `status.code.commit` has it."""
+    """Branch, tag or commit. Planning resolves it once; every pod checks out that commit, and `status.code.commit` shows it."""
     sub_path: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Folder within the repository that is the code. Default: all of it."""
+    """Folder to use. Default: the whole repository."""
     secret_ref: GitSecret | None = None
-    """Secret with the keys `username` and `password` (or a token as password)."""
+    """Secret with `username` and `password`. A token serves as the password."""
 
     @model_validator(mode="after")
     def _within(self) -> Self:
@@ -78,9 +80,9 @@ class Code(Model):
     )
 
     config_map_ref: CodeMap | None = None
-    """The ConfigMap: `reader.py: |` and so on. Of `dataprep run`, a ConfigMap in the job's own file. What it holds is part of the run id."""
+    """ConfigMap with the files. Its keys are file names: `reader.py: |`. With `dataprep run` it is a ConfigMap in the file of the job. The content is part of the run id."""
     git: Git | None = None
-    """A Git repository. The commit is part of the run id."""
+    """Git repository. The commit is part of the run id."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -90,13 +92,13 @@ class Code(Model):
 
 
 class MadeColumn(Model):
-    """A column that user code makes."""
+    """A column that user code adds."""
 
     name: Column
-    """The column's name."""
+    """Column name."""
     type: Literal["Int64", "Float32", "Float64", "String", "Bytes", "Bool", "UInt8"]
-    """Type of its values."""
+    """Value type."""
     ragged: bool = False
-    """Whether each record has a list of them, of any length."""
+    """Whether values are lists of any length."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**31)]], Field(min_length=1, max_length=8)] | None = None
-    """Shape of the tensor that each record has."""
+    """Tensor shape of a record."""

@@ -10,22 +10,22 @@ Dtype = Literal["int64", "int32", "int16", "int8", "uint8", "float64", "float32"
 
 
 class Feature(Model):
-    """One feature of the records: its name, the source columns it holds, and how it is stored."""
+    """One feature of the records: its name, its source columns, and how it is stored."""
 
     name: Column
-    """Key of the feature in the records."""
+    """Key in the records."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)] | None = None
-    """Columns that make up the feature: a name, or an inclusive range of positions (`0..4`, `-1` is the last). Default: the column of the feature's own name. Several columns become one vector."""
+    """Source columns: names or ranges. A range of positions includes both ends: `0..4`; `-1` is the last column. Several columns form one vector. Default: the column with the name of the feature."""
     dtype: Dtype | None = None
-    """Type to convert to. Default: the column's own."""
+    """Type to convert to. Default: the type of the column."""
     encoding: Literal["Auto", "Values", "Raw"] = "Auto"
-    """`Values`: a list of numbers. `Raw`: a tensor's bytes, row-major and little-endian. `Auto`: Raw for tensors of integers below 64 bits and of float16, Values for all else."""
+    """`Values`, `Raw` or `Auto`. `Values`: a list of numbers. `Raw`: the bytes of a tensor, row-major and little-endian. `Auto`: Raw for tensors of float16 and of integers below 64 bits, otherwise Values."""
     sequence: bool | None = None
-    """Whether the column's lists (or its tensors along their first dimension) are the steps of a sequence. Default: what the source says. Records with a sequence are tf.train.SequenceExample, and the other features are their context."""
+    """Whether lists are steps of a sequence. The steps are the values of a list, or a tensor's entries along its first dimension. Records with a sequence are tf.train.SequenceExample, with the other features as their context. Default: as the source says."""
 
 
 class LabelFeature(Feature):
     """A feature that training predicts."""
 
     num_classes: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """Number of classes: a label outside 0 … numClasses-1 makes the record bad."""
+    """Number of classes. A label outside 0 … numClasses-1 makes the record bad."""

@@ -22,10 +22,15 @@ from dataprep_api.shown import has_user, unsigned
 from dataprep_api.spec import descriptions
 
 
-def rule(expression: str, message: str, *, path: str = "", reason: str = "FieldValueInvalid") -> dict[str, str]:
-    """One CEL rule of `x-kubernetes-validations`."""
-    written = {"rule": expression, "message": message, "reason": reason}
-    return written | {"fieldPath": path} if path else written
+def rule(expression: str, message: str, *, path: str = "", reason: str = "") -> dict[str, str]:
+    """One CEL rule of `x-kubernetes-validations`. The API server's own default for the reason is FieldValueInvalid."""
+    optional = {"reason": reason, "fieldPath": path}
+    return {"rule": expression, "message": message} | {key: value for key, value in optional.items() if value}
+
+
+def count(*conditions: str) -> str:
+    """How many of the conditions are true, in CEL."""
+    return f"[{', '.join(conditions)}].filter(x, x).size()"
 
 
 def rules(*written: dict[str, str]) -> dict[str, Any]:
@@ -78,25 +83,19 @@ def _a_resource(value: int | str) -> int | str:
     return value
 
 
-BRIEF = "x-dataprep-brief"
-"""Marks a schema whose members are written into the CRD without descriptions."""
-
-
 class OneOf(Model):
     """A union: exactly one member is set. The CEL rule and the message list the members of the class."""
 
     what: ClassVar[str]
     """What it is called in messages: `source`."""
-    described_elsewhere: ClassVar[bool] = False
-    """Whether the members have their descriptions in another place of the spec, so that the CRD need not say everything twice."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Writes the CEL rule for the members that the class has."""
         names = cls.members()
-        count = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
-        written = rules(rule(f"{count} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
-        cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written | {BRIEF: cls.described_elsewhere}})
+        number = count(*(f"has(self.{name})" for name in names))
+        written = rules(rule(f"{number} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
+        cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written})
 
     @classmethod
     def members(cls) -> list[str]:

@@ -22,7 +22,7 @@ from dataprep_api.spec.formats.recordio_protobuf import RecordioProtobufOptions
 from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
 from dataprep_api.spec.formats.webdataset import WebdatasetOptions
-from dataprep_api.spec.model import Model, Quantity, Uri, rule, rules
+from dataprep_api.spec.model import Model, Quantity, Uri, count, rule, rules
 from dataprep_api.spec.sources.table import TableUri
 
 MINIBATCH: Final = 32
@@ -30,12 +30,12 @@ MINIBATCH: Final = 32
 
 
 class Shards(Model):
-    """How many files each split has: at most one member; 128Mi each by default. No shard is ever empty."""
+    """How many files each split has. Set at most one member; the default is 128Mi each. No shard is ever empty."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "(has(self.count) ? 1 : 0) + (has(self.targetSize) ? 1 : 0) + (has(self.records) ? 1 : 0) <= 1",
+                f"{count('has(self.count)', 'has(self.targetSize)', 'has(self.records)')} <= 1",
                 "set only one of count, targetSize, records",
             ),
             rule(
@@ -48,11 +48,11 @@ class Shards(Model):
     )
 
     count: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Number of shards of each split (fewer when the split has fewer records)."""
+    """Shards per split. A split with fewer records has fewer."""
     target_size: Quantity | None = None
-    """Wanted size of a shard, at least 64Ki: `128Mi`. The plan chooses the number of shards."""
+    """Wanted size: `128Mi`. At least 64Ki. The plan chooses the number of shards."""
     records: Annotated[int, Field(ge=1)] | None = None
-    """Most records of a shard."""
+    """Records per shard, at most."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -68,18 +68,18 @@ class HdfsOptions(Model):
     """How files are created on HDFS."""
 
     replication: Annotated[int, Field(ge=1, le=512)] | None = None
-    """Replicas of each block. Default: the cluster's own."""
+    """Replicas per block. Default: as the cluster says."""
     permission: Annotated[str, Field(pattern=r"^0?[0-7]{3}$", max_length=4)] | None = None
-    """Octal permission of the files: `"644"`."""
+    """Octal file permission: `"644"`."""
     block_size: Quantity | None = None
-    """Block size of the files. Default: the cluster's own."""
+    """Block size. Default: as the cluster says."""
 
 
 class TableOutput(Model):
-    """A MaxCompute table, or a partition of one, that gets the records as its rows."""
+    """A MaxCompute table, or a partition of one, that receives the records as rows."""
 
     uri: TableUri
-    """`odps://project/tables/t`, or one partition, `odps://project/tables/t/pt=20260101`, which is made when it isn't there. Its rows are replaced, all at once, when the data set is finished."""
+    """`odps://project/tables/t`, or a partition. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. Its rows are replaced in one step when the data set is finished."""
 
 
 _SHARDS_GIVEN: Final = f"with granularity: Minibatch a file of {', '.join(ONE_MINIBATCH)} is one minibatch: leave shards out"
@@ -132,59 +132,59 @@ class Output(Model):
     )
 
     uri: Uri
-    """Folder of the data set: `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
+    """Folder of the data set. For example `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    """The data set goes into the folder of this name below `uri`, beside other versions: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
+    """Sub-folder for this version. Other versions lie beside it below `uri`: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
     format: Literal[FormatName, "copy"] = "tfrecord"
-    """Format of the shards; `copy` copies the data set that is the source, byte for byte."""
+    """Format of the shards. `copy` copies the source, which is a data set, byte for byte."""
     tfrecord: TfrecordOptions = TfrecordOptions()
-    """Options of the format `tfrecord`."""
+    """Options of `tfrecord`."""
     recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
-    """Options of the format `recordioProtobuf`."""
+    """Options of `recordioProtobuf`."""
     sequence_file: SequenceFileOptions = SequenceFileOptions()
-    """Options of the format `sequenceFile`."""
+    """Options of `sequenceFile`."""
     map_file: MapFileOptions = MapFileOptions()
-    """Options of the format `mapFile`."""
+    """Options of `mapFile`."""
     parquet: ParquetOptions = ParquetOptions()
-    """Options of the format `parquet`."""
+    """Options of `parquet`."""
     arrow: ArrowOptions = ArrowOptions()
-    """Options of the format `arrow`."""
+    """Options of `arrow`."""
     jsonl: JsonlOptions = JsonlOptions()
-    """Options of the format `jsonl`."""
+    """Options of `jsonl`."""
     csv: CsvOptions = CsvOptions()
-    """Options of the format `csv`."""
+    """Options of `csv`."""
     npz: NpzOptions = NpzOptions()
-    """Options of the format `npz`."""
+    """Options of `npz`."""
     file_batch: FileBatchOptions = FileBatchOptions()
-    """Options of the format `fileBatch`."""
+    """Options of `fileBatch`."""
     dl4j_dataset: Annotated[Dl4jDatasetOptions, Field(alias="dl4jDataset")] = Dl4jDatasetOptions()
-    """Options of the format `dl4jDataset`."""
+    """Options of `dl4jDataset`."""
     webdataset: WebdatasetOptions = WebdatasetOptions()
-    """Options of the format `webdataset`."""
+    """Options of `webdataset`."""
     mds: MdsOptions = MdsOptions()
-    """Options of the format `mds`."""
+    """Options of `mds`."""
     array_record: ArrayRecordOptions = ArrayRecordOptions()
-    """Options of the format `arrayRecord`."""
+    """Options of `arrayRecord`."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """What stands together in the files: `Minibatch` cuts each split, in its order, into minibatches that no file divides; a file is one minibatch unless `shards` asks for more."""
+    """`Minibatch` keeps minibatches whole. It cuts each split, in order, into minibatches that are never divided between files. Each file holds one minibatch, unless `shards` asks for more."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Records of a minibatch; the last of a split may have fewer. Default: 32."""
+    """Records per minibatch. The last one of a split may have fewer. Default: 32."""
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of the files' names with {split}, {shard}, {shards} and {ext}; numbers have five digits, or six with {shard:06}. Default: `{split}-{shard}.{ext}` with `overwrite: Extend`; `{split}.{ext}` for a single shard, else `{split}-{shard}-of-{shards}.{ext}`; `part-r-{shard}` for sequenceFile and mapFile, whose name is that of a folder. It may not begin with `_` or `.`."""
+    """Template of file names. It may use {split}, {shard}, {shards} and {ext}. Numbers have five digits, or six with {shard:06}. Default: `{split}.{ext}` for a single shard, otherwise `{split}-{shard}-of-{shards}.{ext}`; with `overwrite: Extend` `{split}-{shard}.{ext}`; for sequenceFile and mapFile, where it names a folder, `part-r-{shard}`. It may not begin with `_` or `.`."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
-    """What to do with an output that is finished or holds another run's files: `Never` refuses, `IfChanged` reuses it when spec and inputs are the same and else replaces it, `Always` replaces it, `Extend` adds shards of inputs that are new."""
+    """What to do with an existing output. It is finished, or holds files of another run. `Never`: refuse. `IfChanged`: reuse it when spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True
-    """Whether each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index of its records in `_dataprep/index`, for DALI and others."""
+    """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets one in `_dataprep/index`, for DALI and others."""
     provenance: bool = False
-    """Whether each record says where it comes from, in the features `_uid` and `_source`: in `recordioProtobuf` its `uid` and `metadata`."""
+    """Whether records name their origin. They do so in the features `_uid` and `_source`, and in `recordioProtobuf` in `uid` and `metadata`."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None
-    """A MaxCompute table that gets the records too, each shard by the worker that made it. Needs format: arrow."""
+    """MaxCompute table to write as well. The worker that writes a shard uploads its rows. Needs format: arrow."""
     statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
-    """What the statistics beside the data set are made of: `Sampled` looks at every k-th record for means and histograms where there is much, `All` at each value, which takes longer; `ClassCounts` leaves them out and counts only classes."""
+    """How much the statistics cover. `Sampled`: in large data sets, means and histograms come from every k-th record. `All`: they cover every value, which takes longer. `ClassCounts`: there are none, only classes are counted."""
 
     @model_validator(mode="before")
     @classmethod

@@ -25,24 +25,24 @@ OutputPath = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class Script(Model):
-    """A program of the user's own that writes the data set to `output.uri`."""
+    """Your own program that writes the data set to `output.uri`."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Image with the program. Default: `workers.image`, or the converter's own."""
+    """Image with the program. Default: `workers.image`, or the image of the converter."""
     framework: Annotated[str, Field(min_length=1, max_length=63)] | None = None
-    """Instead of an image: a short name such as `tensorflow:2.21`, which the chart's `workers.frameworks` maps to one."""
+    """Short name of an image: `tensorflow:2.21`. The chart's `workers.frameworks` maps it to an image. Use it instead of `image`."""
     command: Words
-    """The program and its arguments: a list, or one string that is divided by a shell's rules; line breaks are blanks. `${NAME}` is one of `params`, or else a variable of `workers.env`, or one of DATAPREP_INPUT, DATAPREP_OUTPUT, DATAPREP_RUN_ID and DATAPREP_CODE."""
+    """Program and arguments: a list or a string. A string is split by the rules of a shell, with line breaks as blanks. `${NAME}` is one of `params`, or else a variable of `workers.env`, or DATAPREP_INPUT, DATAPREP_OUTPUT, DATAPREP_RUN_ID or DATAPREP_CODE."""
     working_directory: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Where it starts, an absolute path. Default: the folder of `code`, or what the image says."""
+    """Absolute path to start in. Default: the folder of `code`, or that of the image."""
     input: Uri | None = None
-    """What it reads: `DATAPREP_INPUT` in its environment. Checked before it starts."""
+    """Input, passed as `DATAPREP_INPUT`. It is checked before the program starts."""
     buckets_argument: bool = False
-    """Whether it gets `--buckets=<input>` as its last arguments."""
+    """Whether to append `--buckets=<input>`."""
     checkpoint_dir_argument: bool = False
-    """Whether it gets `--checkpointDir=<output.uri>` as its last arguments."""
+    """Whether to append `--checkpointDir=<output.uri>`."""
     outputs: Annotated[list[OutputPath], Field(min_length=1, max_length=256)]
-    """Files that must be there when it has ended, below `output.uri`: names or globs (`train-*.tfrecords`). Each must hold data, and of TFRecord and RecordIO files (`output.format`) every record is checked. Nothing else may be there."""
+    """Files to expect below `output.uri`. Names or globs such as `train-*.tfrecords`. When the program has ended, each must exist and hold data, and nothing else may be there. In TFRecord and RecordIO files (see `output.format`) every record is checked."""
 
     @model_validator(mode="after")
     def _command(self) -> Self:

@@ -4,11 +4,12 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Column, Model, Seed, SplitName, rule, rules
+from dataprep_api.spec.model import Column, Model, Seed, SplitName, count, rule, rules
 
 SUM_TOLERANCE = 1e-6
 
 _ONE = "set only one of first, count, fraction, values, and since with before"
+_TAKEN = count("has(self.first)", "has(self.count)", "has(self.fraction)", "has(self.values)", "has(self.since) || has(self.before)")
 _Bound = Annotated[str, Field(min_length=1, max_length=64)]
 _Value = Annotated[str, Field(max_length=256)]
 LONGEST_SUBSET = 1024
@@ -17,34 +18,33 @@ MOST_SPLITS = 16
 
 
 class Split(Model):
-    """One split and the samples that go into it. A sample goes into the first entry that takes it."""
+    """One split and its samples. A sample goes into the first entry that takes it."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "(has(self.first) ? 1 : 0) + (has(self.count) ? 1 : 0) + (has(self.fraction) ? 1 : 0)"
-                " + (has(self.values) ? 1 : 0) + (has(self.since) || has(self.before) ? 1 : 0) <= 1",
+                f"{_TAKEN} <= 1",
                 _ONE,
             )
         ),
     )
 
     name: SplitName
-    """Name of the split: `train`."""
+    """Split name: `train`."""
     subset: _Subset | None = None
-    """Take samples of this subset of the source only: a folder by its name as it is, `train set`."""
+    """Take only samples of this subset. A folder is named as it is: `train set`."""
     first: Annotated[int, Field(ge=0)] | None = None
-    """Take this many samples, the first in the source's order."""
+    """Take the first N samples, in source order."""
     count: Annotated[int, Field(ge=0)] | None = None
-    """Take this many samples, chosen at random by `seed`."""
+    """Take N samples, drawn by `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Take this fraction, by a seeded hash of each sample's path and row: the same on every store and for any number of workers."""
+    """Take this fraction of the samples. A seeded hash of each sample's path and row decides: the same on every store and for any number of workers."""
     values: Annotated[list[_Value], Field(min_length=1, max_length=256)] | None = None
-    """Take the samples whose value in `column`, written as text, is one of these."""
+    """Take samples with these values. They are compared as text with the value in `column`."""
     since: _Bound | None = None
-    """Take the samples whose value in `column` is this or later: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number when the column has numbers."""
+    """Take samples from this value on. Their value in `column` is this or later: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number when the column has numbers."""
     before: _Bound | None = None
-    """Take the samples whose value in `column` is earlier than this."""
+    """Take samples below this value. Their value in `column` is earlier than this."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
@@ -63,10 +63,8 @@ class Split(Model):
         return self.values is not None or self.by_range
 
 
-_PEERS = (
-    "self.into.filter(b, has(b.fraction) && has(a.subset) == has(b.subset)"
-    " && (!has(a.subset) || a.subset == b.subset)).map(b, b.fraction).sum()"
-)
+_SUM = "self.into.filter(b, has(b.fraction) && [?a.?subset] == [?b.?subset]).map(b, b.fraction).sum()"
+_WAYS = count("has(self.groupBy)", "has(self.stratifyBy)", "has(self.exact) && self.exact")
 _FRACTIONS = "self.into.exists(a, has(a.fraction))"
 _BY_COLUMN = "self.into.exists(a, has(a.values) || has(a.since) || has(a.before))"
 _NEEDS_COLUMN = "values, since and before need splits.column"
@@ -81,7 +79,7 @@ class Splits(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                f"self.into.all(a, !has(a.fraction) || ({_PEERS} > 0.999999 && {_PEERS} < 1.000001))",
+                f"self.into.all(a, !has(a.fraction) || [{_SUM}].all(sum, sum > 0.999999 && sum < 1.000001))",
                 "the fractions of one subset must sum to 1",
                 path=".into",
             ),
@@ -94,24 +92,24 @@ class Splits(Model):
                 _NEEDS_FRACTION,
             ),
             rule(
-                "(has(self.groupBy) ? 1 : 0) + (has(self.stratifyBy) ? 1 : 0) + (has(self.exact) && self.exact ? 1 : 0) <= 1",
+                f"{_WAYS} <= 1",
                 _ONE_WAY,
             ),
         ),
     )
 
     seed: Seed = 0
-    """Seed of the hash behind `fraction` and `count`."""
+    """Seed for `fraction` and `count`."""
     exact: bool = False
-    """Whether fractions hold to within one record. Without it each sample is drawn for itself, and stays where it is when others are added."""
+    """Whether fractions are exact. They then hold to within one record. Otherwise each sample is drawn independently, and stays in its split when others are added."""
     group_by: Column | None = None
-    """Column of the source: samples with the same value are in the same split. For fractions."""
+    """Group column: groups stay together. Samples with the same value in this column of the source go into the same split. For fractions."""
     stratify_by: Column | None = None
-    """Column of the source with a class: the fractions hold within each class. For fractions."""
+    """Class column: splits are stratified. The fractions hold within each class of this column of the source. For fractions."""
     column: Column | None = None
-    """Column of the source that `values`, `since` and `before` look at."""
+    """Source column of `values`, `since`, `before`."""
     into: Annotated[list[Split], Field(min_length=1, max_length=MOST_SPLITS)]
-    """The splits, in order. By their value in `column` samples are taken before all else, then the `first`, then `count`; then fractions and entries without a rule share out what is left."""
+    """The splits, in order. Samples are taken first by value in `column`, then by `first`, then by `count`; fractions and entries without a rule share the rest."""
 
     @model_validator(mode="after")
     def _sums(self) -> Self:
@@ -145,13 +143,14 @@ class Splits(Model):
 
 
 class Deduplicate(Model):
-    """Leaves out records that say the same as an earlier one, before they are divided into splits."""
+    """Drops repeated records. A record that equals an earlier one is left out, before records are divided into splits."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Columns of the source that are compared, by a 128-bit digest: text, bytes, numbers or tensors. The first record stays."""
+    """Source columns to compare. By a 128-bit digest: text, bytes, numbers or tensors. The first record stays."""
 
 
 class Shuffle(Model):
-    """Global shuffle of each split: a seeded permutation, the same for any number of workers."""
+    """Global shuffle of each split. A seeded permutation, the same for any number of workers."""
 
     seed: Seed = 0
+    """Seed of the permutation."""

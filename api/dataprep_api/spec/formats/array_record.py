@@ -11,6 +11,6 @@ class ArrayRecordOptions(Model):
     """Options of the format `arrayRecord`: Grain's files of tf.train.Example, with access to any record."""
 
     compression: Literal["None", "Zstd", "Brotli", "Snappy"] = "Zstd"
-    """How each group of records is compressed."""
+    """Compression of record groups."""
     group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Records of a group, which is read and decompressed as a whole. Grain wants 1 for reading in random order; more make smaller files."""
+    """Records per group. A group is read and decompressed as a whole. Grain expects 1 for random access; larger groups make smaller files."""

@@ -11,8 +11,8 @@ class ArrowOptions(Model):
     """Options of the format `arrow`. A record batch ends where one of its two limits is reached."""
 
     batch_size: Quantity = "8Mi"
-    """Most bytes of a record batch before compression, which is about what a worker holds in memory. A larger record is a batch by itself."""
+    """Bytes per record batch, at most. Counted before compression; a worker holds about this much in memory. A larger record is a batch of its own."""
     batch_records: Annotated[int, Field(ge=1)] | None = None
-    """Most records of a record batch. Default: no limit."""
+    """Records per batch, at most. Default: no limit."""
     compression: Literal["None", "Lz4", "Zstd"] = "None"
-    """Compression of the buffers. Files without can be mapped into memory."""
+    """Buffer compression. Files without it can be memory-mapped."""

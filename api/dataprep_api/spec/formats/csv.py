@@ -11,14 +11,14 @@ class CsvOptions(Model):
     """Options of the format `csv`. SageMaker's own algorithms want `header: false` and `labelsFirst: true`."""
 
     header: bool = True
-    """Whether the first line of every file names the columns."""
+    """Whether to write a header. It is the first line of every file and names the columns."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """Separator of the cells: an ASCII character that is in no number and no line end."""
+    """Cell separator. An ASCII character that occurs in no number or line end."""
     labels_first: bool = False
-    """Whether the labels stand before the features."""
+    """Whether labels come before features."""
     bytes: Literal["Refuse", "Text"] = "Refuse"
-    """Whether features of bytes are refused, or written because they are UTF-8; a value that is not makes the job fail. Columns of text are always written."""
+    """`Refuse` features of bytes, or write `Text`. They must then be UTF-8; any other value fails the job. Text columns are always written."""
     compression: Literal["None", "Gzip"] = "None"
     """`Gzip` compresses each shard."""
     compression_level: Annotated[int, Field(ge=1, le=9)] = 6
-    """Level of gzip."""
+    """Gzip level."""

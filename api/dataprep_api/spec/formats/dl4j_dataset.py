@@ -9,4 +9,4 @@ class Dl4jDatasetOptions(Model):
     """Options of the format `dl4jDataset`: what ND4J's `DataSet.load` reads."""
 
     holds: Literal["DataSet", "MultiDataSet"] = "DataSet"
-    """`DataSet` has one array of features and at most one of labels; `MultiDataSet` has any number of each, in the order in which the spec names them."""
+    """`DataSet` or `MultiDataSet`. `DataSet` has one array of features and at most one of labels; `MultiDataSet` has any number of each, in the order of the spec."""

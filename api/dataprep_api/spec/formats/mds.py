@@ -13,6 +13,6 @@ class MdsOptions(Model):
     """Options of the format `mds`: MosaicML Streaming's shards, with an index.json for each split."""
 
     encodings: Annotated[dict[FeatureName, Literal["bytes", "str", "jpeg", "png", "json"]], Field(max_length=256)] | None = None
-    """Encoding of a feature of text or bytes: `jpeg` and `png` are read as PIL images. Default: `str` for text, `jpeg` for features whose names end with `/encoded`, else `bytes`."""
+    """Encodings of text or bytes features. `jpeg` and `png` are read as PIL images. Default: `str` for text, `jpeg` for features whose names end with `/encoded`, otherwise `bytes`."""
     compression: Literal["None", "Zstd", "Gzip"] = "None"
-    """Compression of the shards, which the library undoes when it has fetched them."""
+    """Shard compression. The library decompresses shards once it has fetched them."""

@@ -9,4 +9,4 @@ class NpzOptions(Model):
     """Options of the format `npz`: a zip of NumPy arrays, one for each feature and label."""
 
     compression: Literal["None", "Deflate"] = "None"
-    """Of the arrays in the zip: `None` as `numpy.savez`, `Deflate` as `numpy.savez_compressed`."""
+    """Compression of the arrays. `None` as `numpy.savez`, `Deflate` as `numpy.savez_compressed`."""

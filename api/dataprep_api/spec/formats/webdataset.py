@@ -14,6 +14,6 @@ class WebdatasetOptions(Model):
     """Options of the format `webdataset`: tar files, in which the members with the same key are a sample."""
 
     key: Column | None = None
-    """Feature of text or whole numbers that has each sample's key, which must be unique in its shard; it is no member then. Default: the shard's number and the sample's within it."""
+    """Feature with the sample key. Text or whole numbers, unique in the shard; it is then no member. Default: the numbers of the shard and of the sample within it."""
     extensions: Annotated[dict[FeatureName, Extension], Field(max_length=256)] | None = None
-    """Extension of a feature's members: `{image/encoded: jpg, caption: txt}`. It also says how values are stored: `npy`, `json`, else as text or as they are."""
+    """Member extension by feature: `{image/encoded: jpg, caption: txt}`. It also decides how values are stored: as `npy`, as `json`, otherwise as text or unchanged."""

@@ -28,7 +28,7 @@ from dataprep_api.spec.sources.whole_file import WholeFileSource
 
 
 class Source(OneOf):
-    """The raw data: exactly one member."""
+    """The raw data: set exactly one member."""
 
     what: ClassVar[str] = "source"
 

@@ -14,7 +14,7 @@ _NAMES = "classNames is for format: Yolo"
 
 
 class AnnotatedImagesSource(Model):
-    """Images and their objects with boxes, from Pascal VOC XML, COCO JSON or YOLO text.
+    """Images with bounding boxes. Annotations are Pascal VOC XML, COCO JSON or YOLO text.
 
     Columns: `image/encoded`, `image/format`, `image/height`, `image/width`, on request `image/filename`, and those of `label`.
     """
@@ -33,35 +33,35 @@ class AnnotatedImagesSource(Model):
     )
 
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders or globs of images, in order; within one, by name."""
+    """Folders or globs, in order. Within one, images come by name."""
     annotations: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """One for each of `images`. Voc, Yolo: a folder in which an image's annotation has the image's relative path with another extension. Coco: a JSON file for all images."""
+    """One entry per entry of `images`. Voc, Yolo: a folder where an annotation has the relative path of its image with another extension. Coco: a JSON file for all images."""
     format: Literal["Voc", "Coco", "Yolo"]
-    """How the annotations are written."""
+    """Annotation format."""
     label: Literal["AllBoxes", "LargestBox", "ClassSet"] = "AllBoxes"
-    """`AllBoxes`: lists named as in the TF Object Detection API. `LargestBox`: the class of the object with the largest box. `ClassSet`: the classes in the image, each once, by number."""
+    """`AllBoxes`, `LargestBox` or `ClassSet`. `AllBoxes`: lists named as in the TF Object Detection API. `LargestBox`: the class of the object with the largest box. `ClassSet`: the classes in the image, each once, by number."""
     classes: ClassNames | None = None
-    """The classes in the order of their numbers. When absent: Voc, every class found, sorted by its UTF-8 bytes; Coco, its categories by id; Yolo, `classNames`."""
+    """Classes, in order of number. Default: for Voc every class found, sorted by UTF-8 bytes; for Coco its categories by id; for Yolo `classNames`."""
     classes_from: SubsetName | None = None
-    """For Voc: the subset whose classes these are, such as `train`; a class that only others have is no class then (`unknownClasses`)."""
+    """Voc: subset that defines the classes. For example `train`. A class that only other subsets have is unknown; see `unknownClasses`."""
     class_names: Uri | None = None
-    """For Yolo: a file with a class name a line, or a YAML file with `names`."""
+    """Yolo: file with class names. It has a name per line, or is YAML with `names`."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """Extensions of the images, in lower case; case is ignored. Other files are counted as ignored."""
+    """Image extensions, in lower case. Case is ignored. Files with other extensions are ignored and counted."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """What names the subset, for `splits`: the first folder below the URI (train/a/1.jpg), or the last part of the URI itself."""
+    """What names the subset, for `splits`. `FirstFolder`: the first folder below the URI (train/a/1.jpg). `Root`: the last part of the URI itself."""
     first_pixel: Annotated[int, Field(ge=0, le=1)] = 0
-    """For Voc: 1 when pixels count from 1 and a box includes its last one, as in the original VOC sets; 0 takes the numbers as edges."""
+    """Voc: number of the first pixel. 1: pixels count from 1 and a box includes its last pixel, as in the original VOC data. 0: the numbers are edges."""
     outside_boxes: Literal["Bad", "Clip"] = "Bad"
-    """A box that reaches more than half a pixel beyond the image makes the record bad, or is cut at the border."""
+    """Boxes beyond the image. A box that extends more than half a pixel beyond the image makes the record bad, or is clipped."""
     unknown_classes: Literal["Bad", "Ignore"] = "Bad"
-    """With `classes` or `classesFrom`: an object of any other class makes the record bad, or is left out."""
+    """Objects of unknown classes. With `classes` or `classesFrom`, an object of any other class makes the record bad, or is left out."""
     without_objects: Literal["Background", "Bad"] = "Background"
-    """An image without an object. `Background`: for LargestBox the number after the last class (0 with `firstLabel: 1`), otherwise empty lists."""
+    """Images without objects. `Background`: for LargestBox the number after the last class (0 with `firstLabel: 1`), otherwise empty lists."""
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
-    """Number of the first class; the TF Object Detection API wants 1 and keeps 0 for background."""
+    """Number of the first class. The TF Object Detection API expects 1 and reserves 0 for background."""
     missing: Literal["Fail", "BadRecord", "Skip", "Empty"] = "Fail"
-    """An image without an annotation, or the reverse, fails the job, is a bad record, or is left out with a warning. `Empty`: such an image has no objects."""
+    """Images without annotation, or the reverse. The job fails, the record is bad, or the file is left out with a warning. `Empty`: such an image has no objects."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -8,22 +8,22 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class FixedField(Model):
-    """One field of a record, which becomes a column."""
+    """One field of a record. It becomes a column."""
 
     name: Column
-    """The column's name."""
+    """Column name."""
     dtype: Literal[
         "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool", "bytes",
     ]  # fmt: skip
     """Type of the numbers, or `bytes`. A `bool` is one byte, and true unless it is 0."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2_147_483_647)]], Field(max_length=8)] = []
-    """Shape of a tensor of numbers, row-major. Empty: one number."""
+    """Tensor shape, row-major. Empty: a single number."""
     length: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = None
-    """How many bytes a field of `bytes` has."""
+    """Bytes of a `bytes` field."""
     offset: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = None
-    """First byte within the record. Default: where the field before ends."""
+    """First byte within the record. Default: where the previous field ends."""
     byte_order: Literal["Little", "Big"] = "Little"
-    """Order of the bytes of one number."""
+    """Byte order of numbers."""
 
     @model_validator(mode="after")
     def _sized(self) -> Self:
@@ -35,18 +35,18 @@ class FixedField(Model):
 
 
 class FixedLengthSource(Model):
-    """Binary files of records of one length, such as those of CIFAR-10. Columns: the fields."""
+    """Binary records of one length. CIFAR-10 is an example. Columns: the fields."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
     record_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)]
-    """Bytes of every record."""
+    """Bytes per record."""
     header_bytes: Annotated[int, Field(ge=0, le=2_147_483_647)] = 0
-    """Bytes to skip at the start of every file."""
+    """Bytes to skip at the start of files."""
     footer_bytes: Annotated[int, Field(ge=0, le=2_147_483_647)] = 0
-    """Bytes to leave out at the end of every file."""
+    """Bytes to skip at the end of files."""
     fields: Annotated[list[FixedField], Field(min_length=1, max_length=1024)] | None = None
-    """What stands where in a record. When absent, the whole record is one column of bytes, `record`."""
+    """Layout of a record. Default: the whole record is one column of bytes, `record`."""
 
     @model_validator(mode="after")
     def _unique_names(self) -> Self:

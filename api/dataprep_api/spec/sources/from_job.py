@@ -11,12 +11,12 @@ JobName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]
 
 
 class FromJobSource(Model):
-    """What another DataPrepJob of the same namespace writes, in any format. The job waits until that one is Complete. See `dataset`."""
+    """Data set of another DataPrepJob. The job is in the same namespace; its format may be any. This job waits until that one is Complete. See `dataset`."""
 
     name: JobName
-    """The other job's name. It may be made later."""
+    """Name of the other job. It may be created later."""
     split: SplitName | None = None
-    """Take only this split of its data set."""
+    """Take only this split."""
 
     def inputs(self) -> list[str]:
         """None that is known: the operator puts `source.dataset` in the place of this when the other job is Complete."""

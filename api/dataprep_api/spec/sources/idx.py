@@ -11,21 +11,21 @@ class IdxSubset(Model):
     """One pair of IDX files."""
 
     name: SplitName
-    """Name of the subset, for `splits`: `train`, `test`."""
+    """Subset name, for `splits`: `train`."""
     images: Uri
-    """The IDX file of the samples, gzip or not. Its first dimension counts the records."""
+    """IDX file of the samples. It may be gzipped. Its first dimension counts the records."""
     labels: Uri | None = None
-    """The IDX file of the labels: one integer a record."""
+    """IDX file of the labels. It has one integer per record."""
 
 
 class IdxSource(Model):
-    """IDX files, the format of MNIST (u8, i8, i16, i32, f32 or f64, gzip or not).
+    """IDX files, as MNIST has. Types: u8, i8, i16, i32, f32, f64. Files may be gzipped.
 
     Columns: `image` (a tensor of the file's other dimensions), `label` (int64), and `height`, `width`, `depth` (int64).
     """
 
     subsets: Annotated[list[IdxSubset], Field(min_length=1, max_length=16)]
-    """The files, in the order in which their records are numbered."""
+    """The files, in order of their records."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

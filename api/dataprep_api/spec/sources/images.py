@@ -32,18 +32,18 @@ _CLASSES = "classes need labels that are names (labelFrom is None, or labelType 
 
 
 class FileNameLabel(Model):
-    """How the file's name, without its folders, holds the class."""
+    """How the name of a file, without its folders, gives the class."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(rule("has(self.split) != has(self.pattern)", "set exactly one of split and pattern")),
     )
 
     split: Annotated[str, Field(min_length=1, max_length=16)] | None = None
-    """Text between the parts of the name without its extension: `_` makes `cat` and `img1234` of `cat_img1234.jpg`."""
+    """Separator of the parts of the name. The extension is cut off first: `_` divides `cat_img1234.jpg` into `cat` and `img1234`."""
     index: Annotated[int, Field(ge=-64, le=64)] = 0
-    """With `split`: which part is the class, from 0, or from the end: -1 is the last."""
+    """With `split`: part with the class. From 0, or from the end: -1 is the last part."""
     pattern: Annotated[str, Field(min_length=1, max_length=512, pattern=r"\(\?P?<label>")] | None = None
-    """Regular expression (RE2) with a group named `label`, searched in the name with its extension: `^(?P<label>[a-z]+)[0-9]+`."""
+    """Regular expression with group `label`. In RE2 syntax, searched in the name with its extension: `^(?P<label>[a-z]+)[0-9]+`."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -56,23 +56,23 @@ class ImageList(Model):
     """A file that lists the images, with or without their classes."""
 
     uri: Uri
-    """The file, plain or gzip."""
+    """The list, plain or gzipped."""
     format: Literal["Csv", "Jsonl", "Text"] | None = None
-    """`Text` has a path a line. When absent: by the extension (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`)."""
+    """Format of the list. `Text` has one path per line. Default: by extension (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`)."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
-    """Of Csv. Default: a comma, or a tabulator when the file is a `.tsv`."""
+    """Csv: cell separator. Default: a comma, or a tab in a `.tsv` file."""
     header: bool = True
-    """Whether the first line of a Csv names its columns."""
+    """Csv: whether there is a header. It is the first line and names the columns."""
     path_column: Column | None = None
-    """Name or position (from 0) of the column with the paths. Default: the first of a Csv, `path` of a Jsonl."""
+    """Column of paths. A name, or a position from 0. Default: the first column of a Csv, `path` of a Jsonl."""
     label_column: Column | None = None
-    """Name or position of the column with the classes, for `labelFrom: List`."""
+    """Column of classes. A name or a position, for `labelFrom: List`."""
     root: Uri | None = None
-    """Folder that the paths are relative to. Default: the folder of the list."""
+    """Base of relative paths. Default: the folder of the list."""
 
 
 class ImagesSource(Model):
-    """Image files. The class is the parent folder, a part of the file's name, or stands in a list.
+    """Image files. The class is the parent folder, part of the file name, or in a list.
 
     Columns: `image/encoded` (the file's bytes), `image/format`, `image/height`, `image/width`, `image/class/label` (int64),
     `image/class/text`, and on request `image/filename`.
@@ -104,27 +104,27 @@ class ImagesSource(Model):
     )
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)] | None = None
-    """Folders, globs or files, in order; within one, by name. A sample's path is taken relative to its folder."""
+    """Folders, globs or files, in order. Within one entry, files come by name. The path of a sample is relative to its folder."""
     listed: Annotated[ImageList | None, Field(alias="list")] = None
-    """The images that a file lists, in its order, instead of `uris`."""
+    """File that lists the images. They are taken in its order, instead of those of `uris`."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """File extensions to take, in lower case; case is ignored. Other files are counted as ignored. A list's images are all taken."""
+    """File extensions to take, in lower case. Case is ignored. Files with other extensions are ignored and counted. Images of a list are all taken."""
     recursive: bool = True
-    """Whether to look into sub-folders."""
+    """Whether to search sub-folders."""
     label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"
-    """Where the class comes from. `OriginalUri`: the `uris` are DL4J's FileBatch zips, and it is the folder that an image lay in before."""
+    """Where the class comes from. `OriginalUri`: `uris` name FileBatch zips of DL4J, and the class is the folder that an image was in before."""
     file_name: FileNameLabel | None = None
     """For `labelFrom: FileName`."""
     label_type: Literal["Name", "Number"] = "Name"
-    """`Name`: the classes are numbered. `Number`: what stands there is the label, a whole number."""
+    """`Name` or `Number`. `Name`: classes are names and get numbers. `Number`: the text is the label itself, a whole number."""
     classes: ClassNames | None = None
-    """The classes in the order of their numbers. When absent: every class found, sorted by its UTF-8 bytes. A file of another class is an error."""
+    """Classes, in order of number. A file of another class is an error. Default: every class found, sorted by UTF-8 bytes."""
     classes_from: SubsetName | None = None
-    """The subset whose classes these are, such as `train`. A file of another subset that has a class of its own is an error."""
+    """Subset that defines the classes. For example `train`. A file of another subset with a class that this one lacks is an error."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """What names the subset, for `splits`: the first folder below the URI (train/cat/1.jpg), or the last part of the URI itself."""
+    """What names the subset, for `splits`. `FirstFolder`: the first folder below the URI (train/cat/1.jpg). `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"
-    """`None` takes any bytes unseen: without the columns `image/format`, `image/height` and `image/width`, and without bad images."""
+    """`None` skips the image check. Any bytes are then taken, there are no columns `image/format`, `image/height` and `image/width`, and no image is bad."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read; what a list names is not known yet."""

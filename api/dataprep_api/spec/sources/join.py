@@ -1,8 +1,8 @@
 """`source.join`."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic import Field, model_validator
 
 from dataprep_api.spec.model import Column, Model, OneOf
 from dataprep_api.spec.sources.arrow import ArrowSource
@@ -17,10 +17,9 @@ Columns = Annotated[list[Column], Field(min_length=1, max_length=16)]
 
 
 class TableSource(OneOf):
-    """The rows of one table: exactly one member, with the fields that it has in `spec.source`."""
+    """The rows of one table: set exactly one member, with the fields that it has in `spec.source`."""
 
     what: ClassVar[str] = "source of the table"
-    described_elsewhere: ClassVar[bool] = True
 
     csv: CsvSource | None = None
     csv_sequences: CsvSequencesSource | None = None
@@ -35,48 +34,22 @@ class TableSource(OneOf):
         found: list[str] = getattr(self, self.kind).inputs()
         return found
 
-    # Any: pydantic's own type of a schema is not public.
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Without the descriptions of the members, which stand below `spec.source`: the CRD has to stay small."""
-        whole: dict[str, Any] = handler.resolve_ref_schema(super().__get_pydantic_json_schema__(core, handler))
-        members = {name: _without_words(member, handler) for name, member in whole["properties"].items()}
-        return whole | {"properties": members}
-
-
-# Any: a JSON Schema or a part of one.
-def _without_words(schema: Any, handler: GetJsonSchemaHandler) -> Any:
-    if isinstance(schema, list):
-        return [_without_words(each, handler) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _without_words(handler.resolve_ref_schema(schema) | {key: value for key, value in schema.items() if key != "$ref"}, handler)
-    # A property may be called `description` too.
-    return {
-        key: {name: _without_words(each, handler) for name, each in value.items()}
-        if key == "properties"
-        else _without_words(value, handler)
-        for key, value in schema.items()
-        if key != "description"
-    }
-
 
 class JoinTable(Model):
     """One of the tables."""
 
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$")]
-    """What messages call it."""
+    """Name in messages."""
     source: TableSource
     """Where its rows are."""
     keys: Columns | None = None
-    """Its key columns, by name or place, where they aren't called as in `join.keys`: as many, in the same order."""
+    """Names of its key columns. Names or positions, when they differ from `join.keys`: as many, in the same order."""
     prefix: Annotated[str, Field(max_length=63)] = ""
-    """Put before the names of its other columns, so that they differ from those of the other tables."""
+    """Prefix of its other columns. It keeps them apart from columns of other tables."""
     duplicates: Literal["Refuse", "First", "Last"] = "Refuse"
-    """What a second row with the same key does. `Refuse`: the job fails and names both. `First` and `Last`: that row is taken, in the source's order."""
+    """What a repeated key does. `Refuse`: the job fails and names both rows. `First` and `Last`: that row is taken, in the order of the source."""
     order_by: Columns | None = None
-    """Columns of a table of sequences: all rows with the same key, in this order, are one sequence, and its columns become lists."""
+    """Sort columns of a sequence table. All rows with the same key, in this order, are one sequence; the columns become lists."""
 
     @model_validator(mode="after")
     def _rows(self) -> Self:
@@ -86,17 +59,17 @@ class JoinTable(Model):
 
 
 class JoinSource(Model):
-    """Tables that belong together by key: one record for each key that all of them have, in the order of the keys.
+    """Tables, joined by key. There is one record for each key that all tables have, in order of the keys.
 
     Columns: the keys (written only when the spec names them), then each table's other columns, with its prefix.
     """
 
     keys: Columns
-    """The key columns. Their values must be whole numbers, text, bytes, truth values, dates or times."""
+    """Key columns. Their values are whole numbers, text, bytes, booleans, dates or times."""
     tables: Annotated[list[JoinTable], Field(min_length=2, max_length=8)]
-    """The tables, in the order in which their columns follow each other."""
+    """Tables, in the order of their columns."""
     missing: Literal["Refuse", "Drop"] = "Refuse"
-    """What a key does that a table lacks. `Refuse`: the job fails and names key and table. `Drop`: it is left out and counted."""
+    """What a key does that a table lacks. `Refuse`: the job fails and names key and table. `Drop`: the key is left out and counted."""
 
     @model_validator(mode="after")
     def _tables(self) -> Self:

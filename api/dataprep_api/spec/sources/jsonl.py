@@ -8,27 +8,27 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class JsonlColumn(Model):
-    """One column, which is a key of the objects."""
+    """One column: a key of the objects."""
 
     name: Column
-    """The key. `a/b` is the key `b` of the object `a`, unless the records have a key of that very name."""
+    """Key. `a/b` is the key `b` of the object `a`, unless the records have a key with that very name."""
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
-    """Type of the value, or of a list's values. A whole number is taken for a float, nothing else is converted."""
+    """Type of the value, or list values. Whole numbers are accepted as floats; nothing else is converted."""
     list: bool = False
-    """Whether the value is a list, of any length."""
+    """Whether it is a list, of any length."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value when the key is missing or null: the text of a String, else JSON (`0`, `true`, `[]`). Without it such a record is bad."""
+    """Value of a missing or null key. Text for a String, otherwise JSON (`0`, `true`, `[]`). Without one, the record is bad."""
 
 
 class JsonlSource(Model):
-    """JSON Lines, gzip or not: one object a line. Columns: the keys; those of an object within are named `a/b`, and lists are ragged."""
+    """JSON Lines: one object per line. Files may be gzipped. Columns: the keys; a key of a nested object is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
-    """The keys to read; others are passed over. When absent they are inferred once, while planning, and any other key makes a record bad."""
+    """Keys to read. Others are ignored. Default: planning infers them once, and any other key then makes a record bad."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Folders named `KEY=VALUE` are columns. `Infer`: those of whole numbers are Int64, others String."""
+    """Type of `KEY=VALUE` folders' columns. Each such folder adds a column. `Infer`: Int64 where all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -11,22 +11,22 @@ _MOST_DENSE = 4096
 
 
 class LibsvmSource(Model):
-    """Text files of `label index:value …` lines, gzip or not; what follows a `#` is no part of a line.
+    """Text lines of `label index:value …`. Files may be gzipped; text after a `#` is a comment.
 
     Columns: `label` (float32), `keys` (int64) and `values` (float32), both of any length, and `shape` (`[numFeatures]`) when that is given;
     or, dense, `values` as a vector. With query ids also `qid` (int64).
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
     one_based: bool = True
-    """Whether the first feature is 1, as most files have it; keys begin at 0 in any case. False: it is 0."""
+    """Whether indexes start at 1. Most files do; with false they start at 0. Keys start at 0 either way."""
     num_features: Annotated[int, Field(ge=1, le=2**53)] | None = None
-    """Number of features: a larger index makes its record bad. When absent, there is no column `shape`."""
+    """Number of features. A larger index makes its record bad. Default: unknown, and there is no column `shape`."""
     qid: bool = False
-    """Whether every line has `qid:number` behind its label. Without it, such a line is a bad record."""
+    """Whether lines have `qid:number`. It follows the label. If false, a line with one is a bad record."""
     dense: bool = False
-    """Whether `values` is a vector of `numFeatures` numbers (at most 4,096), 0 where the line has none."""
+    """Whether `values` is a dense vector. It has `numFeatures` numbers (at most 4,096), with 0 where the line has none."""
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:

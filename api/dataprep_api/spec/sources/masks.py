@@ -12,7 +12,7 @@ _Suffix = Annotated[str, Field(max_length=64)]
 
 
 class MasksSource(Model):
-    """Images and their segmentation masks, themselves images of the same size.
+    """Images and segmentation masks. Masks are images of the same size.
 
     Columns: `image/encoded`, `image/format`, `image/height`, `image/width`, `image/segmentation/class/encoded` (the label),
     `image/segmentation/class/format`, and on request `image/filename`.
@@ -23,21 +23,21 @@ class MasksSource(Model):
     )
 
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders or globs of images, in order; within one, by name."""
+    """Folders or globs, in order. Within one, images come by name."""
     masks: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """One folder for each of `images`, perhaps the same: a mask has its image's relative path, but for suffix and extension."""
+    """One folder per entry of `images`. It may be the same folder. A mask has the relative path of its image, apart from suffix and extension."""
     image_suffix: _Suffix = ""
-    """End of every image's name before its extension: `_leftImg8bit`."""
+    """End of image names: `_leftImg8bit`. It comes before the extension."""
     mask_suffix: _Suffix = ""
-    """End of every mask's name before its extension: `_mask` for a.jpg and a_mask.png."""
+    """End of mask names: `_mask`. It comes before the extension: a.jpg and a_mask.png."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """Extensions of the images, in lower case; case is ignored. Other files are counted as ignored."""
+    """Image extensions, in lower case. Case is ignored. Files with other extensions are ignored and counted."""
     mask_extensions: Extensions = ["png"]
-    """Extensions of the masks."""
+    """Mask extensions."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """What names the subset, for `splits`: the first folder below the URI (train/a/1.jpg), or the last part of the URI itself."""
+    """What names the subset, for `splits`. `FirstFolder`: the first folder below the URI (train/a/1.jpg). `Root`: the last part of the URI itself."""
     missing: Literal["Fail", "BadRecord", "Skip"] = "Fail"
-    """An image without a mask, or the reverse, fails the job, is a bad record, or is left out with a warning."""
+    """Images without a mask, or the reverse. The job fails, the record is bad, or the file is left out with a warning."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -9,20 +9,18 @@ from dataprep_api.spec.model import Model, Uri
 
 
 class PluginSource(Model):
-    """Files in a format of your own, read by a Python function of yours.
-
-    The function gets an open binary stream and the file's name, and the options by keyword; it yields dicts (one record each), Arrow record
-    batches or tables, or numpy arrays (one record for each entry of the first dimension).
+    """Files read by your Python function. It gets an open binary stream and the file's name, and the options as keywords. It yields dicts (one record each), Arrow
+    record batches or tables, or numpy arrays (one record for each entry of the first dimension).
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
     callable: Callable
-    """`module:function`, from the image or from `spec.code`, or the name of an entry point of the group `dataprep.plugins`."""
+    """`module:function`, or an entry point. The module is in the image or in `spec.code`; the entry point belongs to the group `dataprep.plugins`."""
     options: Options = Options()
-    """Passed to the function by name."""
+    """Keyword arguments."""
     columns: Annotated[list[MadeColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Columns that the function makes. When absent they are taken from the first record, while planning, and then enforced."""
+    """Columns that the function yields. Default: planning takes them from the first record, and every record must then have them."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -8,13 +8,13 @@ from dataprep_api.spec.model import Model, Uri
 
 
 class SequenceFileSource(Model):
-    """Hadoop's sequence files and map files. Columns: `key` and `value`; of DL4J's records the values, `0`, `1`, ….
+    """Hadoop sequence files and map files. Columns: `key` and `value`; for records of DL4J their values, `0`, `1`, ….
 
-    The classes of keys and values say the types.
+    The key and value classes give the types.
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, map files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name."""
+    """Files, map files, folders or globs. In order; a folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
 
     def inputs(self) -> list[str]:
         """Every URI that is read."""

@@ -21,16 +21,16 @@ def _a_url(value: str) -> str:
 
 
 class SqlPartitions(Model):
-    """How the rows are divided, so that several workers read at the same time."""
+    """How the rows are divided, so that several workers can read at the same time."""
 
     column: Column
-    """A column of whole numbers of the query's result. Its range is cut into parts of equal width."""
+    """Integer column of the result. Its range is cut into parts of equal width."""
     count: Annotated[int, Field(ge=1, le=1000)]
-    """Parts. Each is fetched as a whole and must fit into `$TMPDIR`."""
+    """Number of parts. Each is fetched whole and must fit into `$TMPDIR`."""
 
 
 class SqlSource(Model):
-    """The rows of a query. Columns: those of its result."""
+    """Rows of an SQL query. Columns: those of the result."""
 
     # A rule of the object: the API server says the value that doesn't match a field's own pattern or rule.
     model_config = ConfigDict(
@@ -40,17 +40,17 @@ class SqlSource(Model):
     )
 
     url: Annotated[str, AfterValidator(_a_url), Field(max_length=1024)]
-    """`postgresql://user@host:5432/database?sslmode=require`, or `sqlite:///` and the path of a file. Never with a password: that comes from a Secret."""
+    """PostgreSQL or SQLite URL, without password. `postgresql://user@host:5432/database?sslmode=require`, or `sqlite:///` and the path of a file. The password comes from a Secret."""
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
-    """A SELECT, which stands as a table in the statements that are run."""
+    """A SELECT. It is used as a sub-query in the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]
-    """Columns of the result that together are different in every row: they decide the order."""
+    """Result columns that give a unique order. Together they differ in every row."""
     partition_by: SqlPartitions | None = None
-    """Default: one part."""
+    """Parts to read in parallel. Default: one part."""
     defaults: NullDefaults | None = None
-    """Value of a NULL, by column: the text of a string, else JSON (`0`, `true`). Without it a NULL makes its record bad."""
+    """Values for NULLs, by column. Text for a string, otherwise JSON (`0`, `true`). Without one, a NULL makes its record bad."""
     pin: Literal["Content", "Count"] = "Content"
-    """How a change of the data is noticed. `Content`: the plan reads all rows and keeps a digest of each part. `Count`: it keeps their number only, which is faster, and a row that was updated is not noticed."""
+    """How changed data is detected. `Content`: planning reads all rows and keeps a digest of each part. `Count`: it keeps only the number of rows, which is faster but misses updated rows."""
 
     @model_validator(mode="after")
     def _is_one_select(self) -> Self:

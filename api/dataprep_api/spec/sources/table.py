@@ -30,15 +30,15 @@ class TableSource(Model):
     )
 
     uris: Annotated[list[TableUri], Field(min_length=1, max_length=64)]
-    """`odps://project/tables/t`, or one partition, `odps://project/tables/t/pt=20260101/region=cn`; several have the same columns."""
+    """`odps://project/tables/t`, or partitions. A partition is `odps://project/tables/t/pt=20260101/region=cn`. All of them have the same columns."""
     selected_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """The columns to read, in this order; only they are sent. When absent, all."""
+    """Columns to read, in order. Only these are transferred. Default: all."""
     excluded_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """The columns not to read, instead of selectedCols."""
+    """Columns to leave out. Use it instead of `selectedCols`."""
     record_defaults: NullDefaults | None = None
-    """Value of a NULL, by column: the text of a string, else JSON (`0`, `true`, `[]`). Without it a NULL makes its record bad."""
+    """Values for NULLs, by column. Text for a string, otherwise JSON (`0`, `true`, `[]`). Without one, a NULL makes its record bad."""
     pin: Literal["Sampled", "Content"] = "Sampled"
-    """How rows are known to be those of the plan when a download session has ended before the job. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which the plan then reads once more."""
+    """How changed data is detected. It matters when a download session expires before the job ends. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which planning then reads once more."""
 
     @model_validator(mode="after")
     def _selected_or_excluded(self) -> Self:

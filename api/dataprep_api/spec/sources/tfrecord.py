@@ -8,21 +8,21 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class TfrecordFeature(Model):
-    """One feature of the records, which becomes a column."""
+    """One feature of the records. It becomes a column."""
 
     name: Column
-    """Key of the feature, and name of the column."""
+    """Key of the feature, and column name."""
     type: Literal["Int64", "Float32", "Bytes"]
     """Type of the values, as stored."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2_147_483_647)]], Field(max_length=8)] = []
-    """Shape of a tensor, row-major. Empty: one value."""
+    """Tensor shape, row-major. Empty: a single value."""
     ragged: bool = False
-    """Whether every record has its own number of values, also none. A record without the feature has none."""
+    """Whether the number of values varies. A record without the feature has none."""
     raw: Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool"] | None = None
-    """For `Bytes` that are a tensor's own bytes, little-endian: the type of its numbers. The column then holds numbers of `shape`."""
+    """Number type of a tensor in `Bytes`. The bytes are those of a little-endian tensor; the column holds numbers of `shape`."""
 
     sequence: bool = False
-    """Whether it is a feature list of tf.train.SequenceExample; the other fields then say what each step is."""
+    """Whether it is a feature list. That is one of tf.train.SequenceExample; the other fields describe each step."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -36,14 +36,14 @@ class TfrecordFeature(Model):
 
 
 class TfrecordSource(Model):
-    """TFRecord files of tf.train.Example or SequenceExample, gzip or not. Columns: the features."""
+    """TFRecord files of tf.train.Example. SequenceExample too; files may be gzipped. Columns: the features."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders (every file below whose name doesn't begin with `_` or `.`) or globs, in order; within one, by name. A folder that a DataPrepJob wrote has its splits as subsets."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name. A folder that a DataPrepJob wrote has its splits as subsets."""
     features: Annotated[list[TfrecordFeature], Field(min_length=1, max_length=1024)] | None = None
-    """The features to read; others are passed over. When absent they are taken, once, while planning, from the manifest of a DataPrepJob's folder or from the first records; then any other feature makes a record bad."""
+    """Features to read. Others are ignored. Default: planning takes them once from the manifest of a DataPrepJob's folder, or from the first records; any other feature then makes a record bad."""
     raw: bool = False
-    """Whether records are passed on as they are, without a look inside: one column of bytes, `record`."""
+    """Whether to pass records on unparsed. There is one column of bytes, `record`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -11,7 +11,7 @@ from dataprep_api.spec.transforms.vocabulary import Vocabulary
 
 
 class Transform(OneOf):
-    """One step of the way from source to record: exactly one member."""
+    """One step from source to record: set exactly one member."""
 
     what: ClassVar[str] = "transform"
 

@@ -15,7 +15,7 @@ MOST_PIXELS = 178_956_970
 class Decode(Model):
     """Image files to pixels: uint8[height, width, channels]. JPEG, PNG, BMP, GIF (the first frame), WebP and TIFF.
 
-    The column `image/encoded` becomes `image`, and any other keeps its name. `image/height` and `image/width` are kept true, `image/format` goes.
+    The column `image/encoded` becomes `image`; any other keeps its name. `image/height` and `image/width` are updated, `image/format` is dropped.
     """
 
     model_config = ConfigDict(
@@ -29,15 +29,15 @@ class Decode(Model):
     )
 
     column: Column = "image/encoded"
-    """Column of the files' bytes."""
+    """Column of file bytes."""
     channels: Literal[1, 3, 4] = 3
-    """1: grey. 3: red, green, blue; an alpha channel is dropped. 4: with alpha, 255 where a file has none."""
+    """1: grey, 3: RGB, 4: RGBA. With 3 an alpha channel is dropped; with 4 it is 255 where a file has none."""
     apply_orientation: bool = True
-    """Whether an image is turned as its EXIF orientation says. TensorFlow doesn't; nor are the boxes of annotations turned."""
+    """Whether to apply EXIF orientation. TensorFlow doesn't; and the boxes of annotations are not turned."""
     palette_indexes: bool = False
-    """Whether an image with a palette gives its indexes instead of its colours: for masks whose indexes are classes."""
+    """Whether to read palette indexes. An image with a palette gives its indexes instead of colours: for masks whose indexes are classes."""
     max_pixels: Annotated[int, Field(ge=1, le=MOST_PIXELS)] = 89_478_485
-    """An image with more pixels (height times width) is a bad record. The header is asked before anything is decoded."""
+    """Pixels per image, at most. An image with more (height times width) is a bad record. The header is checked before anything is decoded."""
 
     @model_validator(mode="after")
     def _one_channel_of_indexes(self) -> Self:
@@ -47,7 +47,7 @@ class Decode(Model):
 
 
 class Resize(Model):
-    """Another size: `height` and `width`, or `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
+    """Resizes images: `height` and `width`, or `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -61,15 +61,15 @@ class Resize(Model):
     column: Column = "image"
     """Column of images."""
     height: Pixels | None = None
-    """Exact height; with `width`, and whatever the image's proportions were."""
+    """Exact height. Needs `width`; proportions are not kept."""
     width: Pixels | None = None
     """Exact width."""
     shortest_side: Pixels | None = None
-    """Length of the shorter side. The longer one follows in proportion, rounded down."""
+    """Length of the shorter side. The longer side keeps the proportions, rounded down."""
     method: Literal["Bilinear", "Bicubic", "Area", "Nearest"] = "Bilinear"
-    """`Bilinear` and `Bicubic` as in Pillow and as TensorFlow with `antialias=True`; `Area`: mean of the area covered, as TensorFlow's; `Nearest`: for masks."""
+    """Interpolation. `Bilinear` and `Bicubic` as in Pillow and as TensorFlow with `antialias=True`; `Area`: mean of the area covered, as in TensorFlow; `Nearest`: for masks."""
     fast: bool = False
-    """Whether a JPEG that is more than twice as large is decoded at 1/2, 1/4 or 1/8 first. Much faster for large photographs; the pixels differ a little."""
+    """Whether to shrink JPEGs while decoding. A JPEG more than twice as large is decoded at 1/2, 1/4 or 1/8 first. Much faster for large photographs; the pixels differ slightly."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -80,12 +80,14 @@ class Resize(Model):
 
 
 class CropOrPad(Model):
-    """The middle of an image, or zeros around it, as `tf.image.resize_with_crop_or_pad`: an odd pixel more goes to the bottom and to the right."""
+    """Crops or zero-pads around the centre. As `tf.image.resize_with_crop_or_pad`: an odd pixel goes to the bottom and to the right."""
 
     column: Column = "image"
     """Column of images."""
     height: Pixels
+    """Height."""
     width: Pixels
+    """Width."""
 
 
 Numbers = Annotated[list[float], Field(min_length=1, max_length=64)]
@@ -95,9 +97,9 @@ _GIVEN_OR_COLLECTED: Final = "mean and deviation are given, or collected from a 
 
 
 class Standardize(Model):
-    """Mean 0 and deviation 1: of each image by itself, as `tf.image.per_image_standardization`, or by a mean and deviation that are given or collected.
+    """Mean 0 and deviation 1. Of each image by itself, as `tf.image.per_image_standardization`, or by a mean and deviation that are given or collected.
 
-    Of itself: (x - mean) / max(deviation, 1/√N) over the N numbers of the image; an image of one colour becomes zeros.
+    By itself: (x - mean) / max(deviation, 1/√N) over the N numbers of the image; an image of one colour becomes zeros.
     """
 
     model_config = ConfigDict(
@@ -111,13 +113,13 @@ class Standardize(Model):
     column: Column = "image"
     """Column of tensors."""
     mean: Numbers | None = None
-    """Subtracted: one number, or one for each channel, on the scale of the values as they come (0 … 255 right after `decode`)."""
+    """Number(s) to subtract. One, or one per channel, on the scale of the values as they come (0 … 255 right after `decode`)."""
     deviation: Numbers | None = None
-    """Divided by: one number, or one for each channel."""
+    """Number(s) to divide by. One, or one per channel."""
     split: SplitName | None = None
-    """Collect mean and deviation of each channel from this split while planning, for all splits."""
+    """Split to collect statistics from. Planning collects mean and deviation of each channel; they apply to all splits."""
     dtype: Literal["float32", "float16"] = "float32"
-    """Type of the results. They are computed in wider numbers and rounded once."""
+    """Result type. Results are computed in wider numbers and rounded once."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
@@ -136,8 +138,8 @@ class Encode(Model):
     column: Column = "image"
     """Column of images (uint8)."""
     format: Literal["Jpeg", "Png"] = "Jpeg"
-    """`Png` keeps the pixels as they are."""
+    """`Png` is lossless."""
     quality: Annotated[int, Field(ge=1, le=100)] = 95
-    """Quality of a JPEG."""
+    """JPEG quality."""
     subsampling: Literal["444", "422", "420"] = "420"
-    """Resolution of a JPEG's colours: `444` full, `420` half in both directions."""
+    """JPEG chroma subsampling. `444`: full resolution. `420`: half in both directions."""

@@ -9,11 +9,11 @@ from dataprep_api.spec.model import Model
 
 
 class Map(Model):
-    """Each record through a Python function of yours: a dict goes in; a dict, a list of dicts, or None (leave it out) comes back."""
+    """Applies your Python function. It takes a record as a dict and returns a dict, a list of dicts, or None to leave the record out."""
 
     callable: Callable
-    """`module:function`, from the image or from `spec.code`, or the name of an entry point of the group `dataprep.plugins`."""
+    """`module:function`, or an entry point. The module is in the image or in `spec.code`; the entry point belongs to the group `dataprep.plugins`."""
     options: Options = Options()
-    """Passed to the function by name."""
+    """Keyword arguments."""
     columns: Annotated[list[MadeColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Columns that the function adds, or gives another type. The dicts that come back have these and all that went in; `drop` leaves columns out."""
+    """Columns that it adds or retypes. The returned dicts have these and all that went in; use `drop` to leave columns out."""

@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Column, Model, rule, rules
 
 
 class Scale(Model):
-    """Linear map of a range of values onto another, as float32: 0 … 255 onto 0 … 1 by default."""
+    """Maps one range onto another. Linear, as float32: by default 0 … 255 onto 0 … 1."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(rule("self.fromMin != self.fromMax", "fromMin and fromMax must differ", path=".fromMax")),
@@ -21,7 +21,9 @@ class Scale(Model):
     from_max: float = 255.0
     """Value that becomes `toMax`."""
     to_min: float = 0.0
+    """Lower end of the result."""
     to_max: float = 1.0
+    """Upper end of the result."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
@@ -31,7 +33,7 @@ class Scale(Model):
 
 
 class OneHot(Model):
-    """An integer class as a float32 vector with a single 1."""
+    """An integer class as a one-hot vector. The vector is float32."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -44,13 +46,13 @@ class OneHot(Model):
     )
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Columns to replace by their vectors."""
+    """Columns to replace."""
     num_classes: Annotated[int, Field(ge=1, le=100_000)]
     """Number of classes. A class outside 0 … numClasses-1 makes the record bad."""
     background: bool = False
-    """Whether the vector has one more place at its end, for a record without a class (a missing value)."""
+    """Whether to add a background place. It is the last place, for a record without a class (a missing value)."""
     unknown_is_background: bool = False
-    """With background: whether a class outside 0 … numClasses-1 is background too, instead of bad."""
+    """Whether unknown is background. With background: a class outside 0 … numClasses-1 is background instead of bad."""
 
     @model_validator(mode="after")
     def _has_background(self) -> Self:
@@ -60,9 +62,9 @@ class OneHot(Model):
 
 
 class Cast(Model):
-    """Numbers in another type. A value that the type can't hold makes the record bad; a float is only rounded to a narrower float."""
+    """Converts numbers to another type. A value that the type can't hold makes the record bad; only floats are rounded, to a narrower float."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Columns of numbers or of tensors of numbers."""
+    """Columns of numbers or tensors."""
     dtype: Literal["int64", "int32", "int16", "int8", "uint8", "float64", "float32", "float16", "bool"]
-    """Type to convert to. Records hold tensors of float16 as bytes."""
+    """Type to convert to. Records hold float16 tensors as bytes."""

@@ -10,7 +10,7 @@ MOST_TERMS = 100_000
 
 
 class Vocabulary(Model):
-    """Text to the number of its term: a class label, or the words of a text. Without `terms` it is built once, while planning, from one split."""
+    """Text to the number of its term. For class labels, or for the words of a text. Without `terms`, planning builds the vocabulary once, from one split."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -23,19 +23,19 @@ class Vocabulary(Model):
     )
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Columns of text, or of lists of text, that share the vocabulary. They become int64."""
+    """Columns of text, or lists of text. They share the vocabulary and become int64."""
     terms: Annotated[list[Annotated[str, Field(max_length=256)]], Field(min_length=1, max_length=4096)] | None = None
-    """The terms in the order of their numbers."""
+    """Terms, in order of number."""
     split: SplitName | None = None
-    """The split whose records are looked at. Default: the first one that has any."""
+    """Split to build it from. Default: the first one with any records."""
     min_count: Annotated[int, Field(ge=1)] | None = None
-    """Terms that are there less often are unknown. Default: 1."""
+    """Rarer terms are unknown. Default: 1."""
     max_terms: Annotated[int, Field(ge=1, le=MOST_TERMS)] | None = None
-    """Most terms, the most frequent ones. Default: all, and an error above 100,000."""
+    """Number of terms, at most. The most frequent ones are kept. Default: all, with an error above 100,000."""
     order: Literal["Name", "Count"] | None = None
-    """Order of the numbers: by the terms' UTF-8 bytes (the default), or the most frequent first and equals by name."""
+    """Order of the numbers. `Name` (the default): by the terms' UTF-8 bytes. `Count`: the most frequent first, equals by name."""
     unknown: Literal["Bad", "Last", "Drop"] = "Bad"
-    """A term that the vocabulary doesn't have: the record is bad; it gets the number behind the last term; or, in a list, it is left out."""
+    """What an unknown term does. `Bad`: the record is bad. `Last`: it gets the number after the last term. `Drop`: in a list, it is left out."""
 
     @model_validator(mode="after")
     def _given_or_built(self) -> Self:

@@ -1,0 +1,120 @@
+"""`docs/fields.md`, made from the models: `python -m dataprep_api.generate.fields_page` writes it, `--check` compares.
+
+The CRDs, and so `kubectl explain`, have the first sentence of each description; this page has the whole text.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from dataprep_api.generate import generated
+from dataprep_api.generate.crd import Schema
+from dataprep_api.resources.cron import DataPrepCronJob
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_api.resources.profile import DataPrepProfile
+from dataprep_api.spec import Model
+
+FILE: Final = Path("docs/fields.md")
+_PARTS: Final = (
+    (DataPrepJob, "spec"),
+    (DataPrepJob, "status"),
+    (DataPrepCronJob, "spec"),
+    (DataPrepCronJob, "status"),
+    (DataPrepProfile, "spec"),
+)
+
+
+def page() -> str:
+    """The page's text."""
+    seen: dict[str, str] = {}
+    parts = "\n".join(section for model, part in _PARTS for section in _part(model, part, seen))
+    return f"""\
+<!-- Made by `make generate` from api/dataprep_api. Don't edit. -->
+# Fields
+
+Every field of a DataPrepJob, a DataPrepCronJob and a DataPrepProfile. `kubectl explain dataprepjob.spec.output` shows the first sentence of each
+description on a cluster. Fields of one object are one table; `[]` are the entries of a list, `*` the values of a map. **Bold** fields are required.
+
+{parts}"""
+
+
+def _part(model: type[Model], part: str, seen: dict[str, str]) -> Iterator[str]:
+    whole = model.model_json_schema(by_alias=True, mode="validation")
+    yield f"## {model.__name__}: {part}\n"
+    yield from _sections(whole["properties"][part], whole["$defs"], f"{model.__name__}.{part}", seen)
+
+
+def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, str]) -> Iterator[str]:
+    """The tables of the object in `schema` and of the objects within it. An object that `seen` has is only referred to."""
+    name, schema, path = _resolved(schema, definitions, path)
+    fields = schema.get("properties")
+    if not fields:
+        return
+    title = f"### `{path}`\n\n"
+    if name in seen:
+        yield f"{title}{_cell(schema.get('description', ''))}\n\nIts fields are those of `{seen[name]}`.\n"
+        return
+    seen[name] = path
+    rows = "\n".join(_row(key, field, definitions, required=key in schema.get("required", ())) for key, field in fields.items())
+    yield f"{title}{_cell(schema.get('description', ''))}\n\n| Field | Type | Default | Meaning |\n|---|---|---|---|\n{rows}\n"
+    for key, field in fields.items():
+        yield from _sections(field, definitions, f"{path}.{key}", seen)
+
+
+def _resolved(schema: Schema, definitions: Schema, path: str) -> tuple[str, Schema, str]:
+    """The object that `schema` stands for, below optional values, lists and maps: the name of its definition, itself, and its path."""
+    schema = _one(schema)
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix("#/$defs/")
+        return name, definitions[name], path
+    if isinstance(schema.get("items"), dict):
+        return _resolved(schema["items"], definitions, f"{path}[]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        return _resolved(schema["additionalProperties"], definitions, f"{path}.*")
+    return "", schema, path
+
+
+def _one(schema: Schema) -> Schema:
+    """`schema`, or the only alternative beside null."""
+    alternatives = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    return alternatives[0] if len(alternatives) == 1 else schema
+
+
+def _row(key: str, field: Schema, definitions: Schema, *, required: bool) -> str:
+    default = field.get("default")
+    _, target, _ = _resolved(field, definitions, "")
+    text = field.get("description") or (target.get("description", "") if "$ref" in _one(field) else "")
+    shown = "" if default is None or isinstance(default, dict) or default == [] else f"`{json.dumps(default, ensure_ascii=False)}`"
+    return f"| {f'**`{key}`**' if required else f'`{key}`'} | {_type(field, definitions)} | {shown} | {_cell(text)} |"
+
+
+def _type(field: Schema, definitions: Schema) -> str:
+    one = _one(field)
+    if "$ref" in one:
+        return _type(definitions[one["$ref"].removeprefix("#/$defs/")], definitions)
+    if "enum" in one or "const" in one:
+        return " · ".join(f"`{value}`" for value in one.get("enum", [one.get("const")]))
+    if "anyOf" in one:
+        return " or ".join(_type(each, definitions) for each in one["anyOf"] if each.get("type") != "null")
+    if isinstance(one.get("items"), dict):
+        return f"list of {_type(one['items'], definitions)}"
+    values = one.get("additionalProperties") or next(iter(one.get("patternProperties", {}).values()), None)
+    if isinstance(values, dict):
+        return f"map of {_type(values, definitions)}"
+    return str(one.get("format") or one.get("type", "any"))
+
+
+def _cell(text: Any) -> str:  # Any: a description as the schema has it
+    """`text` on one line, with nothing in it that ends a table's cell."""
+    return " ".join(str(text).split()).replace("|", "\\|")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`python -m dataprep_api.generate.fields_page [--check]`, in the repository's root."""
+    return generated.main("Writes the page of fields.", {FILE: page()}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
