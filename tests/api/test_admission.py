@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -574,9 +575,20 @@ def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Clust
     definition["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, for a test"}
     cluster.kubectl("apply", "--filename=-", stdin=json.dumps(definition))
     try:
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}")
         for version in ("v1alpha1", "v1beta1"):
-            told = cluster.kubectl("explain", f"{plural}.spec.output.format", f"--api-version={group}/{version}")
-            assert "Format of the shards." in told
+            answer = once_served(cluster, "explain", f"{plural}.spec.output.format", f"--api-version={group}/{version}")
+            assert "Format of the shards." in answer
     finally:
         cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
+
+
+def once_served(cluster: Cluster, *words: str, seconds: float = 30) -> str:
+    """What kubectl prints once the API server serves a definition that has just been applied."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return cluster.kubectl(*words)
+        except StartFailed:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
