@@ -56,7 +56,7 @@ Lengths: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Chosen:
+class DictionaryColumn:
     """A column of byte strings of which there are few different ones: each row takes that of its place (an int64) in the table."""
 
     table: Array
@@ -67,7 +67,7 @@ class Chosen:
         return self.table.take(self.places)
 
 
-Piece: TypeAlias = "Array | Chosen | bytes"
+Piece: TypeAlias = "Array | DictionaryColumn | bytes"
 """What each row gets: its own of a large_binary column without nulls, or the same bytes as every other."""
 
 
@@ -384,7 +384,7 @@ def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
 def _piece(piece: Piece, rows: int) -> _Piece:
     if isinstance(piece, bytes):
         return _Piece(ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p), None, None, len(piece))
-    column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, None)
+    column, places = (piece.table, piece.places) if isinstance(piece, DictionaryColumn) else (piece, None)
     if len(column if places is None else places) != rows or not pa.types.is_large_binary(column.type):
         raise ValueError(f"expected {rows} rows of large_binary, found {piece}")
     _, ends, data = column.buffers()
@@ -408,12 +408,12 @@ def _address(array: npt.NDArray[Any], dtype: Any = None) -> int:
 def _for_arrow(piece: Piece) -> Any:
     if isinstance(piece, bytes):
         return pa.scalar(piece, pa.large_binary())
-    return piece.column() if isinstance(piece, Chosen) else piece
+    return piece.column() if isinstance(piece, DictionaryColumn) else piece
 
 
 def _framed(pieces: Sequence[Piece], sizes: Lengths) -> Bytes:
     unique, places = np.unique(sizes, return_inverse=True)
-    headers = Chosen(pa.array([header(size) for size in unique.tolist()], pa.large_binary()), places)
+    headers = DictionaryColumn(pa.array([header(size) for size in unique.tolist()], pa.large_binary()), places)
     data, offsets = binary_data(join([headers, *pieces, bytes(FOOTER)], len(sizes)))
     data = data[: offsets[-1]].copy()
     footers = masked_crcs(data, offsets[:-1] + HEADER, offsets[1:] - FOOTER)
@@ -435,7 +435,7 @@ def _framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]
 def _lengths(piece: Piece, rows: int) -> Lengths:
     if isinstance(piece, bytes):
         return np.full(rows, len(piece), np.int64)
-    column, places = (piece.table, piece.places) if isinstance(piece, Chosen) else (piece, slice(None))
+    column, places = (piece.table, piece.places) if isinstance(piece, DictionaryColumn) else (piece, slice(None))
     lengths: Lengths = np.diff(binary_data(column)[1])[places]
     return lengths
 

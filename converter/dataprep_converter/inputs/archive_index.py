@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs import zips
 from dataprep_converter.inputs.pinned import GZIP_MAGIC
-from dataprep_converter.inputs.streamed import Streamed, gunzipped
+from dataprep_converter.inputs.streamed import StreamInput, gunzipped
 from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input
 
@@ -62,7 +62,7 @@ def index_of(source: Input, uri: str) -> Index:
     if start != GZIP_MAGIC:
         return Index(_by_path(_tar_members(source, uri), uri), None)
     with gunzipped(source, uri, size=-1, kept_bytes=_BUFFER) as contents:
-        measured = _Measured(contents, source.size, uri)
+        measured = _BoundedInput(contents, source.size, uri)
         files = _by_path(_tar_members(measured, uri), uri)
         return Index(files, measured.rest())
 
@@ -105,7 +105,7 @@ def _check_total(total: int, size: int, uri: str) -> None:
         raise BadData(f"{uri}: its members would have {total:,} bytes, made of {size:,}: more than {LARGEST_RATIO} times as many.", uri=uri)
 
 
-def _tar_members(source: "Input | _Measured", uri: str) -> Iterator[TarMember]:
+def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMember]:
     file: Any = io.BufferedReader(_File(source, uri), _BUFFER)
     try:
         archive: Any
@@ -131,10 +131,10 @@ def _check(info: tarfile.TarInfo, uri: str) -> None:
         raise BadData(f"{uri}: the member {info.name!r} is no plain file.", uri=uri)
 
 
-class _Measured:
+class _BoundedInput:
     """The contents of a gzip file as they are read on, within all proportion to its size."""
 
-    def __init__(self, contents: Streamed, size: int, uri: str) -> None:
+    def __init__(self, contents: StreamInput, size: int, uri: str) -> None:
         self._contents = contents
         self._size = size
         self._uri = uri
@@ -156,7 +156,7 @@ class _Measured:
 class _File(io.RawIOBase):
     """A file object over what can be read anywhere, and ends where a read comes back empty."""
 
-    def __init__(self, source: "Input | _Measured", uri: str) -> None:
+    def __init__(self, source: "Input | _BoundedInput", uri: str) -> None:
         super().__init__()
         self._source = source
         self._uri = uri

@@ -15,8 +15,9 @@ from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs import zips
 from dataprep_converter.inputs.archive_index import KEPT_BYTES, Index, Place, TarMember, index_of
 from dataprep_converter.inputs.archive_uris import divided
-from dataprep_converter.inputs.streamed import Streamed, gunzipped
-from dataprep_converter.stores import Details, Entry, Input, Opened, Store, StoreSettings
+from dataprep_converter.inputs.streamed import StreamInput, gunzipped
+from dataprep_converter.inputs.zips import StoredMember
+from dataprep_converter.stores import Details, Entry, Input, PinnedInput, Store, StoreSettings
 from dataprep_converter.stores.read_only import ReadOnlyStore
 
 _KEPT_ARCHIVES: Final = 8
@@ -63,7 +64,7 @@ class ArchiveStore(ReadOnlyStore):
         place = self._archive(archive_uri, outer.pin).index.files.get(path)
         return _entry(archive_uri, path, place, outer) if place is not None else None
 
-    def open(self, uri: str) -> Opened:
+    def open(self, uri: str) -> PinnedInput:
         """The member's contents."""
         archive_uri, path = _divided(uri)
         source = self._store_of(archive_uri).open(archive_uri)
@@ -91,27 +92,27 @@ class ArchiveStore(ReadOnlyStore):
 class _Archive:
     """One archive: its index, and, when it is a gzipped tar file, its one stream."""
 
-    def __init__(self, uri: str, open_again: Callable[[], Opened]) -> None:
+    def __init__(self, uri: str, open_again: Callable[[], PinnedInput]) -> None:
         self._uri = uri
         self._open_again = open_again
         self._lock = Lock()
-        self._contents: Streamed | None = None
+        self._contents: StreamInput | None = None
         with open_again() as source:
             self.index: Index = index_of(source, uri)
 
-    def member(self, source: Opened, place: Place, pin: str) -> "_Member":
+    def member(self, source: PinnedInput, place: Place, pin: str) -> "_Member":
         """The contents of a member, out of the archive opened as `source`, which is closed with it."""
         if not isinstance(place, TarMember):
             if place.deflated:
                 contents = zips.inflated(source, place, self._uri, kept_bytes=0)
                 return _Member(contents, 0, place.size, pin, closed=[contents, source])
-            return _Member(zips.Stored(source, place, self._uri), 0, place.size, pin, closed=[source])
+            return _Member(StoredMember(source, place, self._uri), 0, place.size, pin, closed=[source])
         if self.index.contents is None:
             return _Member(source, place.offset, place.size, pin, closed=[source])
         source.close()
         return _Member(self._stream(self.index.contents), place.offset, place.size, pin)
 
-    def _stream(self, size: int) -> Streamed:
+    def _stream(self, size: int) -> StreamInput:
         with self._lock:
             if self._contents is None:
                 source = self._open_again()

@@ -9,7 +9,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.stores import Input, read_each
 
 
-class Count:
+class ByteCounter:
     """Bytes read from the store since they were last asked for."""
 
     def __init__(self) -> None:
@@ -25,10 +25,10 @@ class Count:
         return taken
 
 
-class Counted(Closeable):
+class MeteredInput(Closeable):
     """An Input whose bytes are counted."""
 
-    def __init__(self, source: Input, count: Count) -> None:
+    def __init__(self, source: Input, count: ByteCounter) -> None:
         self._source = source
         self._count = count
 

@@ -14,7 +14,7 @@ from dataprep_converter.inputs import gzip_inflate
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import SMALL_PIECE, Entry, Input, Store, one_by_one
-from dataprep_converter.stores.scattered import Scattered
+from dataprep_converter.stores.mapped_file import MappedFile
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -89,7 +89,7 @@ def is_hidden(path: str) -> bool:
     return path.startswith(("_", ".")) or "/_" in path or "/." in path
 
 
-def found(store: Store, uri: str) -> Entry:
+def entry_of(store: Store, uri: str) -> Entry:
     """The file at `uri`. Raises NotFound."""
     entry = store.stat(uri)
     if entry is None:
@@ -101,7 +101,7 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
     """The file at `uri`, which is still the one that was planned. Raises InputChanged naming it."""
     try:
         source = store.open(uri)
-        now = source.pin or found(store, uri).pin
+        now = source.pin or entry_of(store, uri).pin
     except NotFound as exc:
         raise InputChanged(f"{uri} was planned and is gone.", uri=uri) from exc
     if now != pin:
@@ -110,7 +110,7 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
     return source
 
 
-class Forward(Closeable):
+class ForwardReader(Closeable):
     """One pass over a file, gunzipped when it is gzip, that can skip ahead and hand out exact lengths."""
 
     def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
@@ -178,12 +178,12 @@ class Forward(Closeable):
             yield piece
 
 
-class Spool(Closeable):
+class InputCopy(Closeable):
     """The contents of a stream in a temporary file, for reading in any order."""
 
-    def __init__(self, forward: Forward) -> None:
+    def __init__(self, forward: ForwardReader) -> None:
         """Reads the stream to its end. Raises StoreFull."""
-        self._scattered: Scattered | None = None
+        self._scattered: MappedFile | None = None
         # Inflating takes longer than writing, and neither keeps the other from its core.
         with closing(prefetched(forward.pieces())) as pieces:
             self._file = TemporaryFile.of("a copy of an input", pieces)
@@ -197,7 +197,7 @@ class Spool(Closeable):
         """See `ReadsEach`."""
         if length <= SMALL_PIECE:
             with suppress(OSError):
-                self._scattered = self._scattered or Scattered(self._file.descriptor, self.size)
+                self._scattered = self._scattered or MappedFile(self._file.descriptor, self.size)
                 data = self._scattered.read_each(offsets, length)
                 if len(data) == len(offsets) * length:
                     return data

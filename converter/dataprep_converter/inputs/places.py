@@ -17,8 +17,9 @@ from urllib.parse import unquote, urlsplit
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.stores import StoreSettings, files, scheme_of
+from dataprep_converter.stores import StoreSettings, scheme_of
 from dataprep_converter.stores.hdfs import hadoop_configuration
+from dataprep_converter.stores.local_paths import path_of
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
@@ -76,7 +77,7 @@ def place_of(uri: str, access: Access) -> Place | None:
     """The place that a URI names; None where nothing can be written (HTTP)."""
     scheme = scheme_of(uri)
     if scheme in ("", "file"):
-        return _on_this_machine(files.path_of(uri))
+        return _on_this_machine(path_of(uri))
     authority, _, path = uri.partition("://")[2].partition("/")
     if scheme == maxcompute.SCHEME:
         project, *tables = uri.partition("://")[2].rstrip("/").split("/")
@@ -99,7 +100,7 @@ def place_of(uri: str, access: Access) -> Place | None:
 
 def real_path(uri: str) -> str:
     """The path behind a path or `file://` URI, without links."""
-    return os.path.realpath(files.path_of(uri))
+    return os.path.realpath(path_of(uri))
 
 
 @cache

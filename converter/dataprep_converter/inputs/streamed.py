@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from threading import Lock
 
 from dataprep_converter.core.closeable import Closeable, close_generator
-from dataprep_converter.inputs.pinned import Forward
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import Input
 
 _PIECE = 1 << 20
 
 
-class Streamed(Closeable):
+class StreamInput(Closeable):
     """See the module. May be used by several threads."""
 
     def __init__(self, start: Callable[[], Iterator[bytes]], *, size: int, kept_bytes: int = 0) -> None:
@@ -81,6 +81,6 @@ class Streamed(Closeable):
             self._window.popleft()
 
 
-def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> Streamed:
+def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> StreamInput:
     """The contents of a gzip file. Reading raises BadData naming it when it is no whole gzip stream."""
-    return Streamed(lambda: Forward(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)
+    return StreamInput(lambda: ForwardReader(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)

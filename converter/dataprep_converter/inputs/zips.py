@@ -15,7 +15,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.crc32 import crc32
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.ranged import Ranged
-from dataprep_converter.inputs.streamed import Streamed
+from dataprep_converter.inputs.streamed import StreamInput
 from dataprep_converter.stores import Input
 
 MAGIC: Final = b"PK"
@@ -90,12 +90,12 @@ def begin(source: Input, member: Member, uri: str) -> int:
     return member.header + _LOCAL.size + int(name) + int(extra)
 
 
-def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) -> Streamed:
+def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) -> StreamInput:
     """The contents of a deflated member. Reading raises BadData when they are not what the directory says."""
-    return Streamed(lambda: _inflate(source, member, uri), size=member.size, kept_bytes=kept_bytes)
+    return StreamInput(lambda: _inflate(source, member, uri), size=member.size, kept_bytes=kept_bytes)
 
 
-class Stored(Closeable):
+class StoredMember(Closeable):
     """The contents of a member that is stored as it is: a range of the zip file, from any place.
 
     What is read in order, from the beginning to the end, is held against the checksum: reading the end raises BadData naming the member.

@@ -21,7 +21,7 @@ from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
 from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, listed, numbers, why_text, without
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
-from dataprep_converter.records.lossy import Inexact, inexact, shown
+from dataprep_converter.records.lossy import InexactIntegers, inexact, shown
 from dataprep_converter.records.schemas import thawed
 
 _SHOWN_FEATURES = 5
@@ -69,7 +69,7 @@ class Projector:
     def project(self, batch: Batch) -> Batch:
         """Projects a batch onto the features. Samples with a value that doesn't fit move to `bad`."""
         columns: list[Array] = []
-        integers: list[tuple[FeatureSpec, Inexact]] = []
+        integers: list[tuple[FeatureSpec, InexactIntegers]] = []
         faults: dict[int, str] = {}
         places: dict[int, tuple[str, int | None]] = {}
         for place, mapping in enumerate(self._mappings):
@@ -328,7 +328,7 @@ class _Projection:
     """Why values don't fit, by row."""
     steps: Mapping[int, int] = field(default_factory=dict)
     """The position of the value at fault, from 0, by row, for lists."""
-    inexact: Sequence[Inexact] = ()
+    inexact: Sequence[InexactIntegers] = ()
     """Whole numbers that the feature doesn't hold exactly."""
 
 
@@ -340,7 +340,7 @@ def _project(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
         return _Projection(columns[0] if len(columns) == 1 else _text_vectors(columns))
     if _is_as_it_is(mapping, columns[0].type):
         return _Projection(columns[0])
-    changed: list[Inexact] = []
+    changed: list[InexactIntegers] = []
     faults: dict[int, str] = {}
     parts: list[npt.NDArray[Any]] = []
     for column, name in zip(columns, mapping.columns, strict=True):
@@ -360,7 +360,7 @@ def _project(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
     return _Projection(to_arrow(converted), faults, inexact=changed)
 
 
-def _of_integers(found: Sequence[tuple[FeatureSpec, Inexact]], faults: Mapping[int, str]) -> Iterator[Lossy]:
+def _of_integers(found: Sequence[tuple[FeatureSpec, InexactIntegers]], faults: Mapping[int, str]) -> Iterator[Lossy]:
     bad = list(faults)
     for feature, each in found:
         kept = np.flatnonzero(~np.isin(each.rows, bad))
@@ -395,10 +395,10 @@ def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
     whole = lists[0]
     inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
     items = _project(inner, [each.items for each in lists])
-    changed: list[Inexact] = []
+    changed: list[InexactIntegers] = []
     for other in items.inexact:
         rows, first = np.unique(whole.rows()[other.rows], return_index=True)
-        changed.append(Inexact(other.column, rows, other.values[first]))
+        changed.append(InexactIntegers(other.column, rows, other.values[first]))
     wrong = dict(items.faults)
     steps: dict[int, int] = {}
     for each, name in zip(lists, mapping.columns, strict=True):

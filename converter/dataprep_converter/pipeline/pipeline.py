@@ -27,7 +27,7 @@ from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import UnitTable
-from dataprep_converter.transforms import Cuts, Fittable, NamesClasses, ReordersSteps, Step, step_class
+from dataprep_converter.transforms import CutsBatches, Fittable, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
 """Limit for the tensors of a batch, at the step where they are largest."""
@@ -217,7 +217,7 @@ def _apply(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
     """Applies all steps to the batch, in parts if a step cuts it."""
     for number, step in enumerate(steps):
         batch = step.apply(batch)
-        if isinstance(step, Cuts):
+        if isinstance(step, CutsBatches):
             for part in step.cut(batch):
                 yield from _apply(steps[number + 1 :], part)
             return

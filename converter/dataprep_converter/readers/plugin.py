@@ -49,7 +49,7 @@ class PluginReader(BlockReader):
         super().__init__(access)
         self._source = source
         self._schema = thawed(state["schema"]) if "schema" in state else pa.schema([])
-        self._running: LruCache[str, _Running] = self._files.views(_OPEN_FILES, close=_Running.close)
+        self._running: LruCache[str, _PluginRun] = self._files.views(_OPEN_FILES, close=_PluginRun.close)
 
     def schema(self) -> pa.Schema:
         """As declared, or as found in the first record."""
@@ -57,12 +57,12 @@ class PluginReader(BlockReader):
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """The batches of the function that hold the rows."""
-        running = self._running.get(unit.uri, lambda: _Running(unit, lambda: _batches(self._source, source, unit.uri, self._schema)))
+        running = self._running.get(unit.uri, lambda: _PluginRun(unit, lambda: _batches(self._source, source, unit.uri, self._schema)))
         for first, records in running.parts(int(rows.min()), int(rows.max())):
             yield first, Block.of(records)
 
 
-class _Running(Closeable):
+class _PluginRun(Closeable):
     """One file on its way through the function."""
 
     def __init__(self, unit: Unit, start: Callable[[], Iterator[pa.RecordBatch]]) -> None:
@@ -70,12 +70,12 @@ class _Running(Closeable):
         self._start = start
         self._batches = start()
         self._latest: tuple[int, pa.RecordBatch] | None = None
-        self._kept: _Kept | None = None
+        self._kept: _BatchFile | None = None
 
     def parts(self, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(number of its first record, batch) of every batch with records low … high."""
         if self._latest is not None and low < self._latest[0] and self._kept is None:
-            self._kept = _Kept(self._start())
+            self._kept = _BatchFile(self._start())
         if self._kept is not None:
             yield from self._kept.parts(low, high)
             return
@@ -102,7 +102,7 @@ class _Running(Closeable):
             self._kept.close()
 
 
-class _Kept(Closeable):
+class _BatchFile(Closeable):
     """All batches of a file in a temporary file, in Arrow's IPC format."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:

@@ -69,7 +69,7 @@ class RejectedSample:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostDigits:
     """Decimals that have more digits than what was read of them."""
 
     column: str
@@ -91,7 +91,7 @@ class Batch:
     """Samples that a step left out on purpose."""
     added: int = 0
     """Records beyond one for each sample, by a step that makes several of one."""
-    lost: Sequence[Lost] = ()
+    lost: Sequence[LostDigits] = ()
     """Of the samples that were read."""
     lossy: Sequence[Lossy] = ()
     """Of the records, once they have their features."""

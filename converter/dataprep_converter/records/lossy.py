@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Inexact:
+class InexactIntegers:
     """Whole numbers of a column that the feature's type doesn't hold."""
 
     column: str
@@ -35,7 +35,7 @@ class Inexact:
     """The first in each of these rows."""
 
 
-def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> Inexact | None:
+def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactIntegers | None:
     """What of whole numbers, a row for each entry of the first dimension, changes when it is stored as `dtype`."""
     target = np.dtype(dtype)
     if target.kind != "f" or values.dtype.kind not in "iu" or not values.size:
@@ -58,9 +58,9 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> Inexact | None
     if not len(places):
         return None
     if values.ndim == 1:
-        return Inexact(column, places, flat[places])
+        return InexactIntegers(column, places, flat[places])
     rows, first = np.unique(places // (len(flat) // len(values)), return_index=True)
-    return Inexact(column, rows, flat[places[first]])
+    return InexactIntegers(column, rows, flat[places[first]])
 
 
 def lost_digits(original: Any, read: Any) -> "Array | None":

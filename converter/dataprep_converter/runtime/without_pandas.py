@@ -9,7 +9,7 @@ import sys
 _NAME = "pandas"
 
 
-class _Hidden:
+class _HidingFinder:
     """A finder of modules."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the interface of finders
@@ -21,7 +21,7 @@ def hide() -> None:
     """Makes Arrow take pandas for not installed, unless it is loaded already. For processes of our own only: it holds for all of one."""
     if _NAME in sys.modules:
         return
-    hidden = _Hidden()
+    hidden = _HidingFinder()
     sys.meta_path.insert(0, hidden)
     try:
         import pyarrow as pa

@@ -15,7 +15,7 @@ from dataprep_converter.core.errors import BadSpec, NotFound, StoreError, Unreac
 from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import with_deadline
-from dataprep_converter.stores import Warns, scheme_of
+from dataprep_converter.stores import HasWarnings, scheme_of
 from dataprep_converter.stores.registry import STORES
 
 LIMIT_SECONDS: Final = 30.0
@@ -36,7 +36,7 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
             _in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
         _in_time(lambda: check_output(access, output_uri), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
         store = access.store(output_uri)
-        if isinstance(store, Warns):
+        if isinstance(store, HasWarnings):
             _in_time(lambda: warnings.extend(store.warnings(output_uri)), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
     return warnings
 

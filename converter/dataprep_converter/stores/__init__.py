@@ -174,7 +174,7 @@ def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -
     return b"".join([source.read_at(offset, length) for offset in offsets.tolist()])
 
 
-class Opened(Input, Protocol):
+class PinnedInput(Input, Protocol):
     """What a store opens: also knows which version of the object it reads."""
 
     @property
@@ -199,7 +199,7 @@ class Store(Protocol):
         """The file at `uri`, or None. A folder is None."""
         ...
 
-    def open(self, uri: str) -> Opened:
+    def open(self, uri: str) -> PinnedInput:
         """Raises NotFound."""
         ...
 
@@ -228,7 +228,7 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class Warns(Protocol):
+class HasWarnings(Protocol):
     """A store that may know of a setting which its users should hear of."""
 
     def warnings(self, uri: str) -> Sequence[str]:

@@ -6,49 +6,38 @@ is a rename within one folder.
 
 # Store, Upload and Input in __init__.py document the public methods. Functions of os instead of Path: they take names that
 # are no UTF-8 as they are, and a Path for each of millions of files costs.
-# ruff: noqa: D102, PTH103, PTH105, PTH108, PTH112, PTH116, PTH118, PTH120, PTH121
+# ruff: noqa: D102, PTH103, PTH105, PTH108, PTH112, PTH116, PTH118, PTH120
 
 import contextlib
-import ctypes
 import errno
 import grp
 import os
 import pwd
 import secrets
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import groupby, islice
-from operator import methodcaller
-from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.closeable import Closeable
-from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+from dataprep_converter.core.errors import AlreadyExists, InputChanged, NotFound, Unreachable
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import SMALL_PIECE, Details, Entry, FolderFiles, StoreSettings, one_by_one
+from dataprep_converter.stores.exclusive_rename import rename_exclusively
+from dataprep_converter.stores.local_paths import ABSENT, is_regular, path_of, translate, unstale
+from dataprep_converter.stores.local_walk import walk_files
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from dataprep_converter.stores.scattered import Scattered
+    from dataprep_converter.stores.mapped_file import MappedFile
 
 TEMPORARY: Final = ".dataprep-tmp-"
 
 _BLOCK = 4 << 20
 _WRITE_BACK_BYTES = 32 << 20
 """So much is written before the disk is asked to begin with it."""
-_MOST_FILES = 256
-_STALE_ATTEMPTS = 4
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_ABSENT = {errno.ENOENT, errno.ENOTDIR}
-_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EMLINK}
-
-T = TypeVar("T")
-P = ParamSpec("P")
 
 
 def temporary_name(name: str) -> str:
@@ -74,24 +63,24 @@ class FileStore:
         self.settings = settings
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        for folder, names, found in _walked(uri, recursive=recursive):
+        for folder, names, found in walk_files(uri, recursive=recursive):
             for name, status in zip(names, found, strict=True):
                 yield _entry(folder + name, status)
 
     def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
-        for folder, names, found in _walked(uri, recursive=recursive):
+        for folder, names, found in walk_files(uri, recursive=recursive):
             sizes = [status.st_size for status in found]
             yield FolderFiles(folder, names, sizes, list(map(_pin, sizes, [status.st_mtime_ns for status in found])))
 
     def stat(self, uri: str) -> Entry | None:
         path = path_of(uri)
         try:
-            status = _unstale(os.stat, path)
+            status = unstale(os.stat, path)
         except OSError as exc:
-            if exc.errno in _ABSENT:
+            if exc.errno in ABSENT:
                 return None
-            _translate(exc, path)
-        return _entry(uri, status) if _is_regular(status) else None
+            translate(exc, path)
+        return _entry(uri, status) if is_regular(status) else None
 
     def open(self, uri: str) -> "FileInput":
         return FileInput(uri)
@@ -133,8 +122,8 @@ class FileStore:
         try:
             os.unlink(path)
         except OSError as exc:
-            if exc.errno not in _ABSENT:
-                _translate(exc, path)
+            if exc.errno not in ABSENT:
+                translate(exc, path)
 
     def sweep(self, uri: str) -> int:
         return swept(self.list(uri), self.delete)
@@ -160,7 +149,7 @@ class FileUpload:
                 os.makedirs(self._folder, exist_ok=True)
             self._descriptor = os.open(self._temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         except OSError as exc:
-            _translate(exc, self._folder or ".")
+            translate(exc, self._folder or ".")
         except BaseException:
             # Ctrl-C while the kernel made the file: nobody else knows its name yet.
             self.abort()
@@ -183,7 +172,7 @@ class FileUpload:
         try:
             self._size += put(self._descriptor)
         except OSError as exc:
-            _translate(exc, self._path)
+            translate(exc, self._path)
         if self._size - self._on_its_way >= _WRITE_BACK_BYTES:
             # Of pages that are not on the disk yet this means: begin to write them. Else fsync finds them all still to be written.
             _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
@@ -200,7 +189,7 @@ class FileUpload:
             if replace:
                 os.replace(self._temporary, self._path)
             else:
-                _publish_exclusively(self._temporary, self._path)
+                rename_exclusively(self._temporary, self._path)
             self._ended = True
             for folder in self._to_sync:
                 _sync_folder(folder)
@@ -211,7 +200,7 @@ class FileUpload:
             # A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew.
             raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
-            _translate(exc, self._path)
+            translate(exc, self._path)
 
     def abort(self) -> None:
         if self._descriptor is not None:
@@ -231,16 +220,16 @@ class FileInput(Closeable):
         self.uri = uri
         self._path = path_of(uri)
         self._descriptor: int | None = None
-        self._scattered: Scattered | None = None
+        self._scattered: MappedFile | None = None
         self._one_by_one = False
         try:
-            self._descriptor = _unstale(_opened, self._path)
+            self._descriptor = unstale(_opened, self._path)
             status = os.fstat(self._descriptor)
         except OSError as exc:
-            if exc.errno in _ABSENT:
+            if exc.errno in ABSENT:
                 raise NotFound(f"{uri} does not exist.", uri=uri) from exc
-            _translate(exc, self._path)
-        if not _is_regular(status):
+            translate(exc, self._path)
+        if not is_regular(status):
             self.close()
             raise NotFound(f"{uri} is not a file.", uri=uri)
         self._size = status.st_size
@@ -270,10 +259,10 @@ class FileInput(Closeable):
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
         if self._descriptor is not None and length <= SMALL_PIECE and self._size and not self._one_by_one:
             # Here, because numpy takes long to import and most commands need none.
-            from dataprep_converter.stores.scattered import Scattered
+            from dataprep_converter.stores.mapped_file import MappedFile
 
             with contextlib.suppress(OSError):
-                self._scattered = self._scattered or Scattered(self._descriptor, self._size)
+                self._scattered = self._scattered or MappedFile(self._descriptor, self._size)
                 data = self._scattered.read_each(offsets, length)
                 if len(data) == len(offsets) * length and os.fstat(self._descriptor).st_size == self._size:
                     return data
@@ -310,7 +299,7 @@ class FileInput(Closeable):
             return os.pread(self._descriptor, length, offset)
         except OSError as exc:
             if exc.errno != errno.ESTALE:
-                _translate(exc, self._path)
+                translate(exc, self._path)
         # The NFS server has forgotten the handle (a restart, or the file was replaced): open it anew, if it is the same.
         again = FileInput(self.uri)
         if (again._size, again._modified_ns) != (self._size, self._modified_ns):
@@ -321,148 +310,7 @@ class FileInput(Closeable):
         try:
             return os.pread(self._descriptor or 0, length, offset)
         except OSError as exc:
-            _translate(exc, self._path)
-
-
-_Files: TypeAlias = tuple[str, list[str], list[os.stat_result]]
-"""URI of a folder with a slash at its end, and names and states of some of its files."""
-
-
-def _walked(uri: str, *, recursive: bool) -> Iterator[_Files]:
-    """The files below a folder, in UTF-8 byte order of their URIs."""
-    prefix = uri.rstrip("/") + "/"
-    pending = [_sorted(prefix, path_of(uri), ())]
-    try:
-        while pending:
-            found = next(pending[-1], None)
-            if found is None:
-                pending.pop()
-            elif isinstance(found, tuple):
-                yield found
-            elif recursive:
-                pending.append(_sorted(found.uri, found.path, found.above))
-    finally:
-        for walk in pending:
-            walk.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    uri: str
-    path: str
-    above: tuple[tuple[int, int], ...]
-    """What its folders are to the system."""
-
-
-def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Generator[_Folder | _Files, None, None]:
-    """Files and folders of one folder. Sorting a folder as `name/` makes the order of the walk that of whole paths: a-1, a.b, a/b."""
-    try:
-        descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as exc:
-        if exc.errno in _ABSENT:
-            return
-        _translate(exc, folder)
-    try:
-        try:
-            # Only names are held, not states: a folder may have millions of files.
-            with os.scandir(descriptor) as found:
-                names = [each.name + "/" if _is_folder(each, uri) else each.name for each in found]
-            identity = os.fstat(descriptor)
-        except OSError as exc:
-            _translate(exc, folder)
-        # A symbolic link may lead back up; a folder that is its own ancestor is not entered again.
-        if (identity.st_dev, identity.st_ino) in above:
-            return
-        above = (*above, (identity.st_dev, identity.st_ino))
-        # The order of UTF-8 is that of code points, but not for the stand-ins of bytes that are no UTF-8.
-        names.sort(key=None if _is_text(names) else os.fsencode)
-        for is_folder, run in groupby(names, key=_ends_as_folder):
-            if is_folder:
-                yield from (_Folder(uri + name, os.path.join(folder, name[:-1]), above) for name in run)
-            else:
-                while some := list(islice(run, _MOST_FILES)):
-                    kept, states = _states(descriptor, folder, some)
-                    if kept:
-                        yield uri, kept, states
-    finally:
-        os.close(descriptor)
-
-
-def _is_folder(found: "os.DirEntry[str]", uri: str) -> bool:
-    try:
-        return found.is_dir()
-    except OSError as exc:
-        if exc.errno == errno.ELOOP and not found.name.startswith(("_", ".")):
-            raise _looping(uri + found.name) from exc
-        if exc.errno != errno.ELOOP:
-            raise
-        return False
-
-
-def _looping(path: str) -> NotFound:
-    return NotFound(
-        f"{path} is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder.", uri=path
-    )
-
-
-def _is_text(names: list[str]) -> bool:
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-_ends_as_folder = methodcaller("endswith", "/")
-
-
-def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
-    """Those of the names that are regular files, and their states."""
-    kept = []
-    found = []
-    for name in names:
-        try:
-            status = os.stat(name, dir_fd=descriptor)
-        except OSError as exc:
-            # Gone since (another worker's temporary file), or a link to nowhere.
-            if exc.errno in _ABSENT or exc.errno == errno.ELOOP:
-                continue
-            if exc.errno != errno.ESTALE:
-                _translate(exc, os.path.join(folder, name))
-            again = _again(os.path.join(folder, name))
-            if again is None:
-                continue
-            status = again
-        if _is_regular(status):
-            kept.append(name)
-            found.append(status)
-    return kept, found
-
-
-def _again(path: str) -> os.stat_result | None:
-    """The state of a file whose handle was stale, or None when it is gone."""
-    try:
-        return _unstale(os.stat, path)
-    except OSError as exc:
-        if exc.errno in _ABSENT or exc.errno == errno.ELOOP:
-            return None
-        _translate(exc, path)
-
-
-def path_of(uri: str) -> str:
-    """The path that a path or a `file://` URI names. Raises NotFound for a URI with a host, BadSpec for one that no system takes."""
-    if "\0" in uri:
-        raise BadSpec(f"{uri!r} has a NUL character in it, which no path may have.", uri=uri)
-    if uri[: len("file://")].lower() != "file://":
-        return uri
-    host, slash, path = uri[len("file://") :].partition("/")
-    if host not in ("", "localhost"):
-        raise NotFound(f"{uri}: a file URI names no host (file:///path), got {host!r}.", uri=uri)
-    return slash + path
-
-
-def _is_regular(status: os.stat_result) -> bool:
-    return (status.st_mode & 0o170000) == 0o100000
+            translate(exc, self._path)
 
 
 def _entry(uri: str, status: os.stat_result) -> Entry:
@@ -496,18 +344,6 @@ def _group_name(number: int) -> str:
         return str(number)
 
 
-def _unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """The result of the call, tried again while NFS says that a handle is stale."""
-    for _ in range(_STALE_ATTEMPTS - 1):
-        try:
-            return call(*given, **named)
-        except OSError as exc:
-            if exc.errno != errno.ESTALE:
-                raise
-            time.sleep(0.05)
-    return call(*given, **named)
-
-
 def _opened(path: str) -> int:
     """A descriptor of a file. Nobody may ever write to a pipe that lies there instead, so it isn't waited for."""
     flags = os.O_RDONLY | os.O_CLOEXEC
@@ -520,49 +356,11 @@ def _opened(path: str) -> int:
     return descriptor
 
 
-def _publish_exclusively(temporary: str, path: str) -> None:
-    """Gives the temporary file its name; FileExistsError when the name is taken. Of several callers one wins."""
-    try:
-        _rename_without_replacing(temporary, path)
-    except OSError as exc:
-        if exc.errno not in _UNSUPPORTED:
-            raise
-    else:
-        return
-    # NFS has no such rename; a hard link is as exclusive.
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        # The server's first answer may have been lost and the kernel asked again: then the link is ours.
-        if not os.path.samefile(temporary, path):
-            raise
-    except OSError as exc:
-        if exc.errno in _UNSUPPORTED:
-            raise StoreError(
-                f"The file system of {path} can neither rename without replacing nor make hard links, so a file can't be created exclusively."
-            ) from exc
-        raise
-    os.unlink(temporary)
-
-
 def _advise(descriptor: int, offset: int, length: int, advice: str) -> None:
     """Tells the system what is coming; not every one listens."""
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, offset, length, getattr(os, advice))
-
-
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _rename_without_replacing(source: str, target: str) -> None:
-    if not hasattr(_libc, "renameat2"):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target)
-    if _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)
 
 
 def _holders_of_new(folder: str) -> list[str]:
@@ -584,37 +382,3 @@ def _sync_folder(folder: str) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def _user() -> str:
-    number = os.geteuid()
-    try:
-        return f"{pwd.getpwuid(number).pw_name} (uid {number})"
-    except KeyError:
-        return f"uid {number}"
-
-
-def _longest(path: str) -> int:
-    return max(len(os.fsencode(part)) for part in path.split("/"))
-
-
-def _translate(error: OSError, path: str) -> NoReturn:
-    if error.errno in _FULL:
-        raise StoreFull(f"No space or quota left for {path}: {error.strerror}.", uri=path) from error
-    if error.errno in _REFUSED:
-        raise NotPermitted(f"AccessDenied: user={_user()} path={path}: {error.strerror}.", uri=path) from error
-    if error.errno == errno.ENOENT:
-        raise NotFound(f"{path} does not exist.", uri=path) from error
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        raise NotPermitted(f"{error.filename or path} is in the way: {error.strerror}.", uri=path) from error
-    if error.errno == errno.EISDIR:
-        raise NotPermitted(f"{path} is a folder.", uri=path) from error
-    if error.errno == errno.ELOOP:
-        raise _looping(path) from error
-    if error.errno == errno.ENAMETOOLONG:
-        raise BadSpec(
-            f"{path} is too long a name for its file system ({_longest(path)} bytes in one part, most take 255).", uri=path
-        ) from error
-    if error.errno in (errno.EINVAL, errno.EFBIG):
-        raise StoreError(f"{path}: {error.strerror}.", uri=path) from error
-    raise Unreachable(f"The file system of {path} failed: {error.strerror or error}.", uri=path) from error

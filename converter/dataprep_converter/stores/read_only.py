@@ -7,14 +7,14 @@ from abc import ABC, abstractmethod
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.stores import Entry, Opened, Upload
+from dataprep_converter.stores import Entry, PinnedInput, Upload
 
 
 class ReadOnlyStore(ABC):
     """A `Store` but for what it lists and opens."""
 
     @abstractmethod
-    def open(self, uri: str) -> Opened: ...
+    def open(self, uri: str) -> PinnedInput: ...
 
     @abstractmethod
     def refusal(self, uri: str) -> BadSpec:

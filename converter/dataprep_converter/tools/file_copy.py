@@ -19,7 +19,7 @@ from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged,
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import found, open_pinned, relative_path
+from dataprep_converter.inputs.pinned import entry_of, open_pinned, relative_path
 from dataprep_converter.inputs.places import place_of
 from dataprep_converter.runtime.retry import Patience, retrying
 from dataprep_converter.stores import Entry, Store, scheme_of
@@ -153,7 +153,7 @@ class _Copier:
                     digest.update(piece)
                     upload.write(piece)
                     size += len(piece)
-                now = found(self.source, entry.uri).pin
+                now = entry_of(self.source, entry.uri).pin
                 if size != entry.size or now != entry.pin:
                     raise InputChanged(
                         f"{entry.uri} changed while it was copied: {entry.pin} then, {now} now. Copy it again.", uri=entry.uri

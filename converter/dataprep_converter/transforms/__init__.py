@@ -68,7 +68,7 @@ class ReordersSteps(Protocol):
 
 
 @runtime_checkable
-class Cuts(Protocol):
+class CutsBatches(Protocol):
     """A step behind which few bytes may stand for much."""
 
     def cut(self, batch: Batch) -> Iterator[Batch]:

@@ -11,7 +11,7 @@ from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.columns import find_columns
 
 
-class _Chosen:
+class _ColumnSubset:
     """Some of the columns, perhaps under other names."""
 
     def __init__(self, schema: pa.Schema, old: list[str], new: list[str]) -> None:
@@ -29,7 +29,7 @@ class _Chosen:
         return replace(batch, records=kept.rename_columns([*self._new, SAMPLE]))
 
 
-class SelectStep(_Chosen):
+class SelectStep(_ColumnSubset):
     """Keeps the columns named, in that order."""
 
     def __init__(self, options: Select, schema: pa.Schema) -> None:
@@ -40,7 +40,7 @@ class SelectStep(_Chosen):
         super().__init__(schema, names, names)
 
 
-class DropStep(_Chosen):
+class DropStep(_ColumnSubset):
     """Leaves out the columns named."""
 
     def __init__(self, options: Drop, schema: pa.Schema) -> None:
@@ -51,7 +51,7 @@ class DropStep(_Chosen):
         super().__init__(schema, names, names)
 
 
-class RenameStep(_Chosen):
+class RenameStep(_ColumnSubset):
     """Gives the columns named other names; a name that another column has already is refused."""
 
     def __init__(self, options: Rename, schema: pa.Schema) -> None:

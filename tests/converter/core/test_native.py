@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dataprep_converter.core import native
 from dataprep_converter.core.framing import FOOTER, HEADER, frame
-from dataprep_converter.core.native import Chosen, Piece
+from dataprep_converter.core.native import DictionaryColumn, Piece
 from dataprep_converter.core.tensors import Array, binary_data
 
 
@@ -66,7 +66,7 @@ def tables(draw: st.DrawFn) -> tuple[list[Piece], list[bytes]]:
                 pieces.append(column([b"before", *here, b"behind"])[1:-1])
             case "chosen":
                 places = draw(st.lists(st.integers(0, rows - 1), min_size=rows, max_size=rows))
-                pieces.append(Chosen(column(here), np.array(places, np.int64)))
+                pieces.append(DictionaryColumn(column(here), np.array(places, np.int64)))
                 here = [here[place] for place in places]
             case _:
                 pieces.append(here[0])
@@ -94,9 +94,13 @@ def test_records_are_framed_as_one_by_one(table: tuple[list[Piece], list[bytes]]
 @given(tables(), st.data())
 def test_values_are_left_out_of_records_where_they_are_missing(table: tuple[list[Piece], list[bytes]], data: st.DataObject) -> None:
     pieces, wanted = table
-    apart = [not isinstance(piece, Chosen | bytes) and data.draw(st.booleans()) for piece in pieces]
+    apart = [not isinstance(piece, DictionaryColumn | bytes) and data.draw(st.booleans()) for piece in pieces]
     between, cuts = native.framed_apart(pieces, np.array(list(map(len, wanted)), np.int64), apart)
-    large = [rows_of(piece) for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, Chosen | bytes)]
+    large = [
+        rows_of(piece)
+        for piece, is_apart in zip(pieces, apart, strict=True)
+        if is_apart and not isinstance(piece, DictionaryColumn | bytes)
+    ]
     values = [value for row in zip(*large, strict=True) for value in row]
     assert len(cuts) == len(values)
     ends = [0, *cuts.tolist(), len(between)]
@@ -113,7 +117,12 @@ def test_records_stand_in_the_room_that_is_there(each: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    [column([b"a"]), Chosen(column([b"a"]), np.zeros(1, np.int64)), pa.array(["a", "b"]), Chosen(column([b"a"]), np.zeros(2, np.int32))],
+    [
+        column([b"a"]),
+        DictionaryColumn(column([b"a"]), np.zeros(1, np.int64)),
+        pa.array(["a", "b"]),
+        DictionaryColumn(column([b"a"]), np.zeros(2, np.int32)),
+    ],
 )
 def test_the_library_is_given_nothing_that_it_would_read_beyond(piece: Piece, each: str) -> None:
     if each == "native.c":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from isal import isal_zlib
 
 from dataprep_converter.inputs import gzip_inflate, pinned
-from dataprep_converter.inputs.pinned import BrokenGzip, Forward, Spool, gunzipped
+from dataprep_converter.inputs.pinned import BrokenGzip, ForwardReader, InputCopy, gunzipped
 from dataprep_converter.stores.files import FileInput
 
 CONTENT = b"".join(b"%d,%d\n" % (number, number * number % 977) for number in range(400))
@@ -105,17 +105,17 @@ def test_a_name_without_an_end_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("maps", [True, False])
-def test_scattered_pieces_of_a_spool_are_those_that_lie_there(maps: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_scattered_pieces_of_a_copy_are_those_that_lie_there(maps: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def no_mapping(*_: object) -> None:
         raise OSError("not here")
 
     if not maps:
-        monkeypatch.setattr(pinned, "Scattered", no_mapping)
+        monkeypatch.setattr(pinned, "MappedFile", no_mapping)
     contents = np.random.default_rng(1).bytes(3 << 20)
     (tmp_path / "a.gz").write_bytes(gzip.compress(contents, 1))
     with FileInput(str(tmp_path / "a.gz")) as source:
-        spool = Spool(Forward(source, "a.gz", zipped=True))
+        copy = InputCopy(ForwardReader(source, "a.gz", zipped=True))
     offsets = np.array([2 << 20, 0, 17, (3 << 20) - 100], np.int64)
-    with spool:
-        assert spool.size == len(contents)
-        assert spool.read_each(offsets, 100) == b"".join(contents[offset : offset + 100] for offset in offsets.tolist())
+    with copy:
+        assert copy.size == len(contents)
+        assert copy.read_each(offsets, 100) == b"".join(contents[offset : offset + 100] for offset in offsets.tolist())

@@ -22,7 +22,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples, shard_sink, shard_writer
 from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.steps.run import run
-from dataprep_converter.stores import publish, scattered
+from dataprep_converter.stores import mapped_file, publish
 from dataprep_converter.tools.verification import verify
 from workbench import mnist
 
@@ -345,6 +345,6 @@ def test_systems_without_the_calls_of_linux_make_the_same_bytes(
     made(a_job(few, tmp_path / "linux", shuffle=shuffle))
     for name in ("posix_fadvise", "posix_fallocate", "sched_getaffinity", "memfd_create"):
         monkeypatch.delattr(os, name)
-    monkeypatch.setattr(scattered, "_pwritev", None)
+    monkeypatch.setattr(mapped_file, "_pwritev", None)
     made(a_job(few, tmp_path / "another", shuffle=shuffle))
     assert sha256s(tmp_path / "another") == sha256s(tmp_path / "linux")

@@ -14,7 +14,7 @@ from typing import Literal, NoReturn, Self, TypeVar
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.stores import Entry, Opened, Store, StoreSettings, Upload
+from dataprep_converter.stores import Entry, PinnedInput, Store, StoreSettings, Upload
 from dataprep_converter.stores.files import FileUpload
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ class CrashingStore:
     def stat(self, uri: str) -> Entry | None:
         return self._operations.do(f"stat {uri}", lambda: self._store.stat(uri))
 
-    def open(self, uri: str) -> Opened:
+    def open(self, uri: str) -> PinnedInput:
         return CrashingInput(self._operations.do(f"open {uri}", lambda: self._store.open(uri)), self._operations)
 
     def get(self, uri: str) -> bytes:
@@ -170,7 +170,7 @@ class CrashingFileUpload(CrashingUpload):
 class CrashingInput:
     """An input whose every operation is counted."""
 
-    def __init__(self, opened: Opened, operations: Operations) -> None:
+    def __init__(self, opened: PinnedInput, operations: Operations) -> None:
         self._opened = opened
         self._operations = operations
 

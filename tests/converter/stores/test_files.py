@@ -14,7 +14,7 @@ from tests.converter.stores.places import in_folder
 from dataprep_converter.core.errors import AlreadyExists, InputChanged, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.remove import remove
-from dataprep_converter.stores import Entry, StoreSettings, files
+from dataprep_converter.stores import Entry, StoreSettings, exclusive_rename, files
 from dataprep_converter.stores.files import FileStore, temporary_name
 from dataprep_converter.tools.verification import verify
 
@@ -226,7 +226,7 @@ def test_a_file_that_becomes_shorter_is_told(store: FileStore, tmp_path: Path) -
 def test_without_an_exclusive_rename_a_hard_link_is_as_exclusive(
     store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(files, "_rename_without_replacing", failing(number))
+    monkeypatch.setattr(exclusive_rename, "_rename_without_replacing", failing(number))
 
     store.put(f"{tmp_path}/file", b"first", replace=False)
     with pytest.raises(AlreadyExists):
@@ -242,7 +242,7 @@ def test_a_link_whose_first_answer_was_lost_is_ours(store: FileStore, tmp_path: 
         real(source, target)
         real(source, target)
 
-    monkeypatch.setattr(files, "_rename_without_replacing", failing(errno.EINVAL))
+    monkeypatch.setattr(exclusive_rename, "_rename_without_replacing", failing(errno.EINVAL))
     monkeypatch.setattr("os.link", link_twice)
 
     store.put(f"{tmp_path}/file", b"first", replace=False)
@@ -250,7 +250,7 @@ def test_a_link_whose_first_answer_was_lost_is_ours(store: FileStore, tmp_path: 
 
 
 def test_a_file_system_that_can_do_neither_is_told(store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_rename_without_replacing", failing(errno.EINVAL))
+    monkeypatch.setattr(exclusive_rename, "_rename_without_replacing", failing(errno.EINVAL))
     monkeypatch.setattr("os.link", failing(errno.EPERM))
 
     with pytest.raises(StoreError, match="can't be created exclusively"):

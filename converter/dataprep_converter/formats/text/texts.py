@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataprep_converter.core import native
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.core.native import Chosen, Lengths
+from dataprep_converter.core.native import DictionaryColumn, Lengths
 from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_arrow
 from dataprep_converter.formats.columnar.tables_encoder import leaves
 from dataprep_converter.records.feature import FeatureSpec
@@ -81,7 +81,7 @@ def base64(values: Array) -> Array:
     fill = -lengths % 3
     if fill.any():
         fillings: Any = pa.array([b"", b"\0", b"\0\0"], pa.large_binary())
-        data, offsets = binary_data(native.join([values.cast(pa.large_binary()), Chosen(fillings, fill)], len(fill)))
+        data, offsets = binary_data(native.join([values.cast(pa.large_binary()), DictionaryColumn(fillings, fill)], len(fill)))
     encoded = np.frombuffer(bytearray(binascii.b2a_base64(data[offsets[0] : offsets[-1]].data, newline=False)), np.uint8)
     ends = (offsets - offsets[0]) // 3 * 4
     for missing in (1, 2):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.lists import is_list, is_ragged, item_type
-from dataprep_converter.core.native import Bytes, Chosen, Lengths, join, varints
+from dataprep_converter.core.native import Bytes, DictionaryColumn, Lengths, join, varints
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, pc, to_numpy, widened
 
 MISSING: Final = -1
@@ -205,18 +205,18 @@ def no_nulls(values: Array) -> Array:
     return values
 
 
-def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[Chosen, Lengths]:
+def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[DictionaryColumn, Lengths]:
     """`make(code)` of each row, and its length. `make` is called once for each code that there is (or for each of a few rows)."""
     (found,) = look_ups(codes, make)
     return found
 
 
-def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[Chosen, Lengths]]:
+def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[DictionaryColumn, Lengths]]:
     """The same of several, for which the codes are told apart once."""
     unique, places = (codes, np.arange(len(codes))) if len(codes) <= _FEW_ROWS else _unique(codes)
     for make in makes:
         made = [make(code) for code in unique.tolist()]
-        yield Chosen(pa.array(made, pa.large_binary()), places), np.fromiter(map(len, made), np.int64, len(made))[places]
+        yield DictionaryColumn(pa.array(made, pa.large_binary()), places), np.fromiter(map(len, made), np.int64, len(made))[places]
 
 
 class LookUp:
@@ -228,7 +228,7 @@ class LookUp:
         self._table: Array = pa.array([], pa.large_binary())
         self._sizes: Lengths = np.empty(0, np.int64)
 
-    def __call__(self, codes: Lengths) -> tuple[Chosen, Lengths]:
+    def __call__(self, codes: Lengths) -> tuple[DictionaryColumn, Lengths]:
         """`make(code)` of each row, and its length."""
         needed = int(codes.max()) - self._first + 1
         if len(codes) <= _FEW_ROWS or needed > _KEPT:
@@ -238,7 +238,7 @@ class LookUp:
             self._table = pa.array(made, pa.large_binary())
             self._sizes = np.fromiter(map(len, made), np.int64, len(made))
         places = codes - self._first
-        return Chosen(self._table, places), self._sizes[places]
+        return DictionaryColumn(self._table, places), self._sizes[places]
 
 
 def _unique(codes: Lengths) -> tuple[Lengths, Lengths]:

@@ -36,7 +36,7 @@ from dataprep_converter.core.compression import Compressor, GzipMembers, Plain
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.framing import FOOTER, HEADER, header
 from dataprep_converter.core.lists import flatten_lists, is_list, item_type
-from dataprep_converter.core.native import Bytes, Chosen, Lengths, Piece, framed, framed_apart, join, masked_crcs
+from dataprep_converter.core.native import Bytes, DictionaryColumn, Lengths, Piece, framed, framed_apart, join, masked_crcs
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.formats.tfrecord.contents import (
@@ -266,7 +266,9 @@ class TfrecordEncoder(SingleFile):
         apart = [_has_large_values(piece) for piece in pieces]
         if any(apart):
             between, cuts = framed_apart(pieces, sizes, apart)
-            columns = [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, Chosen | bytes)]
+            columns = [
+                piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, DictionaryColumn | bytes)
+            ]
             large = [_cut(data, offsets.tolist()) for data, offsets in map(binary_data, columns)]
             return _interleaved(
                 _cut(between, [0, *cuts.tolist(), len(between)]), [value for row in zip(*large, strict=True) for value in row]
@@ -359,7 +361,7 @@ def _run_piece(run: Sequence[tuple[bytes, Fixed]], rows: int) -> Array:
 
 
 def _has_large_values(piece: Piece) -> bool:
-    if isinstance(piece, Chosen | bytes):
+    if isinstance(piece, DictionaryColumn | bytes):
         return False
     _, offsets = binary_data(piece)
     return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(piece))

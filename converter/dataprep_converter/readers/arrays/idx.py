@@ -24,8 +24,8 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError
 from dataprep_converter.core.tensors import arrow_type, shape_fault, to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.metered import Count, Counted
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, Spool, found, open_pinned
+from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, InputCopy, entry_of, open_pinned
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.arrays.rows import Bytes, Rows, gathered, within_reads
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -81,7 +81,7 @@ class IdxReader(Closeable):
         self._dtype: str = state.get("dtype", "uint8")
         self._shape: tuple[int, ...] = tuple(state.get("shape", ()))
         self._labelled: bool = bool(state.get("labels", False))
-        self._count = Count()
+        self._count = ByteCounter()
         self._files: dict[str, _File] = {}
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class IdxReader(Closeable):
     def _file(self, uri: str, pin: str) -> "_File":
         if uri not in self._files:
             with ExitStack() as failed:
-                source = failed.enter_context(Counted(open_pinned(self._access.store(uri), uri, pin), self._count))
+                source = failed.enter_context(MeteredInput(open_pinned(self._access.store(uri), uri, pin), self._count))
                 self._files[uri] = _File(source, uri)
                 failed.pop_all()
         return self._files[uri]
@@ -137,7 +137,7 @@ class IdxReader(Closeable):
 def _units(idx: IdxSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
     first: tuple[IdxSubset, Header] | None = None
     for number, subset in enumerate(idx.subsets):
-        entry = found(access.store(subset.images), subset.images)
+        entry = entry_of(access.store(subset.images), subset.images)
         images = _header_of(access, subset.images)
         first = first or (subset, images)
         state |= {"dtype": first[1].dtype, "shape": list(first[1].shape[1:]), "labels": first[0].labels is not None}
@@ -150,7 +150,7 @@ def _units(idx: IdxSource, access: Access, state: dict[str, Any]) -> Iterator[Un
             raise BadSpec(f"Either all subsets have labels or none: the subset {without.name!r} has none.")
         size, extra = entry.size, {}
         if subset.labels is not None:
-            labels_entry = found(access.store(subset.labels), subset.labels)
+            labels_entry = entry_of(access.store(subset.labels), subset.labels)
             _check_labels(_header_of(access, subset.labels), images, subset)
             size += labels_entry.size
             extra = {"labels": subset.labels, "labelsPin": labels_entry.pin}
@@ -187,7 +187,7 @@ def _described(header: Header) -> str:
 def _header_of(access: Access, uri: str) -> Header:
     with access.store(uri).open(uri) as source:
         zipped = _is_zipped(source)
-        header = parse_header(Forward(source, uri, zipped=zipped), uri)
+        header = parse_header(ForwardReader(source, uri, zipped=zipped), uri)
         if not zipped and source.size != header.file_bytes:
             raise _wrong_size(uri, header, source.size)
     return header
@@ -205,7 +205,7 @@ def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
     )
 
 
-def parse_header(start: Forward, uri: str) -> Header:
+def parse_header(start: ForwardReader, uri: str) -> Header:
     """The header at the start of a file. Raises BadData with what was expected and what came."""
     magic = start.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
@@ -234,7 +234,7 @@ class _File(Closeable):
         self._owned = ExitStack()
         self._zipped = _is_zipped(source)
         self._is_far = scheme_of(uri) not in ("", "file")
-        self._forward = Forward(source, uri, zipped=self._zipped)
+        self._forward = ForwardReader(source, uri, zipped=self._zipped)
         self.header = parse_header(self._forward, uri)
         self._stored = np.dtype(self.header.dtype).newbyteorder(">")
         self._rows = None if self._zipped else self._lying_in(source, copy=self._copied if self._is_far else None)
@@ -256,11 +256,11 @@ class _File(Closeable):
             self._rows.close()
         self._source.close()
 
-    def _lying_in(self, source: Input | Spool, *, copy: Callable[[], Spool] | None) -> Rows:
+    def _lying_in(self, source: Input | InputCopy, *, copy: Callable[[], InputCopy] | None) -> Rows:
         return Rows(source, self._uri, start=self.header.size, row_bytes=self.header.row_bytes, copy=copy)
 
-    def _copied(self) -> Spool:
-        copy = Spool(Forward(self._source, self._uri, zipped=self._zipped))
+    def _copied(self) -> InputCopy:
+        copy = InputCopy(ForwardReader(self._source, self._uri, zipped=self._zipped))
         if copy.size != self.header.file_bytes:
             copy.close()
             raise _wrong_size(self._uri, self.header, copy.size)
@@ -277,7 +277,7 @@ class _File(Closeable):
         if len(steps) and int(steps.max()) * self.header.row_bytes > _SKIPPED_BYTES:
             return False
         if not 0 <= offset - self._forward.position <= _SKIPPED_BYTES:
-            self._forward = Forward(self._source, self._uri, zipped=False, offset=offset)
+            self._forward = ForwardReader(self._source, self._uri, zipped=False, offset=offset)
         return True
 
     def _passed(self, rows: npt.NDArray[np.int64]) -> Bytes:

@@ -24,7 +24,7 @@ from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, arrow_type, shape_fault, to_arrow
 from dataprep_converter.inputs import zips
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.zips import Member
+from dataprep_converter.inputs.zips import Member, StoredMember
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.arrays.rows import RowFiles, gathered
 from dataprep_converter.readers.base.listing import input_files
@@ -264,7 +264,7 @@ def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Plac
         with zips.inflated(source, member, entry.uri) as contents:
             header = _header(contents, where, member.size)
         return header, _Place(entry.uri, entry.pin, header.size, member)
-    header = _header(zips.Stored(source, member, entry.uri), where, member.size)
+    header = _header(StoredMember(source, member, entry.uri), where, member.size)
     return header, _Place(entry.uri, entry.pin, header.size, member)
 
 

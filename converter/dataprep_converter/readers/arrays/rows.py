@@ -15,9 +15,9 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.metered import Count, Counted
-from dataprep_converter.inputs.pinned import Forward, Spool, open_pinned
-from dataprep_converter.inputs.zips import Member, Stored, inflated
+from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
+from dataprep_converter.inputs.pinned import ForwardReader, InputCopy, open_pinned
+from dataprep_converter.inputs.zips import Member, StoredMember, inflated
 from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input, read_each, scheme_of
@@ -37,7 +37,9 @@ _SCATTERED_RUNS: Final = 8
 class Rows(Closeable):
     """The rows of one file that begin at `start`. `copy` makes the temporary copy of a file that is slow to ask."""
 
-    def __init__(self, source: Input | Spool, uri: str, *, start: int, row_bytes: int, copy: Callable[[], Spool] | None = None) -> None:
+    def __init__(
+        self, source: Input | InputCopy, uri: str, *, start: int, row_bytes: int, copy: Callable[[], InputCopy] | None = None
+    ) -> None:
         self._source = source
         self._uri = uri
         self._start = start
@@ -103,7 +105,7 @@ class RowFiles(Closeable):
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._count = Count()
+        self._count = ByteCounter()
         self._open: LruCache[tuple[str, int, int], Rows] = LruCache(KEPT_FILES, evicted=lambda _place, rows: rows.close())
 
     def rows(self, uri: str, pin: str, *, start: int, row_bytes: int, member: Member | None = None) -> Rows:
@@ -114,12 +116,12 @@ class RowFiles(Closeable):
 
         def make() -> Rows:
             with ExitStack() as opened:
-                source: Input = opened.enter_context(Counted(open_pinned(self._access.store(uri), uri, pin), self._count))
+                source: Input = opened.enter_context(MeteredInput(open_pinned(self._access.store(uri), uri, pin), self._count))
                 is_far = scheme_of(uri) not in ("", "file") and (member is None or not member.deflated)
                 if member is not None:
-                    contents: Input = inflated(source, member, uri) if member.deflated else Stored(source, member, uri)
+                    contents: Input = inflated(source, member, uri) if member.deflated else StoredMember(source, member, uri)
                     source = opened.enter_context(contents)
-                copy = (lambda: Spool(Forward(source, uri, zipped=False))) if is_far else None
+                copy = (lambda: InputCopy(ForwardReader(source, uri, zipped=False))) if is_far else None
                 rows = Rows(source, uri, start=start, row_bytes=row_bytes, copy=copy)
                 rows.owned.push(opened.pop_all())
                 return rows

@@ -20,13 +20,13 @@ def without_data_sets(
     found: Iterator[FolderFiles], *, folder: str, store: Store, passed_over: MutableMapping[str, int]
 ) -> Iterator[FolderFiles]:
     """What a listing of `folder` found, without the data sets below it; their visible files are counted by their URIs."""
-    sieve = _Sieve(folder.rstrip("/") + "/", store, passed_over)
+    sieve = _DataSetFilter(folder.rstrip("/") + "/", store, passed_over)
     for files in found:
         yield from sieve.passed(files)
     yield from sieve.rest()
 
 
-class _Sieve:
+class _DataSetFilter:
     def __init__(self, base: str, store: Store, passed_over: MutableMapping[str, int]) -> None:
         self._base = base
         self._store = store

@@ -18,9 +18,9 @@ from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.base import windows
 from dataprep_converter.readers.base.open_files import OpenFiles
-from dataprep_converter.records.batch import SAMPLE, Batch, Lost, Raw, RejectedSample
+from dataprep_converter.readers.base.windows import ShuffleWindows
+from dataprep_converter.records.batch import SAMPLE, Batch, LostDigits, Raw, RejectedSample
 from dataprep_converter.runtime import limits
 from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
@@ -100,7 +100,7 @@ class BlockReader(Closeable):
         self._blocks: LruCache[tuple[str, int, int], Block] = LruCache(
             KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
         )
-        self._gathering = windows.Gathering()
+        self._gathering = ShuffleWindows()
         self._weighed: int | None = None
 
     def schema(self) -> pa.Schema:
@@ -196,7 +196,7 @@ class BlockReader(Closeable):
         for name in self._lost_of:
             texts: Any = batch.records.column(lost_name(name))
             if texts.null_count < len(texts):
-                lost.append(Lost(name, samples[texts.is_valid().to_numpy(zero_copy_only=False)], texts.drop_null().to_pylist()))
+                lost.append(LostDigits(name, samples[texts.is_valid().to_numpy(zero_copy_only=False)], texts.drop_null().to_pylist()))
         return replace(batch, records=records, lost=lost)
 
     def _whole(self, unit: Unit, source: Input) -> Block:

@@ -54,7 +54,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _SampleRequest:
     """One sample to read."""
 
     sample: int
@@ -70,7 +70,7 @@ class _Task:
     """Of the whole batch; empty where its files don't go there."""
     first: int
     """Where the first of these files goes."""
-    samples: list[_Wanted] = field(default_factory=list)
+    samples: list[_SampleRequest] = field(default_factory=list)
     size: int = 0
     ends_batch: bool = False
 
@@ -116,7 +116,7 @@ class FilesReader(Closeable, Generic[T]):
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Any order costs the same: every sample is files of its own."""
-        batch: list[_Wanted] = []
+        batch: list[_SampleRequest] = []
         contents: list[_Content] = []
         for task, read in self._in_order(self._tasks(units, samples)):
             batch += task.samples
@@ -142,12 +142,12 @@ class FilesReader(Closeable, Generic[T]):
             task.ends_batch = True
             yield task
 
-    def _wanted(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> list[_Wanted]:
+    def _wanted(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> list[_SampleRequest]:
         index, _ = units.locate(samples)
         rows = units.rows(index, _COLUMNS)
         # Stores are looked up here and not in the threads: the first look-up of a store makes its client.
         return [
-            _Wanted(sample, row, [(self._access.store(file.uri), file) for file in self.files(row)])
+            _SampleRequest(sample, row, [(self._access.store(file.uri), file) for file in self.files(row)])
             for sample, row in zip(samples.tolist(), rows, strict=True)
         ]
 
@@ -182,7 +182,7 @@ class FilesReader(Closeable, Generic[T]):
         self._is_slow = min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in read], default=0.0) > _SLOW_SECONDS
         return [content for content, _ in read]
 
-    def _batch(self, batch: Sequence[_Wanted], contents: Sequence[_Content], room: Room) -> Batch:
+    def _batch(self, batch: Sequence[_SampleRequest], contents: Sequence[_Content], room: Room) -> Batch:
         bad: list[RejectedSample] = []
         columns = None
         if len(room) and all(isinstance(content, memoryview) for content in contents):
@@ -200,7 +200,7 @@ class FilesReader(Closeable, Generic[T]):
             bytes_in=sum(map(len, contents)),
         )
 
-    def _examined(self, batch: Sequence[_Wanted], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
+    def _examined(self, batch: Sequence[_SampleRequest], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
         """What each good sample is."""
         found: dict[int, T] = {}
         for wanted in batch:
@@ -212,7 +212,7 @@ class FilesReader(Closeable, Generic[T]):
         return found
 
 
-def _room_for(batch: Sequence[_Wanted]) -> Room:
+def _room_for(batch: Sequence[_SampleRequest]) -> Room:
     """For all files, where their store reads many in one call."""
     files = [each for wanted in batch for each in wanted.files]
     stores = {id(store): store for store, _ in files}

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.metered import Count, Counted
+from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
 from dataprep_converter.inputs.pinned import open_pinned
 from dataprep_converter.stores import Input
 
@@ -19,7 +19,7 @@ class OpenFiles(Closeable):
     """Files by URI, at most `KEPT_FILES`."""
 
     def __init__(self, access: Access) -> None:
-        self.count = Count()
+        self.count = ByteCounter()
         """Bytes read from all files."""
         self._access = access
         self._views: list[LruCache[str, Any]] = []
@@ -31,7 +31,7 @@ class OpenFiles(Closeable):
 
     def get(self, uri: str, open_file: Callable[[], Input]) -> Input:
         """The file at `uri`, opened by `open_file` when it isn't open."""
-        return self._files.get(uri, lambda: Counted(open_file(), self.count))
+        return self._files.get(uri, lambda: MeteredInput(open_file(), self.count))
 
     def views(self, most: int = KEPT_FILES, *, close: Callable[[V], None] = lambda _: None) -> LruCache[str, V]:
         """A cache by URI for what reads from the files. A value leaves it before its file is closed; `close` then ends it."""

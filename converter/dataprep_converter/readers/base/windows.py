@@ -61,11 +61,11 @@ def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
         yield window
 
 
-class Gathering(Closeable):
+class ShuffleWindows(Closeable):
     """Windows of samples, each taken from a pass over the input. A pass lays by those that come next, too, as many as there is room for."""
 
     def __init__(self) -> None:
-        self._laid: _Laid | None = None
+        self._laid: _SpilledWindows | None = None
         self.coming: Callable[[], Iterator[Iterator[Samples]]] = lambda: iter(())
         """The arrays of this call of `batches` and of those that will follow."""
 
@@ -76,7 +76,7 @@ class Gathering(Closeable):
             found = self._laid.taken(window) if self._laid is not None else None
             if found is None:
                 self.close()  # One file at a time.
-                self._laid = _laid_by(read, self._ahead(window, rows=rows, row_bytes=row_bytes), row_bytes=row_bytes)
+                self._laid = _spilled(read, self._ahead(window, rows=rows, row_bytes=row_bytes), row_bytes=row_bytes)
                 found = self._laid.taken(window) if self._laid is not None else None
             yield from _batches(window, _held(read, window) if found is None else found)
 
@@ -102,7 +102,7 @@ class Gathering(Closeable):
 
 
 @dataclass
-class _Held:
+class _WindowRows:
     """The rows of one window, in the input's order."""
 
     pieces: list[pa.RecordBatch]
@@ -111,10 +111,10 @@ class _Held:
     bytes_in: int = 0
 
 
-def _held(read: Read, window: Window) -> _Held:
+def _held(read: Read, window: Window) -> _WindowRows:
     """From one pass for this window alone."""
     ordered = np.unique(np.concatenate(window))
-    held = _Held([])
+    held = _WindowRows([])
     for start in range(0, max(1, len(ordered)), _PIECE_ROWS):
         batch = read(ordered[start : start + _PIECE_ROWS])
         held.pieces.append(batch.records)
@@ -123,7 +123,7 @@ def _held(read: Read, window: Window) -> _Held:
     return held
 
 
-def _batches(window: Window, held: _Held) -> Iterator[Batch]:
+def _batches(window: Window, held: _WindowRows) -> Iterator[Batch]:
     numbers = np.concatenate([to_numpy(piece.column(SAMPLE)) for piece in held.pieces])
     firsts = np.cumsum([0, *(piece.num_rows for piece in held.pieces)])
     for position, samples in enumerate(window):
@@ -138,7 +138,7 @@ def _batches(window: Window, held: _Held) -> Iterator[Batch]:
         )
 
 
-class _Laid(Closeable):
+class _SpilledWindows(Closeable):
     """Rows of several windows in a temporary file, each window's to be taken once."""
 
     def __init__(self, ahead: Sequence[Window]) -> None:
@@ -163,14 +163,14 @@ class _Laid(Closeable):
         """A sample of a window that can't be read."""
         self._bad[number][bad.sample] = bad
 
-    def taken(self, window: Window) -> _Held | None:
+    def taken(self, window: Window) -> _WindowRows | None:
         """The rows of a window; None when they were not laid by, or taken before."""
         number, there = self._windows.pop(_first(window), (0, None))
         if there is None or not _are_equal(there, window) or self.none is None:
             return None
         pieces = [self._read(offset, length) for offset, length in self._parts[number]]
         bytes_in, self.bytes_in = self.bytes_in, 0
-        return _Held(pieces or [self.none], self._bad[number], bytes_in)
+        return _WindowRows(pieces or [self.none], self._bad[number], bytes_in)
 
     def _read(self, offset: int, length: int) -> pa.RecordBatch:
         with pa.ipc.open_stream(pa.py_buffer(self._file.read_at(offset, length))) as stream:
@@ -181,7 +181,7 @@ class _Laid(Closeable):
         self._file.close()
 
 
-def _laid_by(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Laid | None:
+def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
     """The rows of these windows, from one pass. None where that would gain nothing, or can't be done: then each window has a pass of its own."""
     if len(ahead) < 2:
         return None
@@ -193,9 +193,9 @@ def _laid_by(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Laid | 
     if np.any(numbers[1:] == numbers[:-1]):
         return None
     with ExitStack() as failed:
-        laid = failed.enter_context(_Laid(ahead))
+        laid = failed.enter_context(_SpilledWindows(ahead))
         try:
-            is_whole = _divide(read, numbers, window_of, laid, rows=max(1, min(_LAID_ROWS, _LAID_BYTES // row_bytes)))
+            is_whole = _spill(read, numbers, window_of, laid, rows=max(1, min(_LAID_ROWS, _LAID_BYTES // row_bytes)))
         except StoreFull as exc:
             logger.warning("%s A shuffle passes over the input more often.", exc)
             return None
@@ -205,7 +205,7 @@ def _laid_by(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Laid | 
         return laid
 
 
-def _divide(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _Laid, *, rows: int) -> bool:
+def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _SpilledWindows, *, rows: int) -> bool:
     """Reads ascending samples, so many at a time, and lays each by with its window. False when too many are bad."""
     count_of_bad = 0
     for start in range(0, len(numbers), rows):

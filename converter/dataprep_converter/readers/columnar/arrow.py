@@ -20,7 +20,7 @@ from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block, BlockReade
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
-from dataprep_converter.readers.columnar.tables import Settler, Table, columns_from
+from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -103,14 +103,14 @@ def _as_bytes(kind: Any) -> Any:
 
 
 def _units(arrow: ArrowSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
-    settler = Settler(arrow, of=_OF)
+    settler = CommonSchema(arrow, of=_OF)
     for root, path, entry in input_files(access, arrow.uris):
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _batches(root, path, entry, source, settler)
     state |= settler.state()
 
 
-def _batches(root: int, path: str, entry: Entry, source: Input, settler: Settler) -> Iterator[Unit]:
+def _batches(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
     schema: Message | None = None
     dictionaries: dict[int, list[Message]] = {}
     row = 0

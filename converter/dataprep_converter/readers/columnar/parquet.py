@@ -26,7 +26,7 @@ from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
 from dataprep_converter.readers.columnar.columns import Column
-from dataprep_converter.readers.columnar.tables import Settler, Table, columns_from
+from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
@@ -79,14 +79,14 @@ class ParquetReader(BlockReader):
 
 
 def _units(parquet: ParquetSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
-    settler = Settler(parquet, of=_OF)
+    settler = CommonSchema(parquet, of=_OF)
     for root, path, entry in input_files(access, parquet.uris):
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _groups(root, path, entry, source, settler)
     state |= settler.state()
 
 
-def _groups(root: int, path: str, entry: Entry, source: Input, settler: Settler) -> Iterator[Unit]:
+def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
     with _named(entry.uri, "no Parquet file that can be read"):
         file = _pq.ParquetFile(Ranged(source))
     leaves = _leaves_of(file.schema_arrow, settler.settle(file.schema_arrow, entry.uri))

@@ -17,7 +17,7 @@ from dataprep_converter.records.schemas import frozen, thawed
 TableSource: TypeAlias = ParquetSource | ArrowSource
 
 
-class Settler:
+class CommonSchema:
     """The columns of the first file, and the check that every other one has them."""
 
     def __init__(self, source: TableSource, *, of: str) -> None:

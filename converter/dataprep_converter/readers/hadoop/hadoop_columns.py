@@ -129,7 +129,7 @@ class _VariableNumbers:
 
 
 @dataclass(frozen=True)
-class _Contents:
+class _LengthPrefixed:
     """Bytes or text behind their length."""
 
     name: str
@@ -189,8 +189,8 @@ class _Arrays:
 
 
 _FORMS: Final[Mapping[str, Any]] = {
-    f"{_IO}Text": lambda name: _Contents(name, is_text=True),
-    f"{_IO}BytesWritable": lambda name: _Contents(name, is_text=False),
+    f"{_IO}Text": lambda name: _LengthPrefixed(name, is_text=True),
+    f"{_IO}BytesWritable": lambda name: _LengthPrefixed(name, is_text=False),
     f"{_IO}BooleanWritable": lambda name: _Numbers(name, "?"),
     f"{_IO}ByteWritable": lambda name: _Numbers(name, "i1"),
     f"{_IO}ShortWritable": lambda name: _Numbers(name, ">i2"),

@@ -27,8 +27,8 @@ from dataprep_converter.readers.images.boxes import LARGEST_ANNOTATION, Annotati
 from dataprep_converter.readers.images.image_labels import shown
 from dataprep_converter.readers.images.image_listing import extension_of, images_below, listed
 from dataprep_converter.readers.images.images import FILENAME, IMAGE, Image, image_columns
-from dataprep_converter.readers.images.object_columns import Boxed, ObjectColumns
-from dataprep_converter.readers.images.pairs import Missing, Pair, Pairing, Tree, extra_of, refuse_bad, unit_of
+from dataprep_converter.readers.images.object_columns import ImageObjects, ObjectColumns
+from dataprep_converter.readers.images.pairs import Pair, Pairing, Tree, UnmatchedFiles, extra_of, refuse_bad, unit_of
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
 
@@ -38,7 +38,7 @@ _THREADS: Final = 16
 _AHEAD: Final = 256
 
 
-class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
+class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
     """See the module."""
 
     default_label: ClassVar[str] = "image/class/label"
@@ -70,7 +70,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
         """The image and, for Voc and Yolo, its annotation."""
         return self._pairing.files(row, extra_of(row))
 
-    def examine(self, row: Row, contents: Sequence[bytes]) -> tuple[Image, Boxed]:
+    def examine(self, row: Row, contents: Sequence[bytes]) -> tuple[Image, ImageObjects]:
         """The image, and its objects less those of classes that are to be ignored."""
         extra = extra_of(row)
         refuse_bad(extra)
@@ -81,9 +81,9 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, Boxed]]):
         if not annotation.objects and self._source.without_objects == "Bad":
             raise BadSample(f"the image has no object ({_OPTION}.withoutObjects: Bad)")
         boxes = relative_boxes(annotation, header, clip=self._source.outside_boxes == "Clip")
-        return Image(row["path"], contents[0], header), Boxed(annotation.objects, boxes)
+        return Image(row["path"], contents[0], header), ImageObjects(annotation.objects, boxes)
 
-    def columns(self, found: Sequence[tuple[Image, Boxed]]) -> dict[str, Array]:
+    def columns(self, found: Sequence[tuple[Image, ImageObjects]]) -> dict[str, Array]:
         """Those of the schema."""
         return image_columns([image for image, _ in found]) | self._columns.arrays([boxed for _, boxed in found])
 
@@ -123,7 +123,7 @@ def _parsed(source: AnnotatedImagesSource, extra: Mapping[str, Any], contents: S
 
 
 def _units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
-    missing = Missing(_OPTION, "annotation", source.missing)
+    missing = UnmatchedFiles(_OPTION, "annotation", source.missing)
     if source.format == "Coco":
         yield from _coco_units(source, access, state, missing)
     else:
@@ -131,7 +131,7 @@ def _units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any])
     missing.conclude(state)
 
 
-def _paired_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: Missing) -> Iterator[Unit]:
+def _paired_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: UnmatchedFiles) -> Iterator[Unit]:
     more: dict[str, str] = {}
     if source.format == "Yolo":
         state["names"] = yolo.class_names(access, source.class_names) if source.class_names else source.classes
@@ -211,7 +211,7 @@ def _warn_of_subsets(found: Mapping[str, Sequence[str]], state: dict[str, Any], 
             state.setdefault("warnings", []).append(f"the class {name!r} is only in the subset {', '.join(subsets)}, not in {of}")
 
 
-def _coco_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: Missing) -> Iterator[Unit]:
+def _coco_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: UnmatchedFiles) -> Iterator[Unit]:
     classes: dict[str, None] = {}
     for root, (uri, annotations) in enumerate(zip(source.images, source.annotations, strict=True)):
         file = coco.CocoFile(access, annotations)

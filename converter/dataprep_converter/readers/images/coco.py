@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dataprep_converter.core.errors import BadData, BadSample
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, found
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, entry_of
 from dataprep_converter.readers.images.boxes import Annotation, BoxedObject
 from dataprep_converter.readers.text.json_members import elements
 
@@ -36,11 +36,11 @@ class CocoFile:
         self._boxes = array("d")
         self._crowds = array("b")
         store = access.store(uri)
-        found(store, uri)
+        entry_of(store, uri)
         with store.open(uri) as source:
             zipped = source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
             arrays: set[str] = set()
-            self._read(elements(Forward(source, uri, zipped=zipped).pieces(), uri=uri, arrays=arrays))
+            self._read(elements(ForwardReader(source, uri, zipped=zipped).pieces(), uri=uri, arrays=arrays))
         if "images" not in arrays:
             raise BadData(f"{uri}: no images; a COCO file is an object with images, annotations and categories.", uri=uri)
         self._order, self._starts = self._grouped()
@@ -72,10 +72,10 @@ class CocoFile:
             return [self._names[self._categories[row]], None, self._crowds[row]]
         return [self._names[self._categories[row]], [x, y, x + width, y + height], self._crowds[row]]
 
-    def _read(self, found: Iterator[tuple[str, Any]]) -> None:
+    def _read(self, members: Iterator[tuple[str, Any]]) -> None:
         kinds = {"images": self._image, "categories": self._category, "annotations": self._annotation}
         counts = dict.fromkeys(kinds, 0)
-        for member, element in found:
+        for member, element in members:
             if member not in kinds:
                 continue
             number = counts[member]

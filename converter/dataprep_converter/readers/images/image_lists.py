@@ -12,7 +12,7 @@ from dataprep_api.shown import unsigned
 from dataprep_api.spec.sources.images import ImageList
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, found
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, entry_of
 from dataprep_converter.readers.images.image_listing import ListedFile, extension_of, listed
 from dataprep_converter.stores import Entry
 
@@ -83,10 +83,10 @@ def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
     if kind is None:
         raise BadSpec(f"{source.uri}: its extension doesn't tell its format; set source.images.list.format to Csv, Jsonl or Text.")
     store = access.store(source.uri)
-    found(store, source.uri)
+    entry_of(store, source.uri)
     with store.open(source.uri) as opened:
         zipped = opened.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
-        text = _text(Forward(opened, source.uri, zipped=zipped), source.uri)
+        text = _text(ForwardReader(opened, source.uri, zipped=zipped), source.uri)
         if kind == "Csv":
             yield from _of_csv(text, source)
         elif kind == "Jsonl":
@@ -95,7 +95,7 @@ def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
             yield from _of_text(text, source)
 
 
-def _text(forward: Forward, uri: str) -> Iterator[str]:
+def _text(forward: ForwardReader, uri: str) -> Iterator[str]:
     """Lines with their ends. Raises BadData for what is no UTF-8 or no line."""
     rest = b""
     number = 0

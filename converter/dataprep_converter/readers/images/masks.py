@@ -13,7 +13,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, binaries
 from dataprep_converter.readers.images.images import FILENAME, IMAGE, Image, image_columns
-from dataprep_converter.readers.images.pairs import Missing, Pairing, Tree, extra_of, refuse_bad
+from dataprep_converter.readers.images.pairs import Pairing, Tree, UnmatchedFiles, extra_of, refuse_bad
 from dataprep_converter.sampling.units import Unit
 
 MASK: Final = "image/segmentation/class/encoded"
@@ -80,7 +80,7 @@ def _pairing(source: MasksSource, state: dict[str, Any]) -> Pairing:
 
 def _units(source: MasksSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
     pairing = _pairing(source, state)
-    missing = Missing("source.masks", "mask", source.missing)
+    missing = UnmatchedFiles("source.masks", "mask", source.missing)
     for pair in pairing.pairs(access, subset_from=source.subset_from, state=state):
         if pair.image is not None and pair.partner is not None:
             yield pairing.unit(pair)

@@ -23,7 +23,7 @@ _EDGES = {"image/object/bbox/xmin": 0, "image/object/bbox/xmax": 2, "image/objec
 
 
 @dataclass(frozen=True, slots=True)
-class Boxed:
+class ImageObjects:
     """The objects of one image that passed, and their boxes in parts of the image's size."""
 
     objects: Sequence[BoxedObject]
@@ -67,7 +67,7 @@ class ObjectColumns:
             names.append(BACKGROUND)
         return {OBJECT_LABEL if self._label == "AllBoxes" else LABEL: names}
 
-    def arrays(self, images: Sequence[Boxed]) -> dict[str, Array]:
+    def arrays(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
         """The columns of `fields()`, and perhaps more."""
         if self._label == "LargestBox":
             return self._largest(images)
@@ -79,14 +79,14 @@ class ObjectColumns:
             }
         return self._all(images)
 
-    def _largest(self, images: Sequence[Boxed]) -> dict[str, Array]:
+    def _largest(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
         names = [image.objects[_largest(image.boxes)].name if image.objects else BACKGROUND for image in images]
         # After the last class, unless 0 is kept for it.
         background = 0 if self._first else len(self._classes)
         numbers = [self._numbers[name] if image.objects else background for name, image in zip(names, images, strict=True)]
         return {LABEL: pa.array(numbers, pa.int64()), TEXT: pa.array(names, pa.string())}
 
-    def _all(self, images: Sequence[Boxed]) -> dict[str, Array]:
+    def _all(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
         offsets = _offsets([len(image.objects) for image in images])
         boxes = np.concatenate([image.boxes for image in images] or [np.empty((0, 4))]).astype(np.float32)
         objects = [each for image in images for each in image.objects]

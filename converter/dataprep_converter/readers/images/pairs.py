@@ -52,7 +52,7 @@ class Pair:
 
 
 @dataclass
-class Missing:
+class UnmatchedFiles:
     """What has no counterpart: how many, and the first of them."""
 
     option: str

@@ -6,7 +6,7 @@ import yaml
 
 from dataprep_converter.core.errors import BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import found
+from dataprep_converter.inputs.pinned import entry_of
 from dataprep_converter.readers.images.boxes import MOST_OBJECTS, Annotation, BoxedObject, finite
 from dataprep_converter.readers.images.image_listing import extension_of
 
@@ -39,7 +39,7 @@ def _object(line: str, number: int, names: Sequence[str]) -> BoxedObject:
 def class_names(access: Access, uri: str) -> list[str]:
     """A name a line, or `names` of a YAML file: a list, or a map from numbers. Raises BadSpec naming the file."""
     store = access.store(uri)
-    if found(store, uri).size > _LARGEST_NAMES:
+    if entry_of(store, uri).size > _LARGEST_NAMES:
         raise BadSpec(f"{uri} has more than 4 MiB; it can't be a list of class names.")
     try:
         text = store.get(uri).decode("utf-8-sig")

@@ -122,15 +122,15 @@ class InMemory:
             database.close()
             raise
 
-    def in_order(self) -> "tuple[_Taken, list[_Taken]]":
+    def in_order(self) -> "tuple[_RowStream, list[_RowStream]]":
         """See `Matching`."""
         if self._keys is None:
             raise RuntimeError("The keys have not been matched.")
         chosen = [_places(rows[0], wanted) for rows, wanted in zip(self._rows, self._keys.chosen(), strict=True)]
         self._keys.close()
         others = 1 + len(self._tables[0].keys)
-        tables = [_Taken(rows[others:], places, self._pool) for rows, places in zip(self._rows, chosen, strict=True)]
-        return _Taken(self._rows[0][1:others], chosen[0], self._pool), tables
+        tables = [_RowStream(rows[others:], places, self._pool) for rows, places in zip(self._rows, chosen, strict=True)]
+        return _RowStream(self._rows[0][1:others], chosen[0], self._pool), tables
 
 
 def _places(rows: Any, wanted: Places) -> Places:
@@ -152,7 +152,7 @@ def _together(table: Columns, waiting: deque[pa.RecordBatch]) -> list[Array]:
     return found
 
 
-class _Taken:
+class _RowStream:
     """Rows of a table in another order. While some are asked for, the next are taken."""
 
     def __init__(self, columns: Sequence[Array], places: Places, pool: ThreadPoolExecutor) -> None:

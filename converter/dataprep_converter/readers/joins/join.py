@@ -120,7 +120,7 @@ class _Table:
         return f"{uri}, record {record}"
 
 
-class _Filling:
+class _TableLoader:
     """Reads tables into a join, in threads of which only one at a time gives it rows."""
 
     def __init__(self, join: Join) -> None:
@@ -215,7 +215,7 @@ class _Planner:
     def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
         """Gives every row to the join but those that are bad or have no key. Where memory is there for it, several tables are read at once."""
         at_once = max(1, min(len(tables), limits.processors(), limits.memory_bytes() // _READER_BYTES))
-        filling = _Filling(join)
+        filling = _TableLoader(join)
         with ThreadPoolExecutor(at_once, "join-table") as pool:
             reading = [pool.submit(filling.read, table) for table in tables]
             try:

@@ -84,7 +84,7 @@ def selected(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, 
 
 
 @dataclass(frozen=True)
-class Inferred:
+class InferredColumns:
     """What the first rows of a file say of its columns."""
 
     columns: list[CsvColumn]
@@ -101,7 +101,7 @@ class Inferred:
         return [f"{misfit}; {advice}" for name, misfit in self.misfits.items() if select is None or name in select]
 
 
-def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) -> Inferred | None:
+def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) -> InferredColumns | None:
     """Names and types from the first rows, by a version of the rule.
 
     None when there is neither a header nor a row. Raises BadSpec naming the file when the types can't be told.
@@ -118,7 +118,7 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
         return None
     check_names(names, uri)
     if not len(rows):
-        return Inferred([CsvColumn(name=name, type="String") for name in names], {})
+        return InferredColumns([CsvColumn(name=name, type="String") for name in names], {})
     try:
         # What isn't UTF-8 is a bad record later; here it must not hide the types of the others.
         text = start.data[: rows.size].decode("utf-8", "replace").encode()
@@ -140,4 +140,4 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
         for name, kind in zip(names, kinds, strict=True)
         if kind.type == "String" and kind.others
     }
-    return Inferred(columns, misfits, seems_headed, texts)
+    return InferredColumns(columns, misfits, seems_headed, texts)

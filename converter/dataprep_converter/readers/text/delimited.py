@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataprep_api.spec import CsvColumn, CsvSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import Forward
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.listing import input_files
@@ -104,7 +104,7 @@ class _Planner:
     def _scan(self, data: bytes, at_end: bool) -> Rows:
         return self._dialect.rows(data, at_end=at_end)
 
-    def _start(self, forward: Forward, uri: str) -> Start:
+    def _start(self, forward: ForwardReader, uri: str) -> Start:
         """Byte order mark, skipped lines and header taken off. Raises BadData when they don't end."""
         wanted = stretches.UNIT_BYTES
         data = b""

@@ -17,18 +17,18 @@ Path = tuple[str, ...]
 
 
 @dataclass
-class _Seen:
+class _PathTypes:
     """What the values at one path were."""
 
     kinds: dict[str, int] = field(default_factory=dict)
     """Kind by the line that had it first."""
 
 
-class _Wide(float):
+class _Float64(float):
     """A number that float32 doesn't keep as it is written."""
 
 
-class _Long(int):
+class _Int64(int):
     """A whole number of 64 bits of which the same holds."""
 
 
@@ -43,7 +43,7 @@ def frozen(
 
     Raises BadSpec for columns of the spec that are there twice, or keys whose type can't be told.
     """
-    seen: dict[Path, _Seen] = {}
+    seen: dict[Path, _PathTypes] = {}
     for number, line in lines:
         try:
             record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_number, parse_int=_whole)
@@ -52,7 +52,7 @@ def frozen(
             continue
         if isinstance(record, dict):
             for path, kind in _leaves((), record):
-                seen.setdefault(path, _Seen()).kinds.setdefault(kind, number)
+                seen.setdefault(path, _PathTypes()).kinds.setdefault(kind, number)
     if columns is not None:
         check_names([column.name for column in columns], "source.jsonl.columns")
         found = [(column, _path(column.name, seen)) for column in columns]
@@ -78,14 +78,14 @@ def _leaves(path: Path, value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
 
 
 def _number(text: str) -> float:
-    return float(text) if keeps_digits(text) else _Wide(text)
+    return float(text) if keeps_digits(text) else _Float64(text)
 
 
 def _whole(text: str) -> int | float:
     value = int(text)
     if not -(2**63) <= value < 2**63:
         return _number(text)
-    return value if keeps_digits(text) else _Long(value)
+    return value if keeps_digits(text) else _Int64(value)
 
 
 def _common(kinds: AbstractSet[str]) -> str:
@@ -104,22 +104,22 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "Bool"
     if isinstance(value, int):
-        return _LONG if isinstance(value, _Long) else "Int64" if -(2**63) <= value < 2**63 else "Float32"
+        return _LONG if isinstance(value, _Int64) else "Int64" if -(2**63) <= value < 2**63 else "Float32"
     if isinstance(value, float):
-        return "Float64" if isinstance(value, _Wide) else "Float32"
+        return "Float64" if isinstance(value, _Float64) else "Float32"
     if isinstance(value, str):
         return "String"
     return "object" if isinstance(value, dict) else "null"
 
 
-def _path(name: str, seen: dict[Path, _Seen]) -> Path:
+def _path(name: str, seen: dict[Path, _PathTypes]) -> Path:
     """Where the spec's column lies: a key of the very name goes before keys within objects."""
     if (name,) in seen:
         return (name,)
     return next((path for path in seen if "/".join(path) == name), tuple(name.split("/")))
 
 
-def _column(path: Path, seen: _Seen, uri: str) -> JsonlColumn:
+def _column(path: Path, seen: _PathTypes, uri: str) -> JsonlColumn:
     """The column of the values at one path: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, text String."""
     name = "/".join(path)
     kinds = {kind: line for kind, line in seen.kinds.items() if kind not in ("null", "empty list")}

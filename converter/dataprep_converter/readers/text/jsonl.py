@@ -17,7 +17,7 @@ from dataprep_api.spec.sources.jsonl import JsonlColumn, JsonlSource
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import Forward
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.good_runs import good_runs
@@ -80,7 +80,7 @@ def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, by
     """The first file with a line of text, and its first such lines with their numbers: a mebibyte, or one that is longer."""
     for _, _, entry in input_files(access, jsonl.uris):
         with access.store(entry.uri).open(entry.uri) as source:
-            forward = Forward(source, entry.uri, zipped=is_zipped(source))
+            forward = ForwardReader(source, entry.uri, zipped=is_zipped(source))
             data = b""
             wanted = _SAMPLE_BYTES
             while wanted <= stretches.LONGEST_RECORD:
@@ -213,7 +213,7 @@ class _Parser:
             return f"not JSON: {exc.msg} at character {exc.colno}"
         except RecursionError:
             return "not a record: it is nested too deeply"
-        except _Twice as exc:
+        except _DuplicateKey as exc:
             return f"the key {exc.args[0]!r} is there twice"
         except ValueError:
             # Python's own limit for text that becomes an integer.
@@ -298,7 +298,7 @@ def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
     return made, {int(rows[place]): value for place, value in too_large.items()}
 
 
-class _Twice(ValueError):
+class _DuplicateKey(ValueError):
     """An object that has a key twice."""
 
 
@@ -306,7 +306,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, value in pairs:
         if key in made:
-            raise _Twice(key)
+            raise _DuplicateKey(key)
         made[key] = value
     return made
 

@@ -16,7 +16,7 @@ from dataprep_api.spec import CsvColumn
 from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import Forward
+from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers.base.files_ahead import File
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.columnar.columns import check_names
@@ -146,7 +146,7 @@ class _Columns:
             return
         try:
             with self._access.store(entry.uri).open(entry.uri) as source:
-                data = Forward(source, entry.uri, zipped=is_zipped(source)).read(_SAMPLE_BYTES)
+                data = ForwardReader(source, entry.uri, zipped=is_zipped(source)).read(_SAMPLE_BYTES)
             at_end = len(data) < _SAMPLE_BYTES
             start = self._preamble.taken_off(data, at_end=at_end)
         except (BadData, BadSample):

@@ -19,7 +19,7 @@ from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.tfrecord import frames
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.pinned import GZIP_MAGIC, Forward, Spool
+from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, InputCopy
 from dataprep_converter.readers.base.blocks import KEPT_BLOCKS, Block, BlockReader, FolderColumns
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.sampling.units import Unit, UnitTable
@@ -30,7 +30,7 @@ LONGEST_RECORD: Final = 64 << 20
 BOM: Final = b"\xef\xbb\xbf"
 
 
-class Scanned(Protocol):
+class RecordScan(Protocol):
     """The whole records at the start of some text. Its length is their number."""
 
     @property
@@ -58,7 +58,7 @@ class Scanned(Protocol):
         ...
 
 
-Scan: TypeAlias = Callable[[bytes, bool], Scanned]
+Scan: TypeAlias = Callable[[bytes, bool], RecordScan]
 """Finds the whole records of bytes that begin with one; when they are a file's last, the last record needs no end."""
 
 
@@ -75,12 +75,12 @@ def is_zipped(source: Input) -> bool:
     return source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
-def opened(source: Input, entry: Entry) -> closing[Forward]:
+def opened(source: Input, entry: Entry) -> closing[ForwardReader]:
     """The file from its beginning, to be cut; read ahead where it is more than one stretch."""
-    return closing(Forward(source, entry.uri, zipped=is_zipped(source), ahead=entry.size > UNIT_BYTES))
+    return closing(ForwardReader(source, entry.uri, zipped=is_zipped(source), ahead=entry.size > UNIT_BYTES))
 
 
-def cut(forward: Forward, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
+def cut(forward: ForwardReader, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
     """The rest of a file, from line `line` on, as stretches, each with bytes that begin with it; its bytes `begun` have been read already.
 
     Raises BadData for a record of more than LONGEST_RECORD, which `limit` explains: "a row of more than {} MiB"; and for a quote that is
@@ -129,11 +129,11 @@ class StretchReader(BlockReader):
 
     def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
         super().__init__(access, folders)
-        self._zipped: LruCache[str, _Zipped] = self._files.views(close=_Zipped.close)
+        self._zipped: LruCache[str, _GzipFile] = self._files.views(close=_GzipFile.close)
         self._lines: LruCache[tuple[str, int], npt.NDArray[np.int64]] = LruCache(KEPT_BLOCKS)
         self._lines_were_asked_for = False
 
-    def scan(self, data: bytes, at_end: bool) -> Scanned:
+    def scan(self, data: bytes, at_end: bool) -> RecordScan:
         """See `Scan`: the same that the units were cut with."""
         raise NotImplementedError
 
@@ -155,7 +155,7 @@ class StretchReader(BlockReader):
         if not extra.get("gzip"):
             yield from super().parts(unit, source, rows)
             return
-        file = self._zipped.get(unit.uri, partial(_Zipped, source, unit.uri, extra, self.scan))
+        file = self._zipped.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
         for stretch in file.stretches(rows):
             yield stretch.first, self.kept(unit, stretch.offset, stretch.first, partial(self._parsed, unit, file, stretch))
 
@@ -181,18 +181,18 @@ class StretchReader(BlockReader):
         if not extra.get("gzip"):
             yield 0, self._lines.get((unit.uri, unit.offset), lambda: self._counted(source.read_at(unit.offset, unit.size), extra["line"]))
             return
-        file = self._zipped.get(unit.uri, partial(_Zipped, source, unit.uri, extra, self.scan))
+        file = self._zipped.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
         for stretch in file.stretches(rows):
             yield stretch.first, self._lines.get((unit.uri, stretch.offset), partial(self._lines_in, file, stretch))
 
-    def _lines_in(self, file: "_Zipped", stretch: Stretch) -> npt.NDArray[np.int64]:
+    def _lines_in(self, file: "_GzipFile", stretch: Stretch) -> npt.NDArray[np.int64]:
         return self._counted(file.data(stretch), stretch.line)
 
     def _counted(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
         """The line of each record of a stretch that begins on `line`."""
         return line + self.scan(data, True).lines_before_each()
 
-    def _parsed(self, unit: Unit, file: "_Zipped", stretch: Stretch) -> Block:
+    def _parsed(self, unit: Unit, file: "_GzipFile", stretch: Stretch) -> Block:
         data = file.data(stretch)
         if self._lines_were_asked_for:
             self._lines.get((unit.uri, stretch.offset), lambda: self._counted(data, stretch.line))
@@ -207,18 +207,18 @@ class StretchReader(BlockReader):
         return replace(block, raws={row: Raw.of(data[int(starts[row]) : int(ends[row])].rstrip(b"\r\n")) for row in block.reasons})
 
 
-class _Zipped(Closeable):
+class _GzipFile(Closeable):
     """One open gzip file and its stretches."""
 
     def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], scan: Scan) -> None:
         self._source = source
         self._uri = uri
-        self._forward = Forward(source, uri, zipped=True)
+        self._forward = ForwardReader(source, uri, zipped=True)
         self._forward.skip_to(extra["start"])
         self._ahead = cut(self._forward, b"", line=extra["line"], scan=scan, uri=uri, limit="a record of more than {} MiB.")
         self._found: list[Stretch] = []
         self._latest: tuple[Stretch, bytes] | None = None
-        self._spool: Spool | None = None
+        self._spool: InputCopy | None = None
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
         """Those that hold these rows."""
@@ -240,7 +240,7 @@ class _Zipped(Closeable):
         if self._latest is not None and self._latest[0] == stretch:
             return self._latest[1]
         if self._spool is None:
-            self._spool = Spool(Forward(self._source, self._uri, zipped=True))
+            self._spool = InputCopy(ForwardReader(self._source, self._uri, zipped=True))
         return self._spool.read_at(stretch.offset, stretch.size)
 
     def close(self) -> None:

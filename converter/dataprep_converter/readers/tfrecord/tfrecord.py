@@ -25,9 +25,9 @@ from dataprep_converter.formats.tfrecord.frames import Stretch, payloads, stretc
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.formats.tfrecord.records import parse_sequence
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.metered import Count, Counted
+from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
 from dataprep_converter.inputs.pinned import GZIP_MAGIC
-from dataprep_converter.inputs.streamed import Streamed, gunzipped
+from dataprep_converter.inputs.streamed import StreamInput, gunzipped
 from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
@@ -66,7 +66,7 @@ class TfrecordReader(BlockReader):
         self._features = [TfrecordFeature.model_validate(feature) for feature in state.get("features", [])]
         self._has_sequences = any(feature.sequence for feature in self._features)
         self._expected = [] if self._has_sequences else [_expected(feature) for feature in self._features]
-        self._contents: LruCache[str, Streamed] = self._files.views(close=Streamed.close)
+        self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
 
     def schema(self) -> pa.Schema:
         """Numbers as int64 and float32, tensors stored raw in their own type, bytes, and lists of them."""
@@ -133,10 +133,10 @@ class _Planner:
             self._state["features"] = [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in settled]
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
-        count = Count()
+        count = ByteCounter()
         subset = self._subset(root, path, entry)
         with ExitStack() as opened:
-            file = opened.enter_context(Counted(self._access.store(entry.uri).open(entry.uri), count))
+            file = opened.enter_context(MeteredInput(self._access.store(entry.uri).open(entry.uri), count))
             is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
             source: Input = file
             if is_zipped:

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from dataprep_converter.core.errors import BadCredentials, Unreachable
-from dataprep_converter.stores.credentials.token_services import EARLY, Renewed, ask
+from dataprep_converter.stores.credentials.token_services import EARLY, CachedCredentials, ask
 
 _INSTANCE = "http://169.254.169.254"
 _CONTAINER = "http://169.254.170.2"
@@ -37,7 +37,7 @@ class CredentialChain:
     def __init__(self, given: Mapping[str, str], *, region: str) -> None:
         self._given = given
         self._region = region
-        self._held = Renewed(self._fetch, of="S3")
+        self._held = CachedCredentials(self._fetch, of="S3")
 
     def current(self) -> AwsCredentials:
         """Raises BadCredentials, saying where it looked."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dataprep_converter.core.errors import BadCredentials, Unreachable
-from dataprep_converter.stores.credentials.token_services import EARLY, Renewed, ask
+from dataprep_converter.stores.credentials.token_services import EARLY, CachedCredentials, ask
 
 _SCOPE: Final = "https://storage.azure.com"
 _AUTHORITY: Final = "https://login.microsoftonline.com"
@@ -35,7 +35,7 @@ class CredentialChain:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
-        self._held = Renewed(self._fetch, of="Azure")
+        self._held = CachedCredentials(self._fetch, of="Azure")
 
     def current(self) -> AzureCredentials:
         """Raises BadCredentials, saying where it looked."""

@@ -13,7 +13,7 @@ from google.auth.transport.requests import Request
 from google.oauth2 import service_account
 
 from dataprep_converter.core.errors import BadCredentials, Unreachable
-from dataprep_converter.stores.credentials.token_services import EARLY, Renewed
+from dataprep_converter.stores.credentials.token_services import EARLY, CachedCredentials
 
 _SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
 
@@ -31,7 +31,7 @@ class CredentialChain:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
-        self._held = Renewed(self._fetch, of="Cloud Storage")
+        self._held = CachedCredentials(self._fetch, of="Cloud Storage")
 
     def current(self) -> GcsCredentials:
         """Raises BadCredentials and Unreachable, in Google's words."""

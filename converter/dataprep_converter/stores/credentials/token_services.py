@@ -21,15 +21,15 @@ _NEARLY: Final = timedelta(minutes=1)
 _TIMEOUT_SECONDS: Final = 5.0
 
 
-class _Expiring(Protocol):
+class _ExpiringCredentials(Protocol):
     @property
     def expires(self) -> datetime | None: ...
 
 
-C = TypeVar("C", bound=_Expiring)
+C = TypeVar("C", bound=_ExpiringCredentials)
 
 
-class Renewed(Generic[C]):
+class CachedCredentials(Generic[C]):
     """The current credentials of one store. Used by several threads."""
 
     def __init__(self, fetch: Callable[[], C], *, of: str) -> None:

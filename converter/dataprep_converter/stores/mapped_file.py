@@ -23,7 +23,7 @@ if _pwritev is not None:
     _pwritev.restype = ctypes.c_ssize_t
 
 
-class Scattered(Closeable):
+class MappedFile(Closeable):
     """An open file of `size` bytes, not 0. Raises OSError where files can't be mapped, as on some mounts, or the system is not Linux."""
 
     def __init__(self, descriptor: int, size: int) -> None:

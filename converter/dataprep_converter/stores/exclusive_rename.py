@@ -1,0 +1,48 @@
+"""Renames that never replace a file, also where the file system has no such call."""
+
+# os.path and os instead of Path: these calls are made for every file.
+# ruff: noqa: PTH108, PTH121
+
+import ctypes
+import errno
+import os
+
+from dataprep_converter.core.errors import StoreError
+
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.EMLINK}
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def rename_exclusively(temporary: str, path: str) -> None:
+    """Gives the temporary file its name; FileExistsError when the name is taken. Of several callers one wins."""
+    try:
+        _rename_without_replacing(temporary, path)
+    except OSError as exc:
+        if exc.errno not in _UNSUPPORTED:
+            raise
+    else:
+        return
+    # NFS has no such rename; a hard link is as exclusive.
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # The server's first answer may have been lost and the kernel asked again: then the link is ours.
+        if not os.path.samefile(temporary, path):
+            raise
+    except OSError as exc:
+        if exc.errno in _UNSUPPORTED:
+            raise StoreError(
+                f"The file system of {path} can neither rename without replacing nor make hard links, so a file can't be created exclusively."
+            ) from exc
+        raise
+    os.unlink(temporary)
+
+
+def _rename_without_replacing(source: str, target: str) -> None:
+    if not hasattr(_libc, "renameat2"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target)
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)

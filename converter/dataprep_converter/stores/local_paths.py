@@ -1,0 +1,88 @@
+"""Paths of the local file system: what a URI names, and the system's errors as ours."""
+
+import errno
+import os
+import pwd
+import time
+from collections.abc import Callable
+from typing import NoReturn, ParamSpec, TypeVar
+
+from dataprep_converter.core.errors import BadSpec, NotFound, NotPermitted, StoreError, StoreFull, Unreachable
+
+_STALE_ATTEMPTS = 4
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+ABSENT = {errno.ENOENT, errno.ENOTDIR}
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def path_of(uri: str) -> str:
+    """The path that a path or a `file://` URI names. Raises NotFound for a URI with a host, BadSpec for one that no system takes."""
+    if "\0" in uri:
+        raise BadSpec(f"{uri!r} has a NUL character in it, which no path may have.", uri=uri)
+    if uri[: len("file://")].lower() != "file://":
+        return uri
+    host, slash, path = uri[len("file://") :].partition("/")
+    if host not in ("", "localhost"):
+        raise NotFound(f"{uri}: a file URI names no host (file:///path), got {host!r}.", uri=uri)
+    return slash + path
+
+
+def is_regular(status: os.stat_result) -> bool:
+    """Whether it is a plain file: no folder, pipe or device."""
+    return (status.st_mode & 0o170000) == 0o100000
+
+
+def unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """The result of the call, tried again while NFS says that a handle is stale."""
+    for _ in range(_STALE_ATTEMPTS - 1):
+        try:
+            return call(*given, **named)
+        except OSError as exc:
+            if exc.errno != errno.ESTALE:
+                raise
+            time.sleep(0.05)
+    return call(*given, **named)
+
+
+def looping(path: str) -> NotFound:
+    """The error for a link that leads to itself."""
+    return NotFound(
+        f"{path} is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder.", uri=path
+    )
+
+
+def translate(error: OSError, path: str) -> NoReturn:
+    """Raises the store's error for an error of the operating system."""
+    if error.errno in _FULL:
+        raise StoreFull(f"No space or quota left for {path}: {error.strerror}.", uri=path) from error
+    if error.errno in _REFUSED:
+        raise NotPermitted(f"AccessDenied: user={_user()} path={path}: {error.strerror}.", uri=path) from error
+    if error.errno == errno.ENOENT:
+        raise NotFound(f"{path} does not exist.", uri=path) from error
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        raise NotPermitted(f"{error.filename or path} is in the way: {error.strerror}.", uri=path) from error
+    if error.errno == errno.EISDIR:
+        raise NotPermitted(f"{path} is a folder.", uri=path) from error
+    if error.errno == errno.ELOOP:
+        raise looping(path) from error
+    if error.errno == errno.ENAMETOOLONG:
+        raise BadSpec(
+            f"{path} is too long a name for its file system ({_longest(path)} bytes in one part, most take 255).", uri=path
+        ) from error
+    if error.errno in (errno.EINVAL, errno.EFBIG):
+        raise StoreError(f"{path}: {error.strerror}.", uri=path) from error
+    raise Unreachable(f"The file system of {path} failed: {error.strerror or error}.", uri=path) from error
+
+
+def _user() -> str:
+    number = os.geteuid()
+    try:
+        return f"{pwd.getpwuid(number).pw_name} (uid {number})"
+    except KeyError:
+        return f"uid {number}"
+
+
+def _longest(path: str) -> int:
+    return max(len(os.fsencode(part)) for part in path.split("/"))

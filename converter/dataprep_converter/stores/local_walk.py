@@ -1,0 +1,131 @@
+"""Walks over folders of the local file system, in the order of whole paths."""
+
+# os.path and os instead of Path: these calls are made for every file.
+# ruff: noqa: PTH118
+
+import errno
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import methodcaller
+from typing import TypeAlias
+
+from dataprep_converter.stores.local_paths import ABSENT, is_regular, looping, path_of, translate, unstale
+
+FolderStates: TypeAlias = tuple[str, list[str], list[os.stat_result]]
+"""URI of a folder with a slash at its end, and names and states of some of its files."""
+_MOST_FILES = 256
+_ends_as_folder = methodcaller("endswith", "/")
+
+
+def walk_files(uri: str, *, recursive: bool) -> Iterator[FolderStates]:
+    """The files below a folder, in UTF-8 byte order of their URIs."""
+    prefix = uri.rstrip("/") + "/"
+    pending = [_sorted(prefix, path_of(uri), ())]
+    try:
+        while pending:
+            found = next(pending[-1], None)
+            if found is None:
+                pending.pop()
+            elif isinstance(found, tuple):
+                yield found
+            elif recursive:
+                pending.append(_sorted(found.uri, found.path, found.above))
+    finally:
+        for walk in pending:
+            walk.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    uri: str
+    path: str
+    above: tuple[tuple[int, int], ...]
+    """What its folders are to the system."""
+
+
+def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Generator[_Folder | FolderStates, None, None]:
+    """Files and folders of one folder. Sorting a folder as `name/` makes the order of the walk that of whole paths: a-1, a.b, a/b."""
+    try:
+        descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        if exc.errno in ABSENT:
+            return
+        translate(exc, folder)
+    try:
+        try:
+            # Only names are held, not states: a folder may have millions of files.
+            with os.scandir(descriptor) as found:
+                names = [each.name + "/" if _is_folder(each, uri) else each.name for each in found]
+            identity = os.fstat(descriptor)
+        except OSError as exc:
+            translate(exc, folder)
+        # A symbolic link may lead back up; a folder that is its own ancestor is not entered again.
+        if (identity.st_dev, identity.st_ino) in above:
+            return
+        above = (*above, (identity.st_dev, identity.st_ino))
+        # The order of UTF-8 is that of code points, but not for the stand-ins of bytes that are no UTF-8.
+        names.sort(key=None if _is_text(names) else os.fsencode)
+        for is_folder, run in groupby(names, key=_ends_as_folder):
+            if is_folder:
+                yield from (_Folder(uri + name, os.path.join(folder, name[:-1]), above) for name in run)
+            else:
+                while some := list(islice(run, _MOST_FILES)):
+                    kept, states = _states(descriptor, folder, some)
+                    if kept:
+                        yield uri, kept, states
+    finally:
+        os.close(descriptor)
+
+
+def _is_folder(found: "os.DirEntry[str]", uri: str) -> bool:
+    try:
+        return found.is_dir()
+    except OSError as exc:
+        if exc.errno == errno.ELOOP and not found.name.startswith(("_", ".")):
+            raise looping(uri + found.name) from exc
+        if exc.errno != errno.ELOOP:
+            raise
+        return False
+
+
+def _is_text(names: list[str]) -> bool:
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
+    """Those of the names that are regular files, and their states."""
+    kept = []
+    found = []
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=descriptor)
+        except OSError as exc:
+            # Gone since (another worker's temporary file), or a link to nowhere.
+            if exc.errno in ABSENT or exc.errno == errno.ELOOP:
+                continue
+            if exc.errno != errno.ESTALE:
+                translate(exc, os.path.join(folder, name))
+            again = _again(os.path.join(folder, name))
+            if again is None:
+                continue
+            status = again
+        if is_regular(status):
+            kept.append(name)
+            found.append(status)
+    return kept, found
+
+
+def _again(path: str) -> os.stat_result | None:
+    """The state of a file whose handle was stale, or None when it is gone."""
+    try:
+        return unstale(os.stat, path)
+    except OSError as exc:
+        if exc.errno in ABSENT or exc.errno == errno.ELOOP:
+            return None
+        translate(exc, path)
