@@ -100,7 +100,7 @@ UNITS := not store and not cluster and not interop and not heavy and not nightly
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## the units of all packages on all cores, in a minute and a half; ARGS='-k word' or paths for some of them
-	$(BIN)/pytest -q -n auto --dist loadfile -m "$(UNITS) and not slow" --ignore=tests/e2e --ignore=tests/interop --ignore=tests/fuzz $(ARGS)
+	$(BIN)/pytest -q -n auto --dist loadfile -m "$(UNITS) and not slow and not long" --ignore=tests/e2e --ignore=tests/interop --ignore=tests/fuzz $(ARGS)
 
 .PHONY: test-unit
 test-unit: $(STAMP) ## only what needs no server and no cluster
