@@ -1,4 +1,4 @@
-"""Names fit where they must fit, and one place has one spelling."""
+"""Names fit where they must fit, and every place has one canonical name."""
 
 import re
 

@@ -46,7 +46,7 @@ class Cron:
                 return
 
     def at(self, text: str) -> list[str]:
-        """Go to that time of the first day, or to a whole time; returns the names of the jobs that are there."""
+        """Moves the clock to a time of the first day, or to a full timestamp. Returns the names of the existing jobs."""
         moment = datetime.fromisoformat(text if "T" in text else f"2026-01-31T{text}:00+00:00").astimezone(UTC)
         self.world.cluster.now = moment
         self.settle()

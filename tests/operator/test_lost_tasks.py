@@ -68,7 +68,7 @@ def test_these_are_all_of_kopfs_tasks() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_loses_a_task_of_kopfs_is_gone_in_seconds(api: StubApi, tmp_path: Path) -> None:
-    """Leaders too: what they have not given back runs out. One that loses nothing ends when it is told to, in good order."""
+    """Leaders too: a Lease that they did not release expires. A process that loses nothing ends in order when it is asked to."""
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": os.pathsep.join(str(ROOT / each) for each in ("api", "operator")),

@@ -18,7 +18,7 @@ GROUPS: dict[str, list[Path]] = defaultdict(list)
 for _place in places():
     GROUPS["/".join(map(str, _place[: 2 if _place[0] == "source" else 1]))].append(_place)
 NAMES = [("profile",), ("script", "framework")]
-"""Of objects: told as they are, so what is no address is no secret there."""
+"""For objects, which are reported as they are: only addresses can hold a secret there."""
 OWN_WORDS = ("script", "workers")
 """Where a user writes containers or command lines of his own."""
 

@@ -1,4 +1,4 @@
-"""Random lives: users, pods, the Job controller, the watch and the operator's own restarts in any order, and what must hold all the same.
+"""Random lives: users, pods, the Job controller, the watch and the operator's own restarts in any order, and what must hold in every case.
 
 The world is the one of `world.py`: an API server in memory at the operator's own seam. Hypothesis chooses the moves and shortens what fails.
 """
@@ -189,7 +189,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names, writes=st.integers(1, 5), carried_out=st.booleans())
     def the_operator_dies_in_the_middle(self, name: str, writes: int, carried_out: bool) -> None:
-        """At its nth write, which the API server has or has not carried out; another one begins with nothing but what is there."""
+        """At its nth write, which the API server has or has not carried out. The next process starts from the stored objects alone."""
         with dying(self.world, at=writes, carried_out=carried_out), contextlib.suppress(OperatorError, Died):
             self.world.look(name)
         self.world.restart()

@@ -137,7 +137,7 @@ def test_replicas_of_one_release_are_one_and_keep_its_turn(releases: Releases) -
     before = releases.cluster.now
     asyncio.run(releases.release("one", "team-a").claim())
     assert releases.marker("team-a")["spec"]["acquireTime"] == since
-    assert releases.cluster.now == before, "who takes over waits for nobody"
+    assert releases.cluster.now == before, "a takeover does not wait"
 
 
 def test_a_release_that_is_gone_is_outlived(releases: Releases) -> None:

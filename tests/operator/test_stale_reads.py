@@ -1,4 +1,4 @@
-"""What was looked at is not always what is there: nothing is deleted, written over or forgotten on the strength of something older.
+"""The observed state may be stale: nothing is deleted, overwritten or forgotten because of it.
 
 The watch is late in each of these, or brings news in the middle of a request; the rest of the world is that of `world.py`.
 """

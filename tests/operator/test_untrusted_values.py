@@ -1,4 +1,4 @@
-"""Objects as others may write them: whatever stands in a label, an annotation, a status or a message, the operator goes on."""
+"""Objects as others may write them: whatever is in a label, an annotation, a status or a message, the operator carries on."""
 
 import copy
 import tracemalloc

@@ -1,6 +1,6 @@
 """Maps a job's output to a place, to detect two jobs that would overwrite each other. Pure.
 
-`names.normalised` gives a URI one spelling. This also considers bucket endpoints, volume mounts and the namespace, by which one URI can
+`names.normalised` gives a URI its canonical form. This also considers bucket endpoints, volume mounts and the namespace, by which one URI can
 mean two places.
 """
 

@@ -27,7 +27,7 @@ _VOID = {"meta", "img", "rect"}
 
 
 class Page(HTMLParser):
-    """What stands in a page; every element that was opened must be closed in its turn."""
+    """The contents of a page. Every open element must be closed, in order."""
 
     def __init__(self, source: str) -> None:
         super().__init__()

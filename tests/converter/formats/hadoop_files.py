@@ -89,7 +89,7 @@ class Made:
         self.decoder = (SequenceFileDecoder if format_ == "sequenceFile" else MapFileDecoder)(a_manifest(output, features))
 
     def body(self) -> bytes:
-        """What stands behind the header of an uncompressed file."""
+        """The bytes after the header of an uncompressed file."""
         return self.data[self.data.index(bytes(4), self.data.rindex(b".hadoop.")) + 6 + 16 :]
 
     def pairs(self, data: bytes | None = None, *, size: int = 1 << 20) -> list[tuple[int, tuple[bytes, bytes]]]:

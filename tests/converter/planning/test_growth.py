@@ -1,4 +1,4 @@
-"""What is there now, held against the units that a data set was made of."""
+"""The current units compared with those that a data set was made of."""
 
 import pytest
 

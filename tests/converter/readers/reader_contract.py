@@ -80,7 +80,7 @@ class ReaderContract:
 
     reader: ClassVar[type[Reader]]
     memory_as: ClassVar[str] = ""
-    """Whose test of memory is this one's too, for both stand on one base: this one's own runs at night."""
+    """The reader whose memory test covers this one, because they share a base. This one's own test runs at night."""
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         """Some dozens of good samples in `folder`, `size` times as much as the smallest useful input."""

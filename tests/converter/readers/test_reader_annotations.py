@@ -92,7 +92,7 @@ BAD_XML: dict[str, tuple[bytes, str]] = {
     "entities that grow": (LAUGHS, "its annotation declares a document type (DOCTYPE), which is refused: it could hold entities"),
     "an entity that is a file": (EXTERNAL, "its annotation declares a document type (DOCTYPE)"),
     "a document type elsewhere": (PARAMETER, "its annotation declares a document type (DOCTYPE)"),
-    "an entity of nobody": (b"<annotation>&a;</annotation>", "its annotation is not valid XML: undefined entity: line 1, column 12"),
+    "an unknown entity": (b"<annotation>&a;</annotation>", "its annotation is not valid XML: undefined entity: line 1, column 12"),
     "empty": (b"", "its annotation is not valid XML: no element found: line 1, column 0"),
     "cut": (voc([("cat", 0, 0, 5, 5)])[:-20], "its annotation is not valid XML: "),
     "another document": (b"<html></html>", "its annotation is no Pascal VOC file: it begins with <html>, expected <annotation>"),
@@ -197,11 +197,11 @@ BAD_COCO: dict[str, tuple[bytes, str]] = {
     "an id too large": (b'{"images": [{"id": 99999999999999999999, "file_name": "1.jpg"}]}', "images[0] is not as COCO has it: "),
     "half a character": (b'{"images": [{"id": 1, "file_name": "\\ud800.jpg"}]}', "images[0] is not as COCO has it: "),
     "a number": (b'{"images": [1]}', "images[0] is not as COCO has it: "),
-    "an image of nobody": (
+    "an unknown image": (
         json.dumps({"images": [IMAGE], "categories": [CATEGORY], "annotations": [{"image_id": 5, "category_id": 7}]}).encode(),
         "a.json: the image_id of 1 of the annotations is not among images: 5.",
     ),
-    "a category of nobody": (
+    "an unknown category": (
         json.dumps({"images": [IMAGE], "categories": [CATEGORY], "annotations": [{"image_id": 1, "category_id": 8}]}).encode(),
         "a.json: the category_id of 1 of the annotations is not among categories: 8.",
     ),

@@ -1,4 +1,4 @@
-"""libsvm files, held against scikit-learn's reader; and what is said about lines that don't fit."""
+"""libsvm files compared with scikit-learn's reader, and the errors for lines that don't fit."""
 
 import gzip
 import io

@@ -1,7 +1,7 @@
 """A fake at our own seam: stores that count every operation, and at one of them kill the process, stop, or wait.
 
 It wraps real stores (`Store`, `Upload`, `Input` and nothing below them), so what a crash leaves behind is what the real store has then.
-A process that isn't killed for real is dead all the same: whatever it asks of a store afterwards, in its `finally` too, is refused.
+A process that isn't really killed counts as dead: whatever it asks of a store afterwards, even in a `finally`, is refused.
 """
 
 import os

@@ -227,7 +227,7 @@ def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place) -
 
 
 class Sleeper:
-    """A process that falls asleep at a point of its life and wakes up when it is told to: a pod on a node that was cut off."""
+    """A process that sleeps at some point and wakes up on command, like a pod on a node that was cut off."""
 
     def __init__(self, place: Place, point: Point, life: Callable[[Access], None]) -> None:
         self.asleep = threading.Event()

@@ -148,7 +148,7 @@ def again_and_again(work: Callable[[], None], attempts: int) -> None:
             last = exc
         else:
             return
-    raise AssertionError(f"{attempts} times in vain: {last}")
+    raise AssertionError(f"{attempts} times without success: {last}")
 
 
 def rows_written(uri: str, blocks: int) -> int:

@@ -31,7 +31,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limited:
-    """A place whose key may have any right or lack it, and what is there by other eyes."""
+    """A place whose key may have or lack any right, and a view of its files with all rights."""
 
     place: Place
     """Reached with that key."""

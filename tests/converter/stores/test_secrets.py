@@ -216,7 +216,7 @@ def test_no_key_is_in_what_a_job_says_that_fails(
     assert "missing odps:Describe" in failing(5, of_table)
 
     assert here.leaks(here.secrets) == []
-    # The search finds what is there.
+    # The search does find the secret where it is.
     assert here.leaks({"cannot connect"}) != []
 
 
