@@ -1,4 +1,6 @@
-"""The number of a job's tasks: as many as there are workers, more where it evens slow ones out, but none that isn't worth a pod."""
+"""The planner: equal plans for equal inputs, what it refuses, and the number of tasks: as many as there are workers, more where that evens out
+slow ones, but none that isn't worth a pod.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -6,10 +8,12 @@ from typing import Any
 import pytest
 
 from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import NoInput
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import planner
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
+from dataprep_converter.sampling.plan import Plan
 
 ROW_BYTES = 940
 """Of a row as a record, which has a few more than the row."""
@@ -21,17 +25,61 @@ def _small_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "TASK_BYTES", 20 * ROW_BYTES + 200)
 
 
-def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:
+def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPrepJob:  # Any: the spec as YAML has it
     (folder / "rows.csv").write_text(f"{'x' * 900}\n" * rows)
     written: dict[str, Any] = {
         "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "text", "type": "String"}]}},
         "output": {"uri": str(folder / "out"), "shards": {"count": shards}},
         **spec,
     }
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
+    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
+
+
+def plan_of(job: DataPrepJob) -> Plan:
     with planner.make_plan(job.spec, Access()) as new:
-        plan = new.plan
-    return plan.head.tasks
+        return new.plan
+
+
+def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:  # Any: the same
+    return plan_of(a_job(folder, rows=rows, shards=shards, **spec)).head.tasks
+
+
+def test_equal_inputs_make_equal_plans(tmp_path: Path) -> None:
+    job = a_job(
+        tmp_path, rows=30, shards=3, shuffle={"seed": 1}, splits={"into": [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5}]}
+    )
+    first, second = plan_of(job), plan_of(job)
+    assert first.head.to_bytes() == second.head.to_bytes()
+    assert first.sha256 == second.sha256
+
+
+def test_the_plan_pins_its_inputs(tmp_path: Path) -> None:
+    before = plan_of(a_job(tmp_path, rows=30))
+    assert before.head.samples == 30
+    after = plan_of(a_job(tmp_path, rows=31))
+    assert after.head.samples == 31
+    assert before.head.inputs_sha256 != after.head.inputs_sha256
+    assert before.head.run_id != after.head.run_id
+
+
+def test_an_empty_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoInput, match=r"^The source csv holds no records; set allowEmpty: true if that is right\.$"):
+        plan_of(a_job(tmp_path, rows=0))
+
+
+def test_every_sample_is_in_one_split(tmp_path: Path) -> None:
+    head = plan_of(a_job(tmp_path, rows=30, splits={"into": [{"name": "a", "fraction": 0.3}, {"name": "b", "fraction": 0.7}]})).head
+    assert sum(split.records for split in head.splits) == head.samples == 30
+
+
+def test_a_new_plan_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    before = set(Path("/proc/self/fd").iterdir())
+    plan_of(a_job(tmp_path, rows=30, shuffle={"seed": 1}))
+    assert list(temporary.iterdir()) == []
+    assert set(Path("/proc/self/fd").iterdir()) == before
 
 
 @pytest.mark.parametrize(

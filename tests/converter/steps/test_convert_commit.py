@@ -1,0 +1,85 @@
+"""The commit step of a conversion: what it refuses before anything is visible, and that it may be repeated."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.converter.steps.test_run import EIGHT, a_job
+
+from dataprep_api.dataset.plan import shards
+from dataprep_api.resources.job import DataPrepJob
+from dataprep_converter.core.errors import Missing, NotWhole, OutputLost
+from dataprep_converter.inputs.access import Access
+from dataprep_converter.sampling.plan import Plan
+from dataprep_converter.steps import convert_commit, convert_work, plan_step
+from dataprep_converter.tools.verification import verify
+
+
+@pytest.fixture
+def converted(few: Path, tmp_path: Path) -> tuple[DataPrepJob, Plan, Path]:
+    """A job of which all shards are made, its plan and its output folder."""
+    job = a_job(few, tmp_path / "out", output=EIGHT)
+    plan = plan_step.run_plan_step(job, Access()).plan
+    convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
+    return job, plan, tmp_path / "out"
+
+
+def reports(output: Path, plan: Plan) -> list[Path]:
+    return sorted((output / "_dataprep" / plan.head.run_id / "reports").glob("*.json"))
+
+
+def test_a_complete_data_set_is_committed_and_again(converted: tuple[DataPrepJob, Plan, Path]) -> None:
+    job, plan, output = converted
+    assert not (output / "_SUCCESS").exists()
+    first = convert_commit.commit(job.spec, plan=plan, access=Access())
+    success = (output / "_SUCCESS").read_bytes()
+    second = convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert first.manifest_sha256 == second.manifest_sha256
+    assert (output / "_SUCCESS").read_bytes() == success
+    assert verify(str(output), Access()).records_out == first.records.out
+
+
+def test_a_shard_without_a_report_is_named(converted: tuple[DataPrepJob, Plan, Path]) -> None:
+    job, plan, output = converted
+    report = reports(output, plan)[2]
+    file = json.loads(report.read_text())["file"]
+    report.unlink()
+    with pytest.raises(Missing, match=rf"^1 of 24 shards have no report: {file}\.$"):
+        convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert not (output / "_SUCCESS").exists()
+
+
+def test_a_missing_shard_is_named(converted: tuple[DataPrepJob, Plan, Path]) -> None:
+    job, plan, output = converted
+    file = list(shards(plan.head))[3].file
+    (output / file).unlink()
+    with pytest.raises(Missing, match=rf"1 files are missing: {file}\.$"):
+        convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert not (output / "_SUCCESS").exists()
+
+
+def test_a_shard_that_was_changed_is_named(converted: tuple[DataPrepJob, Plan, Path]) -> None:
+    job, plan, output = converted
+    file = next(shards(plan.head)).file
+    (output / file).write_bytes((output / file).read_bytes() + b"x")
+    with pytest.raises(NotWhole, match=file):
+        convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert not (output / "_SUCCESS").exists()
+
+
+def test_a_foreign_file_is_named_and_stays(converted: tuple[DataPrepJob, Plan, Path]) -> None:
+    job, plan, output = converted
+    (output / "notes.txt").write_text("mine")
+    with pytest.raises(NotWhole, match=r"notes\.txt"):
+        convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert (output / "notes.txt").read_text() == "mine"
+    assert not (output / "_SUCCESS").exists()
+
+
+def test_a_run_that_lost_the_folder_commits_nothing(converted: tuple[DataPrepJob, Plan, Path]) -> None:
+    job, plan, output = converted
+    owner = output / "_dataprep" / "OWNER"
+    owner.write_text(owner.read_text().replace(plan.head.run_id, "0" * 16))
+    with pytest.raises(OutputLost, match=f"no longer belongs to run {plan.head.run_id}"):
+        convert_commit.commit(job.spec, plan=plan, access=Access())
+    assert not (output / "_SUCCESS").exists()
