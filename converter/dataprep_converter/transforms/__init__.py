@@ -32,47 +32,47 @@ TRANSFORMS: Final[Mapping[str, str]] = {
 
 @runtime_checkable
 class NamesClasses(Protocol):
-    """A step that gives class names to columns, or gives columns with class names other names."""
+    """A step that adds class names to columns, or renames columns that have them."""
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Class names by column after the step, from those before it."""
+        """The class names by column after the step, given those before it."""
         ...
 
 
 @runtime_checkable
 class Fittable(Protocol):
-    """A step that is fitted to one split of the data while planning, before it can do anything."""
+    """A step that is fitted to one split of the data while planning, before it can be applied."""
 
     @property
     def fitted_split(self) -> str | None:
-        """The split's name, "" for the first one that has records; None when there is nothing to fit."""
+        """The name of the split to fit to; "" means the first one with records, None that there is nothing to fit."""
         ...
 
     def fit(self, batches: Iterator[Batch]) -> Any:
-        """The fitted parameters, as JSON values, from the split's batches as they come to this step."""
+        """Fits the step to the split's batches, as they reach it. Returns the parameters as JSON values."""
         ...
 
     def load(self, parameters: Any) -> None:
-        """Works with these parameters from now on."""
+        """Uses these parameters from now on."""
         ...
 
 
 @runtime_checkable
 class ReordersSteps(Protocol):
-    """A step behind which the n-th value of a list need not be the n-th that came."""
+    """A step that may change the positions of values in a list."""
 
     @property
     def moves_steps(self) -> bool:
-        """Whether it is so with these options."""
+        """Whether it does so with these options."""
         ...
 
 
 @runtime_checkable
 class CutsBatches(Protocol):
-    """A step behind which few bytes may stand for much."""
+    """A step whose output may be far larger once decoded."""
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
-        """What `apply` gave, in parts that are each not too much to be made at once by the steps that follow."""
+        """Splits the result of `apply` into parts small enough for the following steps to decode at once."""
         ...
 
 
@@ -80,7 +80,8 @@ class Step(Protocol):
     """One step, bound to the schema that comes before it."""
 
     def __init__(self, options: Any, schema: pa.Schema) -> None:
-        """`options` are the transform's member of the spec. Raises BadSpec, naming the column and the type it has, when the step can't take what comes."""
+        """`options` are the transform's member of the spec. Raises BadSpec, naming the column and its type, if the step can't process
+        it."""
         ...
 
     def schema(self) -> pa.Schema:
@@ -93,7 +94,7 @@ class Step(Protocol):
 
 
 def step_class(kind: str) -> type[Step]:
-    """The class of a step. Raises BadSpec naming the known ones."""
+    """The class of a step. Raises BadSpec, listing the known steps."""
     if kind not in TRANSFORMS:
         raise BadSpec(f"No transform named {kind!r}; known: {', '.join(sorted(TRANSFORMS))}.")
     step: type[Step] = resolve_name(TRANSFORMS[kind])

@@ -1,4 +1,4 @@
-"""`cast`: numbers in another type."""
+"""`cast`: converts numbers to another type."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _OF = "The transform cast"
 
 
 class CastStep:
-    """Numbers and tensors of numbers. Rounding to a narrower float is no fault; everything else must survive."""
+    """Numbers and tensors of numbers. Rounding to a narrower float is fine; any other loss is an error."""
 
     def __init__(self, options: Cast, schema: pa.Schema) -> None:
         self._dtype = options.dtype
@@ -29,7 +29,7 @@ class CastStep:
             self._schema = self._schema.set(position, field.with_type(arrow_type(options.dtype, shape_of(field.type))))
 
     def schema(self) -> pa.Schema:
-        """The columns named have the type."""
+        """The named columns have the new type."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

@@ -1,4 +1,4 @@
-"""`select`, `drop` and `rename`: which columns there are and what they are called. No value is touched."""
+"""`select`, `drop` and `rename`: choose and rename columns. Values don't change."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from dataprep_converter.records.columns import find_columns
 
 
 class _ColumnSubset:
-    """Some of the columns, perhaps under other names."""
+    """A subset of the columns, possibly renamed."""
 
     def __init__(self, schema: pa.Schema, old: list[str], new: list[str]) -> None:
         self._old = old
@@ -20,17 +20,17 @@ class _ColumnSubset:
         self._schema = pa.schema([schema.field(name).with_name(other) for name, other in zip(old, new, strict=True)])
 
     def schema(self) -> pa.Schema:
-        """The columns that are left."""
+        """The remaining columns."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """No copy of a value."""
+        """The batch with these columns; values are not copied."""
         kept = batch.records.select([*self._old, SAMPLE])
         return replace(batch, records=kept.rename_columns([*self._new, SAMPLE]))
 
 
 class SelectStep(_ColumnSubset):
-    """Keeps the columns named, in that order."""
+    """Keeps the named columns, in that order."""
 
     def __init__(self, options: Select, schema: pa.Schema) -> None:
         names = find_columns(options.columns, schema, of="The transform select")
@@ -41,7 +41,7 @@ class SelectStep(_ColumnSubset):
 
 
 class DropStep(_ColumnSubset):
-    """Leaves out the columns named."""
+    """Drops the named columns."""
 
     def __init__(self, options: Drop, schema: pa.Schema) -> None:
         gone = find_columns(options.columns, schema, of="The transform drop")
@@ -52,7 +52,7 @@ class DropStep(_ColumnSubset):
 
 
 class RenameStep(_ColumnSubset):
-    """Gives the columns named other names; a name that another column has already is refused."""
+    """Renames columns. A name that another column already has is an error."""
 
     def __init__(self, options: Rename, schema: pa.Schema) -> None:
         new = {find_columns([old], schema, of="The transform rename")[0]: name for old, name in options.columns.items()}
@@ -63,5 +63,5 @@ class RenameStep(_ColumnSubset):
         super().__init__(schema, list(schema.names), names)
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """The class names go with their columns."""
+        """The class names, under the new column names."""
         return {new: by_column[old] for old, new in zip(self._old, self._new, strict=True) if old in by_column}

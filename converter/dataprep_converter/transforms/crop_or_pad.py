@@ -1,4 +1,4 @@
-"""`cropOrPad`: the middle of an image, or zeros around it: the rule of `tf.image.resize_with_crop_or_pad`."""
+"""`cropOrPad`: crops images centrally or pads them with zeros, like `tf.image.resize_with_crop_or_pad`."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _OF = "The transform cropOrPad"
 
 
 class CropOrPadStep:
-    """Images of one or of different sizes, and tensors of any numbers. All of a batch go into one buffer."""
+    """Takes images of equal or different sizes and tensors of any numeric type. A whole batch is written to one buffer."""
 
     def __init__(self, options: CropOrPad, schema: pa.Schema) -> None:
         self._images = image_column(schema, options.column, of=_OF, only_bytes=False)
@@ -49,5 +49,5 @@ class CropOrPadStep:
 
 
 def overlap(size: int, target: int) -> tuple[int, int, int]:
-    """(first pixel taken, where it goes, how many) along one side: what is odd goes to the far end."""
+    """(first source pixel, its target, number of pixels) along one side; an odd pixel goes to the far end."""
     return max(0, (size - target) // 2), max(0, (target - size) // 2), min(size, target)

@@ -1,4 +1,4 @@
-"""`decode`: image files become images. Sizes are known from the headers at once; pixels are made by the step that needs them (`pixels.py`)."""
+"""`decode`: turns image files into images. Sizes come from the headers; pixels are decoded by the step that needs them (`pixels.py`)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,11 +28,12 @@ from dataprep_converter.transforms.pixels import (
 
 _OF = "The transform decode"
 MOST_PIXELS: Final = 64 << 20
-"""Of the images of a batch, unless one alone has more. Batches of photographs have fewer."""
+"""Limit for the images of a batch, unless a single image exceeds it. Batches of photographs stay below it."""
 
 
 class DecodeStep:
-    """`X/encoded` becomes X, `X/height` and `X/width` are the pixels' own, and `X/format` goes, because it is no format any more."""
+    """`X/encoded` becomes X, `X/height` and `X/width` are set to the size of the pixels, and `X/format` is dropped, because pixels have
+    none."""
 
     def __init__(self, options: Decode, schema: pa.Schema) -> None:
         image_files.require_libraries(_OF)
@@ -54,7 +55,7 @@ class DecodeStep:
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """A file whose header says that it is no image, not whole or too large makes its sample bad."""
+        """A sample is bad if the header shows that its file isn't an image, is truncated or is too large."""
         column = batch.records.column(self._from)
         faults = {int(row): f"{self._from} has no value" for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))}
         files = pc.fill_null(column.cast(pa.large_binary()), b"")
@@ -70,17 +71,17 @@ class DecodeStep:
         return with_columns(batch, self._schema, columns, faults)
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
-        """Parts of few pixels: `encode` may make a hundred megabytes of each kilobyte."""
+        """Parts with a limited number of pixels: a kilobyte of file may decode to a hundred megabytes."""
         _, sizes = parts(batch.records.column(self._to))
         first = 0
         while (after := first + _that_fit(sizes[first:])) < len(sizes):
             yield replace(batch, records=batch.records.slice(first, after - first))
-            # What was counted is counted.
+            # Already counted.
             batch = replace(batch, bad=[], bytes_in=0, filtered=0, added=0)
             first = after
         yield replace(batch, records=batch.records.slice(first))
 
 
 def _that_fit(sizes: npt.NDArray[np.int64]) -> int:
-    """How many images have no more pixels than a part may have; one at least."""
+    """How many images fit within a part's limit of pixels; at least one."""
     return max(1, int(np.searchsorted(np.cumsum(sizes[:, 0] * sizes[:, 1]), MOST_PIXELS, side="right")))

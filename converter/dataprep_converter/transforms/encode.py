@@ -1,4 +1,4 @@
-"""`encode`: pixels become image files again, JPEG or PNG."""
+"""`encode`: turns pixels into JPEG or PNG files."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _OF = "The transform encode"
 
 
 class EncodeStep:
-    """X becomes `X/encoded`, with `X/format`, `X/height` and `X/width` beside it."""
+    """X becomes `X/encoded`, along with `X/format`, `X/height` and `X/width`."""
 
     def __init__(self, options: Encode, schema: pa.Schema) -> None:
         image_files.require_libraries(_OF)
@@ -37,7 +37,7 @@ class EncodeStep:
         self._schema = replaced(schema, name, made)
 
     def schema(self) -> pa.Schema:
-        """Files, and what they are."""
+        """The files, with their format and size."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

@@ -1,7 +1,7 @@
-"""Expressions over columns: a small part of Python's syntax, computed by Arrow's kernels for a whole batch at once.
+"""Expressions over columns: a small subset of Python's syntax, computed by Arrow's kernels on whole batches.
 
-Parsed by Python's own `ast`, of which only the node types below are accepted: no attribute, no call but of the functions here, nothing is
-ever evaluated as Python. Types are checked once, on a batch without rows, so a wrong one is refused while planning.
+Python's `ast` parses them, and only the node types below are accepted: no attributes, and only calls of the functions here. Nothing is
+ever evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
 """
 
 import ast
@@ -18,7 +18,7 @@ from dataprep_converter.records.columns import find_columns
 _COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
     ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
 }  # fmt: skip
-# The checked kernels: an overflow is an error, never a wrong number.
+# The checked kernels: an overflow raises an error instead of giving a wrong number.
 _ARITHMETIC: Final[Mapping[type[ast.operator], str]] = {
     ast.Add: "add_checked", ast.Sub: "subtract_checked", ast.Mult: "multiply_checked", ast.Div: "divide",
 }  # fmt: skip
@@ -32,7 +32,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Any]]]] = {
     "starts_with": (2, lambda value, text: pc.starts_with(value, pattern=text)),
     "ends_with": (2, lambda value, text: pc.ends_with(value, pattern=text)),
     "contains": (2, lambda value, text: pc.match_substring(value, pattern=text)),
-    # RE2: linear in the length of the text, whatever the pattern.
+    # RE2: linear in the length of the text for any pattern.
     "matches": (2, lambda value, text: pc.match_substring_regex(value, pattern=text)),
 }
 _DEEPEST: Final = 50
@@ -41,7 +41,7 @@ _Value = Callable[[pa.RecordBatch], Any]
 
 
 class Expression:
-    """One expression over the columns of a schema. Raises BadSpec, naming what is not understood or doesn't fit."""
+    """One expression over the columns of a schema. Raises BadSpec, naming the part that is unknown or has the wrong type."""
 
     def __init__(self, text: str, schema: pa.Schema, *, of: str) -> None:
         self._text = text
@@ -58,7 +58,7 @@ class Expression:
             raise BadSpec(str(exc)) from exc
 
     def of(self, records: pa.RecordBatch) -> Array:
-        """Its value for each record. Raises BadData for an overflow or a division by zero."""
+        """The value for each record. Raises BadData for an overflow or a division by zero."""
         try:
             value = self._value(records)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as exc:
@@ -171,7 +171,7 @@ def _folded(kernel: str, values: list[_Value]) -> _Value:
 
 
 def _length(value: Array) -> Array:
-    """Characters of text, bytes of bytes, values of a list."""
+    """The length: characters of text, bytes of binary, values of a list."""
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         found: Array = pc.utf8_length(value)

@@ -1,4 +1,4 @@
-"""`filter`: the records for which an expression is true stay; the others are counted as filtered."""
+"""`filter`: keeps the records for which an expression is true, and counts the others as filtered."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from dataprep_converter.transforms.expressions import Expression
 
 
 class FilterStep:
-    """An expression whose value is null for a record leaves it out, as in SQL."""
+    """A record for which the expression is null is dropped, as in SQL."""
 
     def __init__(self, options: Filter, schema: pa.Schema) -> None:
         self._where = Expression(options.where, schema, of="The transform filter")
@@ -21,11 +21,11 @@ class FilterStep:
         self._schema = schema
 
     def schema(self) -> pa.Schema:
-        """As before."""
+        """The columns don't change."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """The records that stay, in their order."""
+        """The kept records, in order."""
         kept = pc.fill_null(self._where.of(batch.records), False)
         records = batch.records.filter(kept)
         return replace(batch, records=records, filtered=batch.filtered + batch.records.num_rows - records.num_rows)

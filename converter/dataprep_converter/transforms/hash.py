@@ -1,4 +1,4 @@
-"""`hash`: a keyed digest in place of a personal value (BLAKE2b, RFC 7693), as hexadecimal text."""
+"""`hash`: replaces personal values with a keyed digest (BLAKE2b, RFC 7693) in hexadecimal."""
 
 import hashlib
 import hmac
@@ -35,11 +35,11 @@ class HashStep:
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.string()))
 
     def schema(self) -> pa.Schema:
-        """The columns named are text."""
+        """The named columns are text."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """Each distinct value of the batch is hashed once."""
+        """Hashes each distinct value of the batch once."""
         records = batch.records
         for name in self._columns:
             position = records.schema.get_field_index(name)
@@ -52,12 +52,13 @@ class HashStep:
 
 
 def digests_of_keys(variables: Iterable[str]) -> dict[str, str]:
-    """By variable, what tells whether its key is the same one: an HMAC of a constant. Raises BadSpec for a variable without a key."""
+    """A fingerprint of each variable's key: an HMAC of a constant, to tell whether the key has changed. Raises BadSpec for a variable
+    without a key."""
     return {variable: hmac.new(_key(variable), _CONSTANT, hashlib.sha256).hexdigest() for variable in sorted(set(variables))}
 
 
 def keyed_by(transforms: Iterable[Transform]) -> set[str]:
-    """The variables that hold keys of these transforms."""
+    """The variables that hold the keys of these transforms."""
     return {each.hash.key_env for each in transforms if each.hash is not None and each.hash.key_env is not None}
 
 

@@ -1,4 +1,4 @@
-"""`map`: each record through a function of the user's. A record in; a record, several, or none out."""
+"""`map`: calls a user's function on each record. It returns one record, several or none."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from dataprep_converter.runtime import plugins
 
 
 class MapStep:
-    """An exception, or a result that doesn't fit, makes that sample bad. Records of one sample stay together, in the function's order."""
+    """A sample is bad if the function raises or its result doesn't fit. Records of one sample stay together, in the function's order."""
 
     def __init__(self, options: Map, schema: pa.Schema) -> None:
         self._name = options.callable
@@ -25,15 +25,15 @@ class MapStep:
 
     @property
     def moves_steps(self) -> bool:
-        """A function may return other lists than it got."""
+        """A function may change lists."""
         return True
 
     def schema(self) -> pa.Schema:
-        """The columns that went in, with the declared ones in their places or behind them."""
+        """The input columns, with the declared ones replacing those of the same name or added at the end."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """One call for each record; what comes back becomes columns all at once."""
+        """Calls the function for each record, then converts all results to columns at once."""
         results: list[tuple[int, list[Any]]] = []
         bad: list[RejectedSample] = []
         rows = plugins.rows_of(batch.records.drop_columns([SAMPLE]))
@@ -56,7 +56,7 @@ class MapStep:
         return replace(batch, records=records, bad=[*batch.bad, *bad], filtered=batch.filtered + filtered, added=batch.added + added)
 
     def _parted(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[RejectedSample]]:
-        """The results that fit, and the samples of the others."""
+        """The results that fit, and the samples of those that don't."""
         good: list[tuple[int, list[Any]]] = []
         bad: list[RejectedSample] = []
         for sample, made in results:

@@ -1,4 +1,4 @@
-"""`oneHot`: an integer class as a float32 vector with a single 1."""
+"""`oneHot`: turns an integer class into a float32 vector with a single 1."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from dataprep_converter.records.columns import find_columns, numbers, why_text, 
 
 
 class OneHotStep:
-    """Columns of whole numbers. A class outside the range makes the sample bad; a missing one is bad, or background where there is such a place."""
+    """Takes integer columns. A class out of range makes the sample bad; so does a missing one, unless there is a background class."""
 
     def __init__(self, options: OneHot, schema: pa.Schema) -> None:
         self._options = options
@@ -29,11 +29,11 @@ class OneHotStep:
             self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._length,))))
 
     def schema(self) -> pa.Schema:
-        """The columns named are vectors of float32."""
+        """The named columns are vectors of float32."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """One vector for each class."""
+        """Replaces each class with its vector."""
         records = batch.records
         faults: dict[int, str] = {}
         for name in self._columns:

@@ -1,7 +1,7 @@
-"""Columns of images between `decode` and the step that gives them one size, and what the steps on images have in common.
+"""Columns of images between `decode` and the step that makes their sizes equal, and helpers for the image steps.
 
-A batch of decoded photographs would be hundreds of megabytes. So images of different sizes stay encoded: the column holds the files and the
-sizes that the pixels will have, its type holds the way from one to the other. Whoever needs pixels makes those of one image at a time.
+A batch of decoded photographs would be hundreds of megabytes. So images of different sizes stay encoded: the column holds the files and
+the final sizes of their pixels, and its type holds the operations in between. A step that needs pixels decodes one image at a time.
 """
 
 import json
@@ -25,13 +25,14 @@ ENCODED: Final = "/encoded"
 FORMAT: Final = "/format"
 HEIGHT: Final = "/height"
 WIDTH: Final = "/width"
-"""Endings of the columns beside a column of images, as in `image/height`: TensorFlow's names."""
+"""Suffixes of the columns that describe a column of images, as in `image/height`: TensorFlow's names."""
 
 _FIELDS: Final[list["pa.Field[Any]"]] = [pa.field("file", pa.large_binary()), pa.field("height", pa.int64()), pa.field("width", pa.int64())]
 
 
 class ImagesType(pa.ExtensionType):
-    """Images of different sizes, uint8[height, width, channels]: each a file, to be decoded and then resized, perhaps several times."""
+    """Images of different sizes, uint8[height, width, channels], each stored as a file to decode and then resize, perhaps several
+    times."""
 
     def __init__(self, decode: Decode, resizes: Sequence[Resize] = ()) -> None:
         self.decode = decode
@@ -48,7 +49,7 @@ class ImagesType(pa.ExtensionType):
         return cls(Decode(**steps["decode"]), [Resize(**resize) for resize in steps["resizes"]])
 
     def __str__(self) -> str:
-        # What features and other steps say of a column that they can't take.
+        # What features and other steps report about a column of images that they can't process.
         return "images of different sizes (add resize with height and width, cropOrPad or encode behind decode)"
 
     def __hash__(self) -> int:
@@ -68,22 +69,22 @@ class ImagesType(pa.ExtensionType):
 
 @dataclass(frozen=True)
 class ImageColumn:
-    """A column of images of a schema: of different sizes, or tensors."""
+    """A column of images in a schema: images of different sizes, or tensors."""
 
     name: str
     type: pa.DataType
     dtype: str
     channels: int
     size: tuple[int, int] | None
-    """(height, width) of all; None when they differ."""
+    """(height, width) of all images, or None if they differ."""
 
     def shape(self, height: int, width: int) -> tuple[int, ...]:
-        """Shape of a tensor of that size: with two dimensions where the column's have two."""
+        """Shape of a tensor of that size, with two dimensions if the column's tensors have two."""
         return (height, width) if self.size is not None and len(shape_of(self.type)) == 2 else (height, width, self.channels)
 
 
 def image_column(schema: pa.Schema, column: str, *, of: str, only_bytes: bool = True) -> ImageColumn:
-    """The column of images that a step names. Raises BadSpec naming step, column and type when it holds something else."""
+    """The column of images that a step names. Raises BadSpec, naming step, column and type, if it holds anything else."""
     (name,) = find_columns([column], schema, of=of)
     kind = schema.field(name).type
     if isinstance(kind, ImagesType):
@@ -112,7 +113,8 @@ def parts(column: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 
 
 def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[int, str]:
-    """Calls `make` with the row and the pixels [height, width, channels] of every image. Returns the rows that have none, with the reason."""
+    """Calls `make` with the row and the pixels [height, width, channels] of every image. Returns the rows without pixels, with the
+    reason."""
     kind: Any = column.type
     faults: dict[int, str] = {}
     if not isinstance(kind, ImagesType):
@@ -131,7 +133,7 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
 
 
 def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The schema with a column `old` replaced by the first of `fields`; the others are added behind it, or get their type where they stand."""
+    """The schema with a column `old` replaced by the first of `fields`; the others are added after it, or change their type in place."""
     new, *others = fields
     position = schema.get_field_index(old)
     schema = schema.set(position, schema.field(position).with_name(new).with_type(fields[new]))
@@ -154,11 +156,11 @@ def with_columns(batch: Batch, schema: pa.Schema, columns: Mapping[str, Array], 
 
 
 def size_columns(schema: pa.Schema, name: str) -> list[str]:
-    """Of `X/height` and `X/width` beside the column X, those that there are."""
+    """Which of `X/height` and `X/width` exist for the column X."""
     return [name + ending for ending in (HEIGHT, WIDTH) if name + ending in schema.names]
 
 
 def sizes_of(schema: pa.Schema, name: str, sizes: npt.NDArray[np.int64]) -> dict[str, Array]:
-    """The true values of `X/height` and `X/width`, where there are such columns."""
+    """The actual values of `X/height` and `X/width`, if these columns exist."""
     values = {name + HEIGHT: sizes[:, 0], name + WIDTH: sizes[:, 1]}
     return {column: to_arrow(values[column]) for column in size_columns(schema, name)}

@@ -1,4 +1,4 @@
-"""`resize`: images of another size. To an exact size: one tensor each; by the shortest side they keep their proportions."""
+"""`resize`: resizes images, either to an exact size, giving one tensor each, or by the shortest side, keeping their proportions."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ _OF = "The transform resize"
 
 
 class ResizeStep:
-    """Of different sizes and by the shortest side: nothing is done yet but arithmetic. In every other case tensors come out."""
+    """Images of different sizes resized by the shortest side only get new sizes for now. In all other cases the result is tensors."""
 
     def __init__(self, options: Resize, schema: pa.Schema) -> None:
         require_libraries(_OF)

@@ -1,4 +1,4 @@
-"""`scale`: a linear map of one range of values onto another, as float32."""
+"""`scale`: maps one range of values linearly onto another, as float32."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from dataprep_converter.records.columns import find_columns, numbers, why_text, 
 
 
 class ScaleStep:
-    """Numbers and tensors of numbers; computed in float64, stored as float32."""
+    """Takes numbers and tensors of numbers; computes in float64, stores float32."""
 
     def __init__(self, options: Scale, schema: pa.Schema) -> None:
         self._scale = options
@@ -30,11 +30,11 @@ class ScaleStep:
         self._bytes = self._scaled(np.arange(256, dtype=np.uint8))
 
     def schema(self) -> pa.Schema:
-        """The columns named are float32."""
+        """The named columns are float32."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """A value that float32 can't hold afterwards makes the sample bad."""
+        """A result that float32 can't hold makes the sample bad."""
         records = batch.records
         faults: dict[int, str] = {}
         for name in self._columns:

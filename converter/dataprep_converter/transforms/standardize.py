@@ -1,6 +1,6 @@
-"""`standardize`: mean 0 and deviation 1, of each tensor by itself, by given numbers, or by those of one split that the plan step collects.
+"""`standardize`: scales to mean 0 and deviation 1: per tensor, by given values, or by those of a split, collected while planning.
 
-A byte has 256 values, so an image of bytes is added up once and then looked up: exact, and each result is rounded only once.
+A byte has 256 values, so images of bytes use exact sums and a lookup table, and each result is rounded only once.
 """
 
 import math
@@ -26,7 +26,7 @@ Wide = npt.NDArray[np.float64]
 
 
 class StandardizeStep:
-    """Tensors of numbers of any shape; with several means, the last dimension is the channels."""
+    """Takes numeric tensors of any shape; with several means, the last dimension is the channels."""
 
     def __init__(self, options: Standardize, schema: pa.Schema) -> None:
         standardize = options
@@ -58,7 +58,8 @@ class StandardizeStep:
         return self._split
 
     def fit(self, batches: Iterator[Batch]) -> dict[str, list[float]]:
-        """Mean and deviation of each channel, over all values of all records. Raises BadData when there is none, or one is not finite."""
+        """Mean and deviation of each channel, over all values of all records. Raises BadData if there are no values, or one is not
+        finite."""
         moments = _Moments(self._shape[-1])
         for batch in batches:
             values, missing = numbers(batch.records.column(self._column))
@@ -79,9 +80,9 @@ class StandardizeStep:
     # --- applying --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
-        """A sample without a value, or with one that the type can't hold afterwards, is bad."""
+        """A sample without a value, or with a result that the type can't hold, is bad."""
         values, missing = numbers(batch.records.column(self._column))
-        # What is infinite then is a fault, found below.
+        # Infinite results are detected below.
         with np.errstate(over="ignore", invalid="ignore"):
             made = self._by_itself(values) if self._given is None else self._by_given(values, *self._given)
         faults: dict[int, str] = {}
@@ -116,11 +117,11 @@ class StandardizeStep:
 
 
 class _Moments:
-    """Mean and summed squares of the distances from it, by channel: batches are put together as Chan, Golub and LeVeque do."""
+    """Mean and sum of squared deviations by channel. Batches are merged by the method of Chan, Golub and LeVeque."""
 
     def __init__(self, channels: int) -> None:
         self.count = 0
-        """Values of each channel so far."""
+        """Number of values per channel so far."""
         self.mean: Wide = np.zeros(channels)
         self.squares: Wide = np.zeros(channels)
 
@@ -141,7 +142,7 @@ class _Moments:
 
 
 def _moments(tensor: npt.NDArray[np.uint8]) -> tuple[float, float]:
-    """Mean, and the deviation that is divided by. Sums are whole numbers, so nothing is lost whatever the size."""
+    """The mean, and the deviation to divide by. Sums are integers, so they are exact at any size."""
     total = tensor.size
     first, second = byte_sums(tensor)
     deviation = math.sqrt((total * second - first * first) / (total * total))

@@ -1,4 +1,4 @@
-"""`tokenizeSplit`: text to a list of words, by Arrow's kernels."""
+"""`tokenizeSplit`: splits text into a list of words with Arrow's kernels."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from dataprep_converter.records.columns import find_columns
 
 
 class TokenizeSplitStep:
-    """Without a separator, text without words has an empty list; with one, empty words are words."""
+    """Without a separator, text without words gives an empty list; with one, empty words count."""
 
     def __init__(self, options: TokenizeSplit, schema: pa.Schema) -> None:
         self._options = options
@@ -26,7 +26,7 @@ class TokenizeSplitStep:
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.list_(pa.string())))
 
     def schema(self) -> pa.Schema:
-        """The columns named are lists of strings."""
+        """The named columns are lists of strings."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

@@ -1,4 +1,4 @@
-"""`vocabulary`: text to the number of its term, by one look-up of a whole batch in the sorted terms."""
+"""`vocabulary`: replaces text with the number of its term, looking up a whole batch in the sorted terms at once."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _MOST_COUNTED = 10_000_000
 
 
 class VocabularyStep:
-    """Numbers are those of `terms`, or of the terms that `learn` found while planning. A missing text stays missing."""
+    """Numbers are positions in `terms`, or in the terms that `learn` finds while planning. A missing text stays missing."""
 
     def __init__(self, options: Vocabulary, schema: pa.Schema) -> None:
         self._options = options
@@ -34,29 +34,29 @@ class VocabularyStep:
             made = pa.list_(pa.int64()) if _is_list(kind) else pa.int64()
             self._schema = self._schema.set(position, schema.field(position).with_type(made))
         self.terms: list[str] = []
-        """In the order of their numbers; empty as long as the vocabulary is not built."""
+        """In the order of their numbers; empty until the vocabulary is built."""
         self._values: Array = pa.array([], pa.string())
         if self._options.terms is not None:
             self.load(list(self._options.terms))
 
     def schema(self) -> pa.Schema:
-        """The columns named are int64, or lists of int64."""
+        """The named columns are int64, or lists of int64."""
         return self._schema
 
     @property
     def moves_steps(self) -> bool:
-        """Terms that are dropped are values less."""
+        """Dropping terms shortens lists."""
         return self._options.unknown == "Drop"
 
     # --- fitting, while planning -----------------------------------------------------------------------------------
 
     @property
     def fitted_split(self) -> str | None:
-        """The split that is looked at, "" for the first one with records; None when the terms are given."""
+        """The split to read; "" means the first one with records, None that the terms are given."""
         return None if self._options.terms is not None else self._options.split or ""
 
     def fit(self, batches: Iterator[Batch]) -> list[str]:
-        """The terms of the batches, in the order of their numbers. Raises BadData when there are more than a plan can hold."""
+        """The terms of the batches, in the order of their numbers. Raises BadData if there are more than a plan can hold."""
         counts: Counter[str] = Counter()
         for batch in batches:
             for name in self._columns:
@@ -82,13 +82,13 @@ class VocabularyStep:
         self._values = pa.array(terms, pa.string())
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """The terms by column, for the columns that have one term a record."""
+        """The terms by column, for columns with one term per record."""
         return {**by_column, **{name: self.terms for name in self._columns if not _is_list(self._schema.field(name).type)}}
 
     # --- applying --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
-        """A term that is not there makes its record bad, unless the spec says otherwise."""
+        """An unknown term makes its record bad, unless the spec says otherwise."""
         records = batch.records
         faults: dict[int, str] = {}
         places: dict[int, tuple[str, int | None]] = {}
@@ -102,7 +102,7 @@ class VocabularyStep:
         return without(done, faults, records.column(SAMPLE), places) if faults else done
 
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
-        """The column as numbers, and (row, term, place in its list) of the unknown ones when they make a record bad."""
+        """The column as numbers, and (row, term, index in its list) of unknown terms if they make a record bad."""
         if not _is_list(column.type):
             numbers = pc.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
             is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))
