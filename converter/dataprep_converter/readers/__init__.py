@@ -1,7 +1,7 @@
-"""Readers: what a source holds (while planning) and its samples as Arrow batches (while working). One file per source.
+"""Readers list the samples of a source (while planning) and read them as Arrow batches (while working). One file per source.
 
-A reader is two things in one class: `discover` lists the source and freezes what must be equal everywhere; an instance, made
-from the frozen state, reads any samples of the plan by number.
+A reader has two sides: `discover` lists the source and freezes the state that all workers share; an instance, created from that state,
+reads any samples of the plan by number.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,25 +48,27 @@ READERS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Discovery:
-    """What `discover` found."""
+    """The result of `discover`."""
 
     units: Iterator[Unit | Files]
     """In the order of the samples' numbers. May be consumed once; `state` is complete only after that."""
     state: dict[str, Any] = field(default_factory=dict)
-    """What every worker must know: JSON values. May be filled while `units` is consumed. `ignored` and `warnings` go into the plan."""
+    """The state that every worker needs, as JSON values. May be filled while `units` is consumed. `ignored` and `warnings` go into the
+    plan."""
     made: IntermediateFiles | None = None
-    """Files that the units name, made here for the workers."""
+    """Files created here for the workers, and named by the units."""
 
 
 class Reader(Protocol):
     """The contract, tested for each reader by `tests/converter/readers/reader_contract.py`."""
 
     default_label: ClassVar[str]
-    """Column that is the label when the spec names none and it is there."""
+    """The default label column, used if it exists and the spec names none."""
 
     @staticmethod
     def discover(source: Any, access: Access) -> Discovery:
-        """Lists the source, a member of `spec.source`. Raises NotFound for a URI that names nothing, BadSpec or BadData for what can't be planned."""
+        """Lists the source, a member of `spec.source`. Raises NotFound for a URI without files, BadSpec or BadData for a source that
+        can't be planned."""
         ...
 
     def __init__(self, source: Any, state: Mapping[str, Any], access: Access) -> None: ...
@@ -84,7 +86,8 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes files and removes temporary ones; more than once is fine. Nothing is read any more, iterators of `read` included."""
+        """Closes files and removes temporary ones; may be called more than once. Afterwards nothing can be read, not even by existing
+        iterators of `read`."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -94,7 +97,7 @@ class Reader(Protocol):
 
 @runtime_checkable
 class ReadsColumns(Protocol):
-    """A reader that can read some columns for less than all of them, for splits that look at values. Others are read whole."""
+    """A reader for which reading some columns is cheaper than reading all, for splits by value. Other readers read all columns."""
 
     def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`; the batches need only have these columns and `_sample`."""
@@ -103,10 +106,10 @@ class ReadsColumns(Protocol):
 
 @runtime_checkable
 class AcceptsReadPlan(Protocol):
-    """A reader that passes over its source to gather what lies scattered, and reads more at once when it knows what will be wanted."""
+    """A reader that gathers scattered samples in passes over its source, and needs fewer passes if it knows the coming requests."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Tell what `read` will be asked for: for each call, from the next one on, its arrays. Batches are the same without."""
+        """Announces the arrays of each coming call of `read`, starting with the next one. Optional: batches are the same without it."""
         ...
 
 
@@ -115,21 +118,21 @@ class HasLines(Protocol):
     """A reader of text, whose samples begin on a line that users look for."""
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The line on which each of these samples begins, from 1. It may read the text again."""
+        """The line on which each of these samples begins, from 1. May read the text again."""
         ...
 
 
 @runtime_checkable
 class HasSteps(Protocol):
-    """A reader of text whose samples are sequences: a step stands on a line that users look for."""
+    """A reader of text whose samples are sequences, each step of which has a line that users look for."""
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """Where the step at fault stands, or the sequence begins: `line 3`. It may read the text again."""
+        """The place of the faulty step, or of the start of the sequence: `line 3`. May read the text again."""
         ...
 
 
 def reader_class(kind: str) -> type[Reader]:
-    """The class of a source. Raises BadSpec naming the known ones."""
+    """The class of a source. Raises BadSpec, listing the known sources."""
     if kind == "from_job":
         raise BadSpec(
             "source.fromJob waits for another job, which only the operator can do. Here name its data set: --set 'source={dataset: {uri: DIR}}'"

@@ -1,7 +1,7 @@
 """`dataset`: a finished data set of any format, read by the decoder of the format. `dataprep convert` is a job with this source.
 
-The manifest says all that planning needs: a unit is a shard, its split the subset, its records are counted, its columns are the features. A shard is
-decoded from its beginning, some records at a time; who wants records further on passes over the framing of those before.
+Planning needs only the manifest: a unit is a shard, its subset is the split, records are counted, and the columns are the features. A
+shard is decoded from its beginning, some records at a time; to reach later records, only the framing of the earlier ones is read.
 """
 
 import itertools
@@ -34,7 +34,7 @@ from dataprep_converter.stores import Input
 
 _BLOCK_RECORDS: Final = 256
 _BLOCK_BYTES: Final = 4 << 20
-"""About so many bytes of a shard are decoded at once."""
+"""Approximate number of bytes of a shard to decode at once."""
 _KEPT_WALKS: Final = 4
 
 
@@ -43,7 +43,8 @@ class DatasetReader(BlockReader):
 
     @staticmethod
     def discover(source: DatasetSource, access: Access) -> Discovery:
-        """Reads the manifest and lists the folder. Raises NotFound without `_SUCCESS`, BadSpec for another digest, BadData for damage."""
+        """Reads the manifest and lists the folder. Raises NotFound without `_SUCCESS`, BadSpec for a different digest, BadData for
+        damage."""
         manifest = load_manifest(source.uri, access)
         if source.digest not in (None, manifest.digest):
             raise BadSpec(f"{source.uri} has the digest {manifest.digest}, source.dataset.digest is {source.digest}.")
@@ -103,7 +104,7 @@ class DatasetReader(BlockReader):
 
 
 def examples_of(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
-    """How plain tf.train.Examples are parsed all at once; None for what is no such record."""
+    """The parser of many plain tf.train.Examples at once; None for other records."""
     if any(
         each.get("sequence") or each.get("record") or (each["dtype"] == "bytes" and each["shape"] not in ([], [-1])) for each in features
     ):
@@ -118,7 +119,7 @@ def examples_of(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
 
 
 def _parsed(records: Sequence[bytes], expected: Sequence[Expected], schema: pa.Schema) -> pa.RecordBatch | None:
-    """The records as columns, or None when one of them is unusual (a null, or a fault) and each must be looked at by itself."""
+    """The records as columns, or None if one of them has a null or an error, so that each must be parsed by itself."""
     ends = np.cumsum([len(record) for record in records], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
     columns, reasons = parse(b"".join(records), starts, ends, expected, is_strict=True)
@@ -128,7 +129,7 @@ def _parsed(records: Sequence[bytes], expected: Sequence[Expected], schema: pa.S
 
 
 def cast(column: Array, kind: pa.DataType) -> Array:
-    """The column in another type that holds the same values; lists of numbers as tensors too."""
+    """The column converted to another type with the same values; also turns lists of numbers into tensors."""
     if column.type.equals(kind):
         return column
     if is_tensor(kind):
@@ -138,7 +139,7 @@ def cast(column: Array, kind: pa.DataType) -> Array:
 
 
 class _Walk(Closeable):
-    """The records of one shard from its beginning. Going back begins again."""
+    """Reads the records of one shard from its beginning. Going back starts over."""
 
     def __init__(self, format_: Decoder, source: Input, uri: str) -> None:
         self.format = format_
@@ -170,11 +171,11 @@ class _Walk(Closeable):
 
 
 _GROWING: Final = frozenset({"files", "badExamples", "quarantine", "metadata"})
-"""What of the manifest grows with the data set."""
+"""The part of the manifest that grows with the data set."""
 
 
 def _state(manifest: Manifest) -> dict[str, Any]:
-    """What of the manifest the workers need."""
+    """The part of the manifest that workers need."""
     return {name: value for name, value in manifest.document().items() if name not in _GROWING}
 
 

@@ -1,7 +1,7 @@
-"""`plugin`: files in a format of the user's own, read by a function of theirs.
+"""`plugin`: files in a custom format, read by the user's function.
 
-A file is a unit. Planning runs the function over every file, to count records and to freeze their columns. Working runs it once over each file
-as long as the records are asked for in order; for any other order, what it makes is kept in a nameless temporary file in $TMPDIR.
+A file is a unit. Planning runs the function over every file, to count records and to freeze their columns. Working runs it once over each
+file if the records are read in order; for any other order, its results are kept in an unlinked temporary file in $TMPDIR.
 """
 
 import io
@@ -29,7 +29,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
 _GROUP: Final = 512
-"""Dicts that become one batch."""
+"""Number of dicts per batch."""
 _BUFFER: Final = 1 << 20
 _OPEN_FILES: Final = 4
 
@@ -41,7 +41,8 @@ class PluginReader(BlockReader):
 
     @staticmethod
     def discover(source: PluginSource, access: Access) -> Discovery:
-        """Runs the function over every file. Raises NotFound for a URI without files, BadData naming the file that it fails on."""
+        """Runs the function over every file. Raises NotFound for a URI without files, and BadData, naming the file, if the function
+        fails."""
         state: dict[str, Any] = {}
         return Discovery(units=_units(source, access, state), state=state)
 
@@ -52,18 +53,18 @@ class PluginReader(BlockReader):
         self._running: LruCache[str, _PluginRun] = self._files.views(_OPEN_FILES, close=_PluginRun.close)
 
     def schema(self) -> pa.Schema:
-        """As declared, or as found in the first record."""
+        """The columns as declared, or as in the first record."""
         return self._schema
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
-        """The batches of the function that hold the rows."""
+        """The function's batches that contain the rows."""
         running = self._running.get(unit.uri, lambda: _PluginRun(unit, lambda: _batches(self._source, source, unit.uri, self._schema)))
         for first, records in running.parts(int(rows.min()), int(rows.max())):
             yield first, Block.of(records)
 
 
 class _PluginRun(Closeable):
-    """One file on its way through the function."""
+    """One file that the function is reading."""
 
     def __init__(self, unit: Unit, start: Callable[[], Iterator[pa.RecordBatch]]) -> None:
         self._unit = unit
@@ -96,7 +97,7 @@ class _PluginRun(Closeable):
             self._latest = (following, batch_or_end)
 
     def close(self) -> None:
-        """Ends the function, and removes what was kept."""
+        """Stops the function, and removes the temporary file."""
         close_generator(self._batches)
         if self._kept is not None:
             self._kept.close()
@@ -149,7 +150,7 @@ def _units(written: PluginSource, access: Access, state: dict[str, Any]) -> Iter
 
 
 def _batches(written: PluginSource, source: Input, uri: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """What the function makes of one file, as batches of one schema. Raises BadData naming file and place for all that goes wrong."""
+    """The function's records of one file, as batches of one schema. Raises BadData, naming file and place, for any error."""
     of = f"The plug-in {written.callable!r}"
     function = plugins.load(written.callable, of="source.plugin")
     made = 0

@@ -1,4 +1,4 @@
-"""`wholeFile`: files of any kind, one record each, their bytes kept as they are. They are read ahead by `files_ahead.py`."""
+"""`wholeFile`: files of any kind, one record each, with their bytes unchanged. `files_ahead.py` reads them ahead."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class WholeFileReader(FilesReader[WholeFile]):
         super().__init__(access)
 
     def schema(self) -> pa.Schema:
-        """`path` is the one below the folder; it and `size` are written only when a feature names them."""
+        """`path` is relative to the folder; `path` and `size` are written only if a feature names them."""
         fields: list[pa.Field[Any]] = [
             pa.field("content", pa.large_binary()),
             pa.field("path", pa.string(), metadata=NOT_BY_DEFAULT),
@@ -54,7 +54,7 @@ class WholeFileReader(FilesReader[WholeFile]):
         return {}
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> WholeFile:
-        """Any file will do."""
+        """Accepts any file."""
         (content,) = contents
         return WholeFile(row["path"], content)
 

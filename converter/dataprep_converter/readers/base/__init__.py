@@ -1,1 +1,1 @@
-"""What readers share: blocks, files ahead, listings, partitions."""
+"""Shared parts of readers: blocks, reading ahead, listings, partitions."""

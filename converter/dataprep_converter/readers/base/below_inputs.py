@@ -1,7 +1,7 @@
-"""Data sets below an input folder: what other jobs have written there is no input, unless it is named.
+"""Data sets below an input folder: the output of other jobs isn't input, unless the source names it.
 
-A listing is in the order of its paths, so the mark of a data set, `_dataprep/`, comes after those of its files whose names begin with a digit or a
-capital. These are held until it is known whether they belong to one.
+A listing is sorted by path, so a data set's marker, `_dataprep/`, comes after files whose names begin with a digit or a capital. Such
+files are held back until it is known whether they belong to a data set.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -12,14 +12,14 @@ from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.stores import FolderFiles, Store
 
 MOST_HELD = 4096
-"""Files. When there are more, the store is asked instead."""
+"""Most files to hold back. With more, the store is asked instead."""
 _MARK: Final = f"{names.SIDE}/"
 
 
 def without_data_sets(
     found: Iterator[FolderFiles], *, folder: str, store: Store, passed_over: MutableMapping[str, int]
 ) -> Iterator[FolderFiles]:
-    """What a listing of `folder` found, without the data sets below it; their visible files are counted by their URIs."""
+    """The listing of `folder` without the data sets below it, whose visible files are counted by the URI of the data set."""
     sieve = _DataSetFilter(folder.rstrip("/") + "/", store, passed_over)
     for files in found:
         yield from sieve.passed(files)
@@ -35,10 +35,10 @@ class _DataSetFilter:
         self._data_set: str | None = None
         """That the listing is in."""
         self._plain: set[str] = set()
-        """Folders of which the store was asked: they are none."""
+        """Folders that, according to the store, are not data sets."""
 
     def passed(self, files: FolderFiles) -> Iterator[FolderFiles]:
-        """What is known to be no data set's once these files have come."""
+        """Adds these files. Returns those now known not to belong to a data set."""
         if self._data_set is not None and files.folder.startswith(self._data_set):
             self._count(files)
             return
@@ -47,7 +47,7 @@ class _DataSetFilter:
         if mark and len(root) + 1 > len(self._base):
             self._begin(f"{root}/", files)
             return
-        # These have come by a folder's mark, or left it behind.
+        # These files have reached or passed the place of a folder's marker.
         at = files.folder + files.names[-1]
         self._held.append(files)
         while self._held and all(self._is_plain(each, at) for each in self._folders(self._held[0])):
@@ -56,7 +56,7 @@ class _DataSetFilter:
             yield from self._asked()
 
     def rest(self) -> Iterator[FolderFiles]:
-        """What is still held when the listing has ended."""
+        """The files still held back at the end of the listing."""
         yield from self._held
 
     def _begin(self, data_set: str, files: FolderFiles) -> None:
@@ -94,6 +94,6 @@ class _DataSetFilter:
         return at[len(folder) :] > _MARK
 
     def _folders(self, files: FolderFiles) -> list[str]:
-        """The folders below the input that files lie in."""
+        """The folders below the input that contain files."""
         steps = files.folder[len(self._base) :].split("/")[:-1]
         return [self._base + "".join(f"{step}/" for step in steps[: count + 1]) for count in range(len(steps))]

@@ -1,7 +1,7 @@
-"""Readers whose units are decoded whole: they say how one unit becomes a `Block`, and are read in any order by what is here.
+"""The base of readers that decode whole units: they turn one unit into a `Block`, and this module reads blocks in any order.
 
-In order, each unit is decoded once and its rows are slices. In any other order, the units decoded last are kept within a bound, and rows
-are taken from them. Files stay open the same way, and each is pinned.
+In order, each unit is decoded once and sliced. In any other order, rows come from a bounded cache of recently decoded units. Open files
+are cached likewise, and each is pinned.
 """
 
 import itertools
@@ -26,26 +26,26 @@ from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
-"""Decoded blocks that are kept for any order, in bytes; the latest one is kept whatever its size."""
+"""Size of the cache of decoded blocks in bytes; the latest block is kept whatever its size."""
 KEPT_BLOCKS: Final = 64
 
 _LOST: Final = "\x01"
 _SHARE_KEPT = 32
-"""Of the memory, for each of some processes that share it."""
+"""The share of memory for one of the processes that share it."""
 _PROBED_ROWS = 1024
 
 _arrow: Any = pa  # the stubs don't know all functions
 
 
 class FolderColumns(Protocol):
-    """Columns whose values a unit's path has: `partitions.py`."""
+    """Columns whose values come from a unit's path: `partitions.py`."""
 
     def schema(self, files: pa.Schema) -> pa.Schema:
         """The columns of the files, then these."""
         ...
 
     def refusal(self, unit: Unit) -> str | None:
-        """Why all records of the unit are bad, if they are."""
+        """The reason if all records of the unit are bad."""
         ...
 
     def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
@@ -58,19 +58,20 @@ class Block:
     """Some consecutive rows of a unit, decoded."""
 
     records: pa.RecordBatch
-    """The good rows, in order: columns of the reader's `schema()`, and behind them those that `BlockReader.lost_columns` has names for."""
+    """The good rows, in order: columns of the reader's `schema()`, followed by those of `BlockReader.lost_columns`."""
     places: npt.NDArray[np.int64]
-    """For each row of the block its place among the good ones, or -1."""
+    """For each row of the block, its index among the good rows, or -1."""
     reasons: Mapping[int, str]
     """Why a row is bad, by its number within the block."""
     raws: Mapping[int, Raw] = field(default_factory=dict)
-    """Bad rows as they stand in the input, where that is known."""
+    """The input text of bad rows, where known."""
     held: int = 0
-    """Bytes that are kept in memory because of it, beside its columns'."""
+    """Bytes of memory that it keeps alive, in addition to its columns."""
 
     @classmethod
     def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
-        """The block whose rows are `records` and, between them, those `missing`; the rows in `reasons` are bad, `missing` ones among them."""
+        """The block of the rows `records` interleaved with those `missing`; the rows in `reasons`, including the `missing` ones, are
+        bad."""
         if not reasons:
             return cls(records, np.arange(records.num_rows, dtype=np.int64), {})
         is_good = np.ones(records.num_rows + len(missing), np.bool_)
@@ -85,12 +86,13 @@ class Block:
 
 
 class BlockReader(Closeable):
-    """A `Reader` but for `discover`. A subclass gives `schema` and `load`; one whose units are too large to decode whole, `parts`."""
+    """A `Reader` except for `discover`. A subclass defines `schema` and `load`, or `parts` if its units are too large to decode whole."""
 
     default_label: ClassVar[str] = "label"
 
     def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
-        """`lost_of` are columns of decimals: of each, blocks have a column `lost_name` as well, with those that have lost digits, as text."""
+        """`lost_of` are columns of decimals: for each, blocks also have a column `lost_name` with the text of the values that lost
+        digits."""
         self._access = access
         self._lost_of = list(lost_of)
         self._folders = folders
@@ -108,22 +110,22 @@ class BlockReader(Closeable):
         raise NotImplementedError
 
     def with_partitions(self, files: pa.Schema) -> pa.Schema:
-        """The columns of blocks, then those of the folders' names. Raises BadSpec for a column that is in both."""
+        """The columns of blocks, then those of the folders' names. Raises BadSpec for a column in both."""
         return files if self._folders is None else self._folders.schema(files)
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """The whole unit, from its pinned file: as many rows as it has records. What is read is counted by `source`."""
+        """The whole unit, from its pinned file, with one row per record. `source` counts the bytes read."""
         raise NotImplementedError
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - for those who override it
-        """(number of its first row within the unit, block) of blocks that together hold `rows` of the unit, each row once.
+        """(number of its first row within the unit, block) of the blocks that contain `rows` of the unit, each row once.
 
-        By default a single one from `load`, which is kept. `kept` does so for others.
+        By default a single block from `load`, which is cached. Subclasses cache theirs with `kept`.
         """
         yield 0, self.kept(unit, unit.offset, unit.row, lambda: self._whole(unit, source))
 
     def kept(self, unit: Unit, offset: int, row: int, load: Callable[[], Block]) -> Block:
-        """The block of the unit's file at this place: `offset` and `row` tell the blocks of a file apart."""
+        """The block at this place of the unit's file, cached; `offset` and `row` identify it within the file."""
         return self._blocks.get((unit.uri, offset, row), load)
 
     def classes(self) -> dict[str, list[str]]:
@@ -131,7 +133,8 @@ class BlockReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """In order, each unit is decoded once; the last ones are kept for any other order, and for one that is too scattered batches are gathered."""
+        """In order, each unit is decoded once. For any other order the latest units are cached, and if it is too scattered, batches are
+        gathered."""
         first = next(samples, None)
         if first is None:
             return
@@ -145,11 +148,11 @@ class BlockReader(Closeable):
             yield self._told(batch)
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Take note of what `read` will be asked for: for each call, from the next one on, its arrays."""
+        """Notes the arrays of each coming call of `read`, starting with the next one."""
         self._gathering.coming = coming
 
     def _row_bytes(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> int:
-        """About how many bytes a decoded row has, by the unit that was wanted first."""
+        """Approximate bytes per decoded row, measured on the first unit requested."""
         if self._weighed is None:
             index, within = units.locate(wanted[:1])
             first = int(wanted[0] - within[0])
@@ -187,7 +190,7 @@ class BlockReader(Closeable):
         return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.taken())
 
     def _told(self, batch: Batch) -> Batch:
-        """The batch, its columns of lost digits taken out of the records."""
+        """The batch, with the columns of lost digits moved out of the records."""
         if not self._lost_of:
             return batch
         records = batch.records.select([*self.schema().names, SAMPLE])
@@ -218,17 +221,17 @@ class BlockReader(Closeable):
 
 
 def lost_name(column: str) -> str:
-    """What the column is called in which the lost digits of another one stand."""
+    """The name of the column that holds another column's lost digits."""
     return f"{_LOST}{column}"
 
 
 def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The records of a block alone: digests are of these."""
+    """Only the records of a block, for digests."""
     return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
 
 
 def _grouped(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """The places of each distinct number, by number."""
+    """The positions of each distinct number, by number."""
     if not len(index):
         return []
     order = np.argsort(index, kind="stable")

@@ -1,4 +1,4 @@
-"""Batches of equal length from a source that cuts them as it likes."""
+"""Batches of equal length from a source with batches of any length."""
 
 from collections.abc import Iterator
 from typing import Any

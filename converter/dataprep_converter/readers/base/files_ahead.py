@@ -1,7 +1,7 @@
-"""Samples that are whole files, one unit each, read in order; where a file takes long to come, by a few threads ahead of the batch that is
-being made, within a bound of bytes. What the bytes mean is the readers' own business.
+"""Reads samples that are whole files, one unit each, in order. If files are slow to read, a few threads read ahead of the current batch,
+within a bound of bytes. Subclasses interpret the bytes.
 
-Files of this machine go to one room for the whole batch, many in one call, and the room is the column.
+Local files are read many per call, into one buffer for the whole batch, which becomes the column.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ Row: TypeAlias = Mapping[str, Any]
 """A unit's `root`, `path`, `uri`, `size`, `pin` and `extra`."""
 
 Room: TypeAlias = npt.NDArray[np.uint8]
-"""For the files of a batch, one after another."""
+"""Space for the files of a batch, one after another."""
 _NO_ROOM: Final = np.empty(0, np.uint8)
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as it was planned."""
+    """A planned file."""
 
     uri: str
     size: int
@@ -64,10 +64,10 @@ class _SampleRequest:
 
 @dataclass(slots=True)
 class _Task:
-    """Some samples of a batch, to read one after another."""
+    """Some samples of a batch, to read in sequence."""
 
     room: Room
-    """Of the whole batch; empty where its files don't go there."""
+    """The buffer of the whole batch; empty if its files are not read into one."""
     first: int
     """Where the first of these files goes."""
     samples: list[_SampleRequest] = field(default_factory=list)
@@ -80,34 +80,34 @@ class _Task:
 
 
 _Content: TypeAlias = bytes | memoryview
-"""All bytes of a file: its own, or its part of the room."""
+"""All bytes of a file: a buffer of its own, or its part of the batch's."""
 
 
 class FilesReader(Closeable, Generic[T]):
-    """A reader of such samples. A subclass says which files a sample has, what they are, and what columns they make."""
+    """A reader of such samples. A subclass defines the files of a sample, how to interpret them, and their columns."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._is_slow = False
-        """Whether what was read last took longer than a disk or the page cache does."""
+        """Whether the last read took longer than from a disk or the page cache."""
 
     def schema(self) -> pa.Schema:
         """Columns of the batches, see `Reader`."""
         raise NotImplementedError
 
     def files(self, row: Row) -> Sequence[File]:
-        """The files of a unit: its own, unless there are others."""
+        """The files of a unit; by default only its own."""
         return [File(row["uri"], row["size"], row["pin"])]
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> T:
-        """What the contents of a sample's files are. Raises BadSample."""
+        """Interprets the contents of a sample's files. Raises BadSample."""
         raise NotImplementedError
 
     lays_out: ClassVar[bool] = False
-    """Whether samples are a file each and `laid_out` makes something of them."""
+    """Whether each sample is one file and `laid_out` supports it."""
 
     def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:  # noqa: ARG002 - see above
-        """The columns of such samples, whose files are `room[offsets[n]:offsets[n + 1]]`; None where each has to be examined."""
+        """The columns of such samples, whose files are `room[offsets[n]:offsets[n + 1]]`; None if each must be examined."""
         return None
 
     def columns(self, found: Sequence[T]) -> dict[str, Array]:
@@ -115,7 +115,7 @@ class FilesReader(Closeable, Generic[T]):
         raise NotImplementedError
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Any order costs the same: every sample is files of its own."""
+        """Any order costs the same, because each sample has its own files."""
         batch: list[_SampleRequest] = []
         contents: list[_Content] = []
         for task, read in self._in_order(self._tasks(units, samples)):
@@ -145,15 +145,15 @@ class FilesReader(Closeable, Generic[T]):
     def _wanted(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> list[_SampleRequest]:
         index, _ = units.locate(samples)
         rows = units.rows(index, _COLUMNS)
-        # Stores are looked up here and not in the threads: the first look-up of a store makes its client.
+        # Look up stores here rather than in the threads: the first look-up of a store creates its client.
         return [
             _SampleRequest(sample, row, [(self._access.store(file.uri), file) for file in self.files(row)])
             for sample, row in zip(samples.tolist(), rows, strict=True)
         ]
 
     def _in_order(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Content]]]:
-        """The tasks and what they read, in order. Several at once only when they take long, at most _FILES_AHEAD samples and about
-        _BYTES_AHEAD bytes early: threads that need not wait for a disk or a server wait for each other, for most of the time.
+        """The tasks and their results, in order. Slow tasks run in parallel, at most _FILES_AHEAD samples and about _BYTES_AHEAD bytes
+        ahead. Fast ones don't: threads that needn't wait for a disk or a server mostly wait for each other.
         """
         waiting: deque[tuple[_Task, Future[list[_Content]]]] = deque()
         ahead = 0
@@ -178,7 +178,7 @@ class FilesReader(Closeable, Generic[T]):
 
     def _read_task(self, task: _Task) -> list[_Content]:
         read = _contents(task)
-        # The quickest tells: any other may only have waited for Python's lock.
+        # Only the quickest counts: the others may just have waited for Python's lock.
         self._is_slow = min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in read], default=0.0) > _SLOW_SECONDS
         return [content for content, _ in read]
 
@@ -201,7 +201,7 @@ class FilesReader(Closeable, Generic[T]):
         )
 
     def _examined(self, batch: Sequence[_SampleRequest], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
-        """What each good sample is."""
+        """The interpreted good samples."""
         found: dict[int, T] = {}
         for wanted in batch:
             own = [bytes(next(contents)) for _ in wanted.files]
@@ -213,7 +213,7 @@ class FilesReader(Closeable, Generic[T]):
 
 
 def _room_for(batch: Sequence[_SampleRequest]) -> Room:
-    """For all files, where their store reads many in one call."""
+    """One buffer for all files, if their store reads many in one call."""
     files = [each for wanted in batch for each in wanted.files]
     stores = {id(store): store for store, _ in files}
     if len(stores) != 1 or not all(isinstance(store, ReadsFiles) for store in stores.values()):
@@ -222,7 +222,7 @@ def _room_for(batch: Sequence[_SampleRequest]) -> Room:
 
 
 def _contents(task: _Task) -> list[tuple[_Content, float]]:
-    """The contents of the files, and how many seconds each took. Raises InputChanged for one that is not the one that was planned."""
+    """The contents of the files, and how many seconds each took. Raises InputChanged for a file that has changed since planning."""
     files = task.files()
     store = files[0][0] if len(task.room) and files else None
     if not isinstance(store, ReadsFiles):
@@ -242,7 +242,7 @@ def _one(store: Store, file: File) -> tuple[_Content, float]:
 
 
 def whole(store: Store, file: File) -> bytes:
-    """All bytes of a file. Raises InputChanged when it is not the one that was planned."""
+    """All bytes of a file. Raises InputChanged if it has changed since planning."""
     with open_pinned(store, file.uri, file.pin) as source:
         content = source.read_at(0, file.size)
     if len(content) != file.size:
@@ -251,6 +251,6 @@ def whole(store: Store, file: File) -> bytes:
 
 
 def binaries(contents: Sequence[bytes]) -> Array:
-    """A large_binary column: much faster than Arrow's own way from Python objects when they are large."""
+    """A large_binary column. For large values this is much faster than Arrow's own conversion from Python objects."""
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     return binary(np.frombuffer(b"".join(contents), np.uint8), np.concatenate(([0], np.cumsum(lengths))))

@@ -1,4 +1,4 @@
-"""Finding the rows that Arrow refuses: it names none reliably, so a refused run of rows is halved until they are alone."""
+"""Finds the rows that Arrow rejects: it doesn't name them reliably, so a rejected run of rows is halved until they are isolated."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def good_runs(first: int, end: int, *, read: Callable[[int, int], T], refuse: Callable[[int, pa.ArrowInvalid], None]) -> Iterator[T]:
-    """What `read(low, high)` makes of rows `first` to `end` (not included), in runs that it takes, in order.
+    """The results of `read(low, high)` for the rows from `first` up to `end` (exclusive), in order, in runs that it accepts.
 
-    `read` raises ArrowInvalid for a run with a row at fault; `refuse` is told of each such row and what was said about it.
+    `read` raises ArrowInvalid for a run with a faulty row; `refuse` is called with each such row and the error's message.
     """
     waiting = [(first, end)] if first < end else []
     while waiting:

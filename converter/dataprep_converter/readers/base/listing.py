@@ -1,4 +1,4 @@
-"""Which files a source names: each URI is a file, a glob or a folder. Opening them is `inputs.py`."""
+"""Lists the files of a source, whose URIs are files, globs or folders. `inputs.py` opens them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ class FilesOfFolder:
     root: int
     """Index of the URI in the source's list."""
     folder: str
-    """URI of the folder that they lie in, with a slash at its end; empty for a name without one."""
+    """URI of their folder, with a trailing slash; empty for a name without one."""
     below: str
-    """The folder's path below the URI, in UTF-8, with a slash at its end; empty for the URI's own."""
+    """The folder's path below the URI, in UTF-8, with a trailing slash; empty for the URI's own folder."""
     names: Sequence[str]
     sizes: Sequence[int]
     pins: Sequence[str]
@@ -53,7 +53,7 @@ class FilesOfFolder:
 def input_files(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str, Entry]]:
     """(index of the URI, path below it in UTF-8, file) of every file, in the order of the URIs and, within one, of the paths.
 
-    Below a folder or a glob, names that begin with `_` or `.` are passed over. Raises NotFound for a URI without files, BadSpec for a
+    Below a folder or a glob, names that begin with `_` or `.` are skipped. Raises NotFound for a URI without files, BadSpec for a
     name that is not UTF-8.
     """
     for files in input_folders(access, uris):
@@ -62,7 +62,7 @@ def input_files(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str,
 
 
 def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
-    """Like `input_files`, some files of a folder at a time."""
+    """Like `input_files`, but some files of a folder at a time."""
     for root, uri in enumerate(uris):
         is_empty = True
         for files in _folders(access, uri, root):
@@ -76,9 +76,9 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
 
 
 def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
-    """What a store found below `folder`, without what is hidden. Raises BadSpec for a name that is not UTF-8."""
+    """The store's files below `folder`, without hidden ones. Raises BadSpec for a name that is not UTF-8."""
     below = relative_path(folder, found.folder)
-    # One look at all names instead of one at each: nearly always there is nothing to be seen.
+    # Check all names at once rather than one by one: hidden names are rare.
     text = "/" + "/".join(found.names)
     if not _is_utf8(text):
         for name in found.names:
@@ -90,7 +90,7 @@ def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
 
 
 def hidden_files(found: FolderFiles, shown: FilesOfFolder, pattern: re.Pattern[str] | None = None) -> int:
-    """How many files of what a store found are hidden, and would match. What a data set has beside its data belongs to it and is not counted."""
+    """How many of the store's files match but are hidden. A data set's own metadata is not counted."""
     if len(shown.names) == len(found.names) or f"/{shown.below}".find(f"/{names.SIDE}/") >= 0:
         return 0
     paths = [shown.below + name for name in found.names if is_hidden(shown.below + name)]
@@ -99,7 +99,7 @@ def hidden_files(found: FolderFiles, shown: FilesOfFolder, pattern: re.Pattern[s
 
 def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
     store = access.store(uri)
-    # A name that looks like a glob may be a file's, so the file goes first.
+    # A name that looks like a glob may be a file's, so try the file first.
     entry = store.stat(uri)
     if entry is not None:
         path = relative_path(uri.rpartition("/")[0], uri)
@@ -111,7 +111,7 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
         pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
     listed = folders_of(store, folder)
     if pattern is None or "**" in uri[len(folder) :]:
-        # Without it a glob says of each folder on the way what it is called.
+        # Otherwise a glob checks the name of each folder along the way.
         listed = without_data_sets(listed, folder=folder, store=store, passed_over=access.passed_over)
     hidden = 0
     for found in listed:

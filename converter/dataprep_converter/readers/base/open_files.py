@@ -1,4 +1,5 @@
-"""The files that a reader used last: opened once, pinned and counted, and closed together with what reads from them."""
+"""A cache of the files that a reader used last. They are opened once, pinned, counted, and closed together with the objects that read
+from them."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -26,7 +27,7 @@ class OpenFiles(Closeable):
         self._files: LruCache[str, Input] = LruCache(KEPT_FILES, evicted=self._close_file)
 
     def pinned(self, uri: str, pin: str) -> Input:
-        """The file as it was planned. Raises InputChanged when it is another one."""
+        """The pinned file. Raises InputChanged if it has changed since planning."""
         return self.get(uri, lambda: open_pinned(self._access.store(uri), uri, pin))
 
     def get(self, uri: str, open_file: Callable[[], Input]) -> Input:
@@ -34,7 +35,7 @@ class OpenFiles(Closeable):
         return self._files.get(uri, lambda: MeteredInput(open_file(), self.count))
 
     def views(self, most: int = KEPT_FILES, *, close: Callable[[V], None] = lambda _: None) -> LruCache[str, V]:
-        """A cache by URI for what reads from the files. A value leaves it before its file is closed; `close` then ends it."""
+        """A cache by URI of objects that read from the files. Before its file is closed, a value is removed and passed to `close`."""
         views: LruCache[str, V] = LruCache(most, evicted=lambda _uri, view: close(view))
         self._views.append(views)
         return views

@@ -1,7 +1,7 @@
 """Hive partitions: columns in the names of folders, `country=de/day=2024-01-01/part-0.parquet`.
 
-Planning takes the keys from the first file, holds every other one against them and freezes the types. Working makes a unit's columns of its
-path. A reader's own columns are those of its files, and know nothing of these.
+Planning takes the keys from the first file, compares every other file with them, and freezes the types. Working derives a unit's columns
+from its path. They are separate from the reader's own columns, which are those of its files.
 """
 
 import re
@@ -27,7 +27,7 @@ from dataprep_converter.readers.columnar.columns import TYPES, default_of, shown
 from dataprep_converter.sampling.units import Unit
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and Spark write for a null."""
+"""How Hive and Spark write a null."""
 
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _INT64: Final = range(-(2**63), 2**63)
@@ -38,10 +38,10 @@ S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
 
 
 def partitioned(written: S, access: Access, *, of: str, units: Callable[[S, dict[str, Any]], Iterator[Unit]]) -> Discovery:
-    """What `units` finds in the files, given what the spec says of them alone and the state to fill.
+    """The units that `units` finds in the files, given the part of the spec about the files alone and the state to fill.
 
-    With `hivePartitions` the state knows their columns too. Raises BadSpec for folders without keys, with others than the first file's (naming
-    both), and with a value that is not of its column's type.
+    With `hivePartitions` the state also has the partition columns. Raises BadSpec for folders without keys, with keys other than the
+    first file's (naming both), or with a value that is not of its column's type.
     """
     state: dict[str, Any] = {}
     found = units(written, state) if written.hive_partitions is None else _checked(written, access, of, units, state)
@@ -57,7 +57,7 @@ class _Column:
 
 
 class Partitions:
-    """The columns of the folders' names, for workers; none when the state knows of none."""
+    """The columns of the folders' names, for workers; none if the state has none."""
 
     def __init__(self, uris: Sequence[str], state: Mapping[str, Any], *, of: str) -> None:
         self._uris = uris
@@ -68,7 +68,7 @@ class Partitions:
         ]
 
     def schema(self, files: pa.Schema) -> pa.Schema:
-        """The columns of the files, then these. Raises BadSpec for a column that is in both."""
+        """The columns of the files, then these. Raises BadSpec for a column in both."""
         for column in self._columns:
             if column.name in files.names:
                 raise BadSpec(
@@ -77,7 +77,7 @@ class Partitions:
         return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
 
     def refusal(self, unit: Unit) -> str | None:
-        """Why all records of the unit are bad: a null without a default."""
+        """The reason why all records of the unit are bad: a null without a default."""
         values = self._values(unit)
         for column in self._columns:
             if values[column.name] is None and column.default is None:
@@ -106,7 +106,7 @@ def names_from(state: Mapping[str, Any]) -> list[str]:
 
 
 def of_files(written: S, names: Collection[str], *, of: str) -> S:
-    """The source without what it says of the columns `names`. Raises BadSpec when it then names no column of the files."""
+    """The source without its settings for the columns `names`. Raises BadSpec if it then names no column of the files."""
     changed: dict[str, Any] = {}
     for field in ("columns", "select"):
         listed = getattr(written, field, None)
@@ -149,7 +149,7 @@ def _checked(
 
 
 class _Types:
-    """The columns' types: given, or made of the values that came."""
+    """The columns' types: as given, or inferred from the values."""
 
     def __init__(self, names: Sequence[str], written: S, of: str) -> None:
         given = {column.name: column for column in getattr(written, "columns", None) or [] if not isinstance(column, str)}
@@ -166,7 +166,7 @@ class _Types:
         self._are_numbers: dict[str, bool | None] = dict.fromkeys(names)
 
     def take(self, values: Mapping[str, str | None], uri: str) -> None:
-        """Values of one more file. Raises BadSpec for one that isn't of the given type."""
+        """Adds the values of one file. Raises BadSpec for a value that isn't of the given type."""
         for name, text in values.items():
             kind = self._types[name]
             if text is None:
@@ -187,11 +187,12 @@ class _Types:
 
 
 def keys_of(root: str, path: str, uri: str) -> list[tuple[str, str | None]]:
-    """(key, value) of each folder named so, from the top, None for a null: of the folders below the URI `root`, or all when that is the file.
+    """(key, value) of each folder named like this, from the top, None for a null: the folders below the URI `root`, or all if that is the
+    file.
 
-    Raises BadSpec for a key that is there twice and a name that is not UTF-8.
+    Raises BadSpec for a duplicate key, and for a name that is not UTF-8.
     """
-    # The query of a web address is no folder.
+    # The query of a web address isn't a folder.
     whole = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if unsigned(uri) == unsigned(root) else path
     found: list[tuple[str, str | None]] = []
     for folder in whole.split("/")[:-1]:
@@ -217,7 +218,7 @@ def _is_whole_number(text: str) -> bool:
 
 
 def _scalar(text: str, kind: pa.DataType) -> Any:
-    """The value as an Arrow scalar, or None when it is not of that type. Arrow would take 0x10 for a whole number."""
+    """The value as an Arrow scalar, or None if it is not of that type. Arrow would accept 0x10 as an integer."""
     if kind == pa.int64() and not _is_whole_number(text):
         return None
     try:
@@ -227,6 +228,6 @@ def _scalar(text: str, kind: pa.DataType) -> Any:
 
 
 def _name(column: Any) -> str:
-    """Of a column of the spec, which is a model or a name alone."""
+    """The name of a column of the spec, which is either a model or just a name."""
     name: str = column if isinstance(column, str) else column.name
     return name

@@ -1,8 +1,8 @@
-"""Gathering: samples in any order from a reader for which only the input's order is cheap.
+"""Gathers samples in any order from a reader that is fast only in the input's order.
 
-Samples of many batches, a window, are read together, in the input's order, so that each unit is decoded once for all of them; then the batches are
-taken from what was read. Where it is known what will be wanted after that, a pass lays the rows of the next windows by, each window's apart, in a
-temporary file. The more memory and disk, the fewer passes over the input; batches are the same for any.
+The samples of many batches, a window, are read together in the input's order, so that each unit is decoded once for all of them; then
+they are divided into the batches. If the following requests are known, the same pass stores the rows of the next windows in a temporary
+file, separately for each window. More memory and disk mean fewer passes over the input; the batches don't depend on it.
 """
 
 import itertools
@@ -26,29 +26,29 @@ from dataprep_converter.runtime.temporary import TemporaryFile, free_bytes
 logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 256 << 20
-"""Of decoded rows that are held."""
+"""Decoded rows in memory."""
 MOST_ROWS: Final = 8 << 20
-"""That one pass lays by: some ten seconds of decoding, in which no batch comes."""
+"""Rows that one pass stores on disk: some ten seconds of decoding without a batch."""
 
 _PIECE_ROWS = 8192
 _LAID_ROWS, _LAID_BYTES = 65_536, 16 << 20
-"""Of a piece that is divided among windows: the larger, the fewer parts a window has."""
+"""A piece of rows to divide among windows: the larger, the fewer parts per window."""
 _NUMBER_BYTES = 44
-"""Of memory for each row that a pass lays by: its number, its place, its window, and room to sort them."""
+"""Memory for each row that a pass stores: its number, position and window, and space to sort them."""
 _SHARE = 16
-"""Of the memory, for each of some processes that share it."""
+"""The share of memory for one of the processes that share it."""
 _SHARE_OF_DISK = 4
 _MOST_BAD = 10_000
 _arrow: Any = pa  # the stubs don't know all functions
 
 Samples = npt.NDArray[np.int64]
 Read = Callable[[Samples], Batch]
-"""Ascending samples to a batch of them."""
+"""Reads ascending samples as a batch."""
 Window = list[Samples]
 
 
 def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
-    """Runs of arrays of about so many samples together, at least one."""
+    """Groups of consecutive arrays with about the given number of samples in total; at least one array each."""
     window: Window = []
     held = 0
     for wanted in samples:
@@ -62,7 +62,7 @@ def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
 
 
 class ShuffleWindows(Closeable):
-    """Windows of samples, each taken from a pass over the input. A pass lays by those that come next, too, as many as there is room for."""
+    """Windows of samples, each taken from a pass over the input. A pass also stores as many of the next windows as there is room for."""
 
     def __init__(self) -> None:
         self._laid: _SpilledWindows | None = None
@@ -70,7 +70,7 @@ class ShuffleWindows(Closeable):
         """The arrays of this call of `batches` and of those that will follow."""
 
     def batches(self, read: Read, samples: Iterator[Samples], *, row_bytes: int) -> Iterator[Batch]:
-        """A batch for each array of sample numbers, as `read` would make it, of decoded rows of about this size."""
+        """A batch for each array of sample numbers, like those of `read`; decoded rows have about this size."""
         rows = max(1, min(MOST_BYTES, limits.memory_bytes() // _SHARE) // row_bytes)
         for window in windows(samples, rows=rows):
             found = self._laid.taken(window) if self._laid is not None else None
@@ -87,7 +87,7 @@ class ShuffleWindows(Closeable):
             laid.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and those after it, as far as there is memory for their numbers and disk for their rows."""
+        """This window and the following ones, as far as memory suffices for their numbers and disk for their rows."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
@@ -112,7 +112,7 @@ class _WindowRows:
 
 
 def _held(read: Read, window: Window) -> _WindowRows:
-    """From one pass for this window alone."""
+    """The rows, from a pass for this window alone."""
     ordered = np.unique(np.concatenate(window))
     held = _WindowRows([])
     for start in range(0, max(1, len(ordered)), _PIECE_ROWS):
@@ -139,7 +139,7 @@ def _batches(window: Window, held: _WindowRows) -> Iterator[Batch]:
 
 
 class _SpilledWindows(Closeable):
-    """Rows of several windows in a temporary file, each window's to be taken once."""
+    """Rows of several windows in a temporary file; each window can be taken once."""
 
     def __init__(self, ahead: Sequence[Window]) -> None:
         self._windows = {_first(window): (number, window) for number, window in enumerate(ahead)}
@@ -147,11 +147,11 @@ class _SpilledWindows(Closeable):
         self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
         self._file = TemporaryFile("what a shuffle lays by")
         self.bytes_in = 0
-        """Of the pass; told with the window that is taken first."""
+        """Bytes read by the pass; reported with the first window taken."""
         self.none: pa.RecordBatch | None = None
 
     def add(self, number: int, rows: pa.RecordBatch) -> None:
-        """More rows of a window, which come in the input's order."""
+        """Adds rows to a window, in the input's order."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
@@ -164,7 +164,7 @@ class _SpilledWindows(Closeable):
         self._bad[number][bad.sample] = bad
 
     def taken(self, window: Window) -> _WindowRows | None:
-        """The rows of a window; None when they were not laid by, or taken before."""
+        """The rows of a window; None if they were not stored, or already taken."""
         number, there = self._windows.pop(_first(window), (0, None))
         if there is None or not _are_equal(there, window) or self.none is None:
             return None
@@ -182,7 +182,7 @@ class _SpilledWindows(Closeable):
 
 
 def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
-    """The rows of these windows, from one pass. None where that would gain nothing, or can't be done: then each window has a pass of its own."""
+    """The rows of these windows, from one pass. None if that would gain nothing or isn't possible: then each window gets its own pass."""
     if len(ahead) < 2:
         return None
     numbers = np.concatenate([samples for window in ahead for samples in window])
@@ -206,7 +206,7 @@ def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Spilled
 
 
 def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _SpilledWindows, *, rows: int) -> bool:
-    """Reads ascending samples, so many at a time, and lays each by with its window. False when too many are bad."""
+    """Reads ascending samples in steps and stores each with its window. False if too many are bad."""
     count_of_bad = 0
     for start in range(0, len(numbers), rows):
         piece, windows_here = numbers[start : start + rows], window_of[start : start + rows]
@@ -221,7 +221,7 @@ def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid:
             laid.add(number, records.slice(low, high - low))
         count_of_bad += len(batch.bad)
         if count_of_bad > _MOST_BAD:
-            # They are held in memory.
+            # Bad samples are kept in memory.
             return False
         for bad in batch.bad:
             laid.add_bad(int(windows_here[np.searchsorted(piece, bad.sample)]), bad)
@@ -233,7 +233,7 @@ def _rows(window: Window) -> int:
 
 
 def _first(window: Window) -> int:
-    """Its first sample, which no other window has."""
+    """The window's key: its first sample, which is in no other window."""
     return next((int(samples[0]) for samples in window if len(samples)), -1)
 
 
@@ -242,7 +242,7 @@ def _are_equal(one: Window, other: Window) -> bool:
 
 
 def _taken(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], places: Samples) -> pa.RecordBatch:
-    """Rows of the pieces laid end to end, in the order of `places`."""
+    """Rows of the concatenated pieces, in the order of `places`."""
     if not len(places):
         return pieces[0].slice(0, 0)
     order = np.argsort(places, kind="stable")
