@@ -25,13 +25,13 @@ from dataprep_converter.stores import Input, read_each, scheme_of
 Bytes = npt.NDArray[np.uint8]
 
 _GAP_BYTES: Final = 8 << 10
-"""Reading over a gap of so much is cheaper than asking again."""
+"""Reading across a gap up to this size is cheaper than another request."""
 _BLOCK_BYTES: Final = 8 << 20
 """Most bytes of one read, gaps included; a larger row is read by itself."""
 _REMOTE_ROW_BYTES: Final = 1 << 20
 """Rows of a remote file that are smaller than this aren't asked for one by one."""
 _SCATTERED_RUNS: Final = 8
-"""So many jumps within one batch are a shuffle."""
+"""This many jumps within one batch count as a shuffle."""
 
 
 class Rows(Closeable):

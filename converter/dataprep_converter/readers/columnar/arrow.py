@@ -47,7 +47,7 @@ class ArrowReader(BlockReader):
         return self.with_partitions(self._table.schema)
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """One record batch: a stream of its own, with the schema and the dictionaries that stand before it in the file."""
+        """One record batch: a stream of its own, with the schema and the dictionaries that precede it in the file."""
         before = self._before.get((unit.uri, unit.extra), lambda: _pieces(source, json.loads(unit.extra)["before"], unit.uri))
         stream = before + _pieces(source, [(unit.offset, unit.size)], unit.uri)
         try:

@@ -31,7 +31,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
 PART_BYTES: Final = 8 << 20
-"""About so much of a row group is decoded at once."""
+"""Approximate size of the part of a row group to decode at once."""
 PART_RECORDS: Final = 65_536
 LOADED_BYTES: Final = 16 << 20
 """The bytes of a row group are fetched at once up to this size, and column by column beyond it."""

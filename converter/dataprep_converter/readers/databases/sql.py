@@ -1,7 +1,7 @@
 """`sql`: the rows of a query, in parts that workers fetch at the same time.
 
 Planning finds columns, bounds and counts and, unless told otherwise, reads every row once for a digest of each part. Working fetches the part
-that holds a row as a whole into a temporary file, holds it against the plan, and reads blocks of it in any order.
+that holds a row as a whole into a temporary file, checks it against the plan, and reads blocks of it in any order.
 """
 
 import difflib

@@ -2,7 +2,7 @@
 
 Planning opens a session for each table or partition, and cuts its rows into slices. A slice is known again by the time of the table's last
 change, its first rows (or a digest of each of its blocks), and its place. Working reads on in one stream as long as rows are asked for in
-order. When a session has ended, a worker opens another one and holds its rows against the plan.
+order. When a session has ended, a worker opens another one and checks its rows against the plan.
 """
 
 import difflib

@@ -31,7 +31,7 @@ _UNIT_BYTES = 4 << 20
 _PACKED_BYTES = 1 << 20
 """Of a compressed file: its contents may be many times as large."""
 _WINDOW: Final = 64 << 10
-"""Bytes of a local file that are read for lengths at a time: larger records are passed over."""
+"""Bytes of a local file to read at a time when looking for lengths: larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})

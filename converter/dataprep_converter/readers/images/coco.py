@@ -23,7 +23,7 @@ _SHOWN = 20
 
 
 class CocoFile:
-    """One file. Raises NotFound, or BadData naming it when it is no such file or doesn't agree with itself."""
+    """One file. Raises NotFound, or BadData naming it if it isn't a valid COCO file or contradicts itself."""
 
     def __init__(self, access: Access, uri: str) -> None:
         self._uri = uri
@@ -159,6 +159,6 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _box(box: Any) -> Sequence[float]:  # Any: what stands there
+def _box(box: Any) -> Sequence[float]:  # Any: any JSON value
     is_box = isinstance(box, list) and len(box) == 4 and all(isinstance(v, (int, float)) and math.isfinite(v) for v in box)
     return box if is_box else [math.nan] * 4

@@ -116,7 +116,7 @@ def checked(labels: Sequence[str], subsets: Sequence[str], uris: Sequence[str], 
     """The labels, added to `classes`, or as numbers. Raises BadSpec naming the URI of one that can't be."""
     if source.label_from == "None":
         return list(labels)
-    # Each is looked at once, where it first stands.
+    # Look at each label once, where it first occurs.
     first = dict(zip(reversed(labels), reversed(uris), strict=True))
     if source.label_type == "Number":
         numbers = {label: str(number(label, where=first[label])) for label in dict.fromkeys(labels)}

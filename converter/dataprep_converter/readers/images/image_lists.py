@@ -96,7 +96,7 @@ def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
 
 
 def _text(forward: ForwardReader, uri: str) -> Iterator[str]:
-    """Lines with their ends. Raises BadData for what is no UTF-8 or no line."""
+    """Lines with their ends. Raises BadData for text that isn't UTF-8, or for a line that is too long."""
     rest = b""
     number = 0
     for piece in forward.pieces():

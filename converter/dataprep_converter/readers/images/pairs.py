@@ -67,7 +67,7 @@ class UnmatchedFiles:
     examples: list[str] = field(default_factory=list)
 
     def takes(self, pair: Pair) -> bool:
-        """Whether half a pair is a unit all the same; if not, it is counted."""
+        """Whether half a pair is still a unit; if not, it is only counted."""
         if self.policy == "BadRecord" or (self.policy == "Empty" and pair.image is not None):
             return True
         self.add(pair.present.entry.uri, is_image=pair.image is not None)
@@ -114,7 +114,7 @@ class Pairing:
             waiting, others = self._waiting(access, root, partner_uri, subset_from)
             is_common = uri.rstrip("/") == partner_uri.rstrip("/")
             own = {partner.entry.uri for partner in waiting.values()} if is_common else set()
-            # In a common folder the images' listing counts what is no image: the others, but partners too.
+            # In a common folder the images' listing counts all other files, partners included.
             counted_there = sum(extension_of(partner) not in self._images.extensions for partner in own)
             state["ignored"] = state.get("ignored", 0) + (-counted_there if is_common else others)
             taken: dict[str, str] = {}

@@ -20,7 +20,7 @@ _FLAGS: Final = {"0": 0, "1": 1, "false": 0, "true": 1, "": 0}
 def parse(content: bytes, *, first_pixel: int) -> Annotation:
     """The objects in the order of the file. With `first_pixel` 1, pixels count from 1 and boxes include their last ones.
 
-    Raises BadSample for what is no such file. An object may lack pose, truncated and difficult, and the file its size.
+    Raises BadSample if the file is invalid. An object may lack pose, truncated and difficult, and the file its size.
     """
     document = _Document()
     try:

@@ -14,7 +14,7 @@ _LARGEST_NAMES = 4 << 20
 
 
 def parse(content: bytes, names: Sequence[str]) -> Annotation:
-    """The objects in the order of the lines. Raises BadSample, with the line, for what is no such file."""
+    """The objects in the order of the lines. Raises BadSample, with the line, if the file is invalid."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:

@@ -1,4 +1,4 @@
-"""CSV text to columns: Arrow parses. In a block that it refuses, patterns find most of the rows at fault, and halving those that are left."""
+"""Parses CSV text into columns with Arrow. In a block that Arrow rejects, patterns find most of the faulty rows, and halving the rest."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from dataprep_converter.readers.text.csv_rows import Rows, scan
 
 _arrow_csv: Any = arrow_csv  # the stubs don't know the options' own types
 
-# A row that Arrow refuses is read by Python's parser, to say what is wrong with it, and that one ends at cells of 128 KiB.
+# Python's parser reads a row that Arrow rejects, to say what is wrong with it; its own limit is cells of 128 KiB.
 csv.field_size_limit(sys.maxsize)
 
 BLANKS: Final = " \t"
@@ -65,7 +65,8 @@ def parsed(
     skipped: list[tuple[int, int]],
     only: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Arrow's parse of whole rows; the cells of columns beside `only` are passed over. Rows of another number of cells are left out: `skipped` gets (row, its cells)."""
+    """Arrow's parse of whole rows, only the columns `only` if given. Rows with a wrong number of cells are skipped: `skipped` gets (row,
+    its cells)."""
 
     def skip(row: Any) -> str:
         skipped.append((row.number - 1, row.actual_columns))
@@ -108,7 +109,7 @@ class Parser:
         self.schema: pa.Schema = pa.schema([(column.name, TYPES[column.type]) for column in self._columns])
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """The rows of a block that begins on `line`. Raises InputChanged when there are not as many rows as were counted."""
+        """The rows of a block that begins on `line`. Raises InputChanged if the number of rows differs from the plan's."""
         skipped: list[tuple[int, int]] = []
         refused: dict[int, str] = {}
         try:
@@ -127,9 +128,10 @@ class Parser:
         return Block.of(whole, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Rows of a block with a cell that is no value of its column, and the reason: not all of them, but those that there may be thousands of.
+        """Rows of a block with an invalid cell, and the reason: not all of them, but the kinds that may occur by the thousand.
 
-        Patterns find them in one pass, and Arrow is asked once for each text. A word that is too large a number, for one, is left to halving.
+        Patterns find them in one pass, and Arrow is asked once for each text. Others, such as numbers that are too large, are left to
+        halving.
         """
         typed = [column for column in self._columns if column.type in _PATTERNS]
         skipped: list[tuple[int, int]] = []
@@ -160,7 +162,7 @@ class Parser:
         return found
 
     def _is_value(self, text: str, column: CsvColumn) -> bool:
-        """Whether Arrow takes a cell for a value of the column."""
+        """Whether Arrow accepts a cell as a value of the column."""
         quote = self._dialect.quote
         cell = f"{quote}{text.replace(quote, quote * 2)}{quote}".encode()
         try:
@@ -170,7 +172,7 @@ class Parser:
         return True
 
     def _good(self, data: bytes, skipped: list[tuple[int, int]], refused: dict[int, str]) -> pa.Table:
-        """The good rows of a block in which Arrow refuses some, those in `refused` among them; the others are added there."""
+        """The good rows of a block of which Arrow rejects some: those in `refused`, and others that are added to it."""
         rows = self._dialect.rows(data)
         kept = np.setdiff1d(np.arange(len(rows)), list(refused), assume_unique=True)
         if refused:
@@ -287,7 +289,7 @@ def _has_digits(text: str) -> bool:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Without a copy of the data, which decoding would make."""
+    """Avoids the copy that decoding would make."""
     if data.isascii():
         return True
     ends = pa.py_buffer(np.array([0, len(data)], np.int64).tobytes())

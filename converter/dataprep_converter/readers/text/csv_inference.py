@@ -1,7 +1,8 @@
-"""Which types the columns of CSV text have, told from its first rows: words for missing values first, then what at least 95 of 100 filled cells are.
+"""Infers the column types of CSV text from its first rows: words for missing values first, then the type of at least 95 of 100 filled
+cells.
 
-The other cells are bad records later. Which rule holds is a version of the part `inference`: what was planned by the first one, which made text of
-a column with a single such cell, is extended and planned again by it.
+The other cells become bad records later. The rule has a version, that of the part `inference`: data planned with the first version, in
+which a single such cell made a column text, is extended and planned again with it.
 """
 
 from collections.abc import Sequence
@@ -31,9 +32,9 @@ class Kind:
 
     type: str
     cells: int = 0
-    """Filled cells that were looked at, where some are not of the type."""
+    """Number of filled cells examined, if some are not of the type."""
     others: int = 0
-    """Those of them that aren't; of text, those that are no numbers."""
+    """How many aren't of the type; for text, how many aren't numbers."""
     other: str = ""
     """The first of those."""
     row: int = 0
@@ -41,7 +42,7 @@ class Kind:
 
     @property
     def misfits(self) -> str:
-        """How many cells are not of the type, for a sentence; empty where all are."""
+        """How many cells are not of the type, as words for a message; empty if none."""
         if not self.others or self.type == "String":
             return ""
         return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"
@@ -95,7 +96,7 @@ def _type_of_all(kind: pa.DataType) -> str:
 
 
 def _of_cells(cells: Any, dialect: Dialect) -> Kind:
-    """The type of most of the cells of a column, where Arrow has found none that all of them have."""
+    """The type of most cells of a column for which Arrow found no common type."""
     words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
     filled = cells.filter(pc.invert(pc.is_in(cells, value_set=words)))
     trimmed = pc.utf8_trim(filled, BLANKS)

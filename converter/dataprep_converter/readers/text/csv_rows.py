@@ -1,4 +1,4 @@
-"""Where the rows of CSV text begin and end: a scan that agrees with Arrow's parser on every quote and line end.
+"""Finds where the rows of CSV text begin and end, in agreement with Arrow's parser on every quote and line end.
 
 Rows end at \\n, \\r\\n or \\r outside quotes; blank lines are no rows. A quote opens a quoted cell only at the cell's start, and is doubled
 inside it; anywhere else it is text. So the state at a line end is the parity of the opening and closing quotes before it.
@@ -36,7 +36,7 @@ class Rows:
         return len(self.starts)
 
     def unclosed(self) -> int | None:
-        """Where the quote stands that is never closed. Only of a text that is complete: else the rest may close it."""
+        """Position of a quote that is never closed. Only for complete text: otherwise the rest may close it."""
         return int(self.quotes[-1]) if len(self.quotes) % 2 else None
 
     def lines_before(self, place: int) -> int:
@@ -57,7 +57,7 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
     starts = np.concatenate((np.zeros(1, np.int64), ends + 1))
     stops = ends
     if len(ends) and b"\r" in data:
-        # Of \r\n the second is the end, and the first no part of the row.
+        # In \r\n, \n is the end, and \r not part of the row.
         stops = ends - ((text[ends] == _LINE_FEED) & (ends > starts[:-1]) & (text[ends - 1] == _RETURN))
     if at_end:
         stops = np.append(stops, len(data))
@@ -93,7 +93,7 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
 
 
 def _quotes_one_by_one(data: bytes, places: Places, *, delimiter: int, quote: int) -> Places:
-    """Some quotes are text: each is looked at in turn."""
+    """Some quotes are text, so examine each in turn."""
     found: list[int] = []
     inside = False
     doubled = -1

@@ -1,7 +1,7 @@
 """`csvSequences`: CSV files that are a sequence each, a row being a step; perhaps with labels in a second file of the same name.
 
-Files are read ahead by threads (`files_ahead.py`), and the rows of all files of a batch are parsed together: a parse of its own would cost a
-small file far more than its text. Only a file at fault is parsed again, for its line.
+Threads read the files ahead (`files_ahead.py`), and the rows of all files of a batch are parsed together, because separate parses of
+small files are slow. Only a faulty file is parsed again, to find the line.
 """
 
 import json
@@ -72,7 +72,7 @@ class _Texts(FilesReader[list[_Text]]):
         return [own] if labels is None or "missing" in labels else [own, File(**labels)]
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> list[_Text]:
-        """Takes off what stands before the rows, and counts them. Raises BadSample with the line, and with the name of a file of labels."""
+        """Removes the preamble, and counts the rows. Raises BadSample with the line, and with the name if it is a file of labels."""
         if len(contents) < len(self._preambles):
             raise BadSample(f"its labels {json.loads(row['extra'])['missing']} are not there")
         steps = self._text(0, contents[0])
@@ -228,7 +228,7 @@ class _Part:
         file_of = np.repeat(np.arange(len(rows)), rows)
         faults: dict[int, str] = {}
         for file in np.unique(file_of[list(block.reasons)]).tolist():
-            # The lines of a file are known to it alone.
+            # Only the file itself knows its lines.
             alone = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
             faults[file] = alone[min(alone)]
         return cls(texts, rows, first_lines, block.records, block.places, faults)
@@ -252,7 +252,7 @@ class _Part:
         return lists
 
     def uneven(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
-        """The files whose rows don't all have the same value in these columns; files with a bad row are passed over."""
+        """The files whose rows don't all have the same value in these columns; files with a bad row are skipped."""
         faults: dict[int, str] = {}
         is_good = np.ones(len(self.counts), np.bool_)
         is_good[list(self.faults)] = False

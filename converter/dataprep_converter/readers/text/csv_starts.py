@@ -1,4 +1,4 @@
-"""What stands before the rows of a CSV file (a byte order mark, skipped lines, a header), and what its first rows tell of the columns."""
+"""The preamble of a CSV file (byte order mark, skipped lines, header), and the columns inferred from its first rows."""
 
 import re
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 @dataclass(frozen=True)
 class Start:
-    """The first bytes of a file, after what stands before its rows."""
+    """The first bytes of a file after its preamble."""
 
     data: bytes
     offset: int
     line: int
     names: list[str] | None
-    """The header's; a nameless column has its number."""
+    """The names of the header; a column without a name gets its number."""
     at_end: bool
     """Whether `data` goes on to the file's end."""
 
 
 @dataclass(frozen=True)
 class Preamble:
-    """What stands before the rows of every file."""
+    """The expected preamble of every file."""
 
     dialect: Dialect
     skip_lines: int
@@ -44,7 +44,7 @@ class Preamble:
         """The start of a file that begins with `data`. None when more bytes are needed. Raises BadSample for a header that never ends."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
-            # A skipped line is a line as it stands in the file, whatever quotes it has.
+            # A skipped line ends at the first line end, even within quotes.
             end = _LINE_END.search(data, at)
             if end is None:
                 return Start(b"", len(data), skipped + 1, None, at_end=True) if at_end else None
@@ -74,7 +74,7 @@ def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> 
 
 
 def selected(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, of: str) -> list[str] | None:
-    """The names of the columns that a source selects, None for all. Raises BadSpec for one that isn't there, and for one that is there twice."""
+    """The names of the columns that a source selects, None for all. Raises BadSpec for a missing or duplicate column."""
     # Without any file that has a row there are no columns to choose from.
     if references is None or not columns:
         return None
@@ -85,15 +85,15 @@ def selected(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, 
 
 @dataclass(frozen=True)
 class InferredColumns:
-    """What the first rows of a file say of its columns."""
+    """The columns inferred from the first rows of a file."""
 
     columns: list[CsvColumn]
     misfits: dict[str, str]
     """By column: how many of its cells are not of its type, and where."""
     seems_headed: bool = False
-    """Whether these are words in the first row alone, as a header has that nobody told of."""
+    """Whether these are words in the first row only, as in an undeclared header."""
     texts: dict[str, str] = field(default_factory=dict)
-    """By column of text: why it is none of numbers (`readers.TEXT`)."""
+    """By column of text: why it isn't numeric (`readers.TEXT`)."""
 
     def warnings(self, select: Sequence[str] | None, *, of: str) -> list[str]:
         """What the user should know of the columns that are read."""

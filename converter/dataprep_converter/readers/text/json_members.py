@@ -15,9 +15,9 @@ _DECODER = json.JSONDecoder()
 
 
 def elements(pieces: Iterator[bytes], *, uri: str, arrays: set[str]) -> Iterator[tuple[str, Any]]:
-    """(member, element) of every array of the top-level object; members that are no arrays are passed over. `arrays` gets the names of the arrays.
+    """(member, element) of every array of the top-level object; other members are skipped. `arrays` gets the names of the arrays.
 
-    Raises BadData, with the place, for what is no JSON object. Any: an element is any JSON value.
+    Raises BadData, with the place, unless the text is a JSON object. Any: an element is any JSON value.
     """
     text = _Text(pieces, uri)
     text.expect("{", "a JSON object")
@@ -53,7 +53,7 @@ def _array(text: "_Text") -> Iterator[Any]:
 
 
 class _Text:
-    """The text of a stream, of which only what is being read is held."""
+    """The text of a stream, of which only the current part is in memory."""
 
     def __init__(self, pieces: Iterator[bytes], uri: str) -> None:
         self._pieces = pieces
@@ -111,7 +111,7 @@ class _Text:
                 if not self._more():
                     raise self.fault(str(exc)) from exc
                 continue
-            # A number at the end of what is held may go on.
+            # A number at the end of the buffer may continue.
             if end == len(self._text) and self._more():
                 continue
             self._at = end

@@ -1,6 +1,6 @@
 """`jsonl`: one JSON object a line, parsed by Arrow with a schema that is fixed while planning (`json_columns.py`).
 
-Files are cut at line ends (`stretches.py`). Lines that Arrow refuses are found by halving: only they are bad, each with what is wrong.
+Files are cut at line ends (`stretches.py`). Lines that Arrow rejects are found by halving: only they are bad, each with its reason.
 """
 
 import json
@@ -155,7 +155,7 @@ class _Parser:
         return Block.of(records, with_lines(reasons, lines, line) if reasons else {}, missing=refused)
 
     def _suspects(self, data: bytes, lines: Lines) -> dict[int, str]:
-        """The lines that can't be one object by their looks.
+        """The lines that clearly aren't one object.
 
         Arrow takes white space for the end of a record wherever it stands. But where each line begins with `{` and ends with `}`, and
         there are as many records as lines, each line is a record: no object can go on after `}` with `{`.
@@ -206,7 +206,7 @@ class _Parser:
         return pa.concat_tables(tables) if tables else self._schema.empty_table()
 
     def _fault(self, line: bytes, error: str) -> str:
-        """Why a single line is no record."""
+        """Why a single line isn't a record."""
         try:
             record = json.loads(line, object_pairs_hook=_unique)
         except json.JSONDecodeError as exc:

@@ -116,7 +116,7 @@ def scan(data: bytes, at_end: bool) -> Lines:
 
 @dataclass(frozen=True)
 class _Tokens:
-    """What stands between spaces."""
+    """The tokens between spaces."""
 
     text: npt.NDArray[np.uint8]
     starts: _Places
@@ -227,7 +227,7 @@ class _SparseReader(StretchReader):
         return to_arrow(labels)
 
     def _are_queries(self, tokens: _Tokens) -> npt.NDArray[np.bool_]:
-        """Which tokens stand right behind a label and begin with `qid:`."""
+        """Which tokens directly follow a label and begin with `qid:`."""
         is_second = np.diff(tokens.lines, prepend=-1) > 0
         padded = np.append(tokens.text, np.zeros(4, np.uint8))
         is_query = is_second.copy()
@@ -298,7 +298,7 @@ def _without_comments(text: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[
 
 
 def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """The numbers that the tokens are, and which are none (0 stands in for them)."""
+    """The tokens as numbers, and which tokens aren't numbers (they get 0)."""
     try:
         return to_numpy(tokens.strings().cast(kind)), np.zeros(len(tokens.starts), np.bool_)
     except pa.ArrowInvalid:

@@ -1,6 +1,6 @@
-"""Where the lines of a text begin and end, and the planning of sources whose records are lines.
+"""Finds where lines begin and end, and plans sources whose records are lines.
 
-A line ends with \\n or \\r\\n; the last one of a file needs no end. Of a file of UTF-8, a byte order mark is no part.
+A line ends with \\n or \\r\\n; the last one of a file needs no end. A byte order mark of a UTF-8 file is not part of the first line.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Text files in stretches: about 4 MiB of whole records, cut at their ends. What a record is and how it is parsed is the subclass's business.
+"""Cuts text files into stretches of about 4 MiB of whole records. Subclasses define and parse the records.
 
 A stretch of a plain file is a unit. A gzip file is one unit, whose stretches are found while it is read; out of order, it is read from an
 unlinked temporary copy.
@@ -199,7 +199,7 @@ class StretchReader(BlockReader):
         return self._with_raws(self.parse(data, records=stretch.records, line=stretch.line, uri=unit.uri), data)
 
     def _with_raws(self, block: Block, data: bytes) -> Block:
-        """The block, with its bad records as they stand in the text."""
+        """The block, with the text of its bad records."""
         if not block.reasons:
             return block
         starts = self.scan(data, True).starts
@@ -226,7 +226,7 @@ class _GzipFile(Closeable):
         waiting = rows
         while not self._found or self._found[-1].first + self._found[-1].records <= last:
             stretch = self._next()
-            # The latest stretch is at hand now, and would have to be read again later.
+            # Use the latest stretch now, since it would have to be read again later.
             inside = (waiting >= stretch.first) & (waiting < stretch.first + stretch.records)
             if inside.any():
                 yield stretch

@@ -1,4 +1,4 @@
-"""`text`: every line of text files is one record, as it stands. Cut at line ends (`stretches.py`), never split in Python."""
+"""`text`: every line of text files is one record, unchanged. Cut at line ends (`stretches.py`), never split in Python."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,6 @@
 """tf.train.SequenceExample into columns: its feature lists are sequences, its context all other features. Parsed by protobuf, record by record.
 
-A step without values is a step all the same: in lists of vectors or of single values it makes its record bad.
+A step without values still counts as a step: in lists of vectors or of single values it makes its record bad.
 """
 
 from collections.abc import Mapping, Sequence

@@ -42,7 +42,7 @@ RECORD: Final = "record"
 
 _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
-"""Bytes of a local file that are read for headers at a time: larger records are passed over."""
+"""Bytes of a local file to read at a time when looking for headers: larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
