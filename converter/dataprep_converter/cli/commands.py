@@ -36,7 +36,7 @@ from dataprep_converter.runtime import without_pandas
 
 
 class TerminatedError(BaseException):
-    """SIGTERM: uploads in flight are aborted on the way out. A BaseException, so that no `except Exception` swallows it."""
+    """SIGTERM: uploads in flight are aborted at exit. A BaseException, so that no `except Exception` swallows it."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -167,6 +167,6 @@ def _parser() -> argparse.ArgumentParser:
     for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, cluster_commands):
         each.add(commands)
     for command in commands.choices.values():
-        # After the command too; SUPPRESS, because a default would undo what stands before it.
+        # After the command too; SUPPRESS, because a default would override a flag before the command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, tensors, the native library, framing, digests."""
+"""The base of all other packages: errors, tensors, the native library, framing, digests."""

@@ -131,7 +131,7 @@ class OutputLost(ConvertError):
 
 
 class ScriptFailed(ConvertError):
-    """The user's own program ended with an error; what it said stands before."""
+    """The user's own program ended with an error; its output comes before this one."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.SCRIPT_FAILED

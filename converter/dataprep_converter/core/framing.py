@@ -23,7 +23,7 @@ MASK_DELTA: Final = 0xA282EAD8
 
 
 def mask(crc: int) -> int:
-    """The CRC as it stands in the file."""
+    """The CRC as stored in the file."""
     return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 

@@ -77,7 +77,7 @@ def is_there() -> bool:
 
 
 def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.uint32]:
-    """The masked CRC-32C of `data[start:end]` for each, as TFRecord has it. Raises ValueError for what is no stretch of the data."""
+    """The masked CRC-32C of `data[start:end]` for each, as TFRecord has it. Raises ValueError for a range outside the data."""
     library = _library()
     starts, ends = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ends, np.int64)
     if len(starts) != len(ends) or (len(starts) and (starts.min() < 0 or ends.max() > len(data) or bool((ends < starts).any()))):

@@ -138,7 +138,7 @@ class OutputFolder:
         self._store.put(self.at(relative), data, hdfs=hdfs)
 
     def put_hidden(self, relative: str, data: bytes) -> None:
-        """Writes a small file that stands beside the data."""
+        """Writes a small file beside the data."""
         self._store.put(self.at(relative), data)
 
     def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:

@@ -27,7 +27,7 @@ _INKS: Final = frozenset({"CMYK", "YCCK"})
 _ADOBE: Final = b"\xff\xee\x00\x0eAdobe"
 _MARKER: Final = 0xFF
 _SCAN: Final = 0xDA
-"""What stands behind a marker's first byte where a scan begins."""
+"""The second byte of the marker that begins a scan."""
 _SCALES: Final = (8, 4, 2)
 """Those that libjpeg-turbo has SIMD code for."""
 _LARGE_PIXELS: Final = 16 << 20
@@ -183,7 +183,7 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
 
 @cache
 def _quiet_libtiff() -> None:
-    """libtiff writes what it finds wrong to stderr, by a handler that Pillow leaves in place. Pillow learns of it all the same."""
+    """libtiff writes what it finds wrong to stderr, by a handler that Pillow leaves in place. Pillow gets the errors anyway."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
     for path in {line[line.index("/") :] for line in lines if "/libtiff" in line}:

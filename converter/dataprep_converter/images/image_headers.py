@@ -65,7 +65,7 @@ def _parsed(data: bytes) -> ImageHeader:
 
 
 def _jpeg(data: bytes) -> ImageHeader:
-    # Segments: ff marker | uint16 length, itself included | content; big-endian. Fill bytes ff may stand before a marker.
+    # Segments: ff marker | uint16 length, itself included | content; big-endian. A marker may be preceded by fill bytes ff.
     size: tuple[int, int] | None = None
     at = 2
     for _ in range(_JPEG_MARKERS):

@@ -1,4 +1,4 @@
-"""Another size for one image. Bilinear and bicubic are Pillow's arithmetic (fixed-point, the same on every machine), in C of our own where that is there;
+"""Another size for one image. Bilinear and bicubic are Pillow's arithmetic (fixed-point, the same on every machine), in C of our own where that was built;
 nearest is Pillow's. Area is computed here, because Pillow's box filter takes or leaves whole pixels."""
 
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ def member() -> Any:
 
 
 def header_is_whole(data: bytes) -> bool:
-    """Whether a member that begins like this has all of its header. What is no header counts as one: whoever inflates it says so.
+    """Whether a member that begins like this has all of its header. Anything that isn't a header counts as whole: inflating it reports the damage.
 
     # 1f 8b 08 | flags | 6 bytes | EXTRA: uint16 length, bytes | NAME: bytes, 0 | COMMENT: bytes, 0 | CRC: uint16     (RFC 1952, 2.3)
     """

@@ -104,7 +104,7 @@ def _job(documents: list[Any], file: str) -> Any:
 
 
 def set_field(document: Any, override: str) -> None:
-    """Overrides a field of a job's document. `output.shards.count=8` below `spec`. The value is YAML; what is no YAML, and every param, is text."""
+    """Apply an override such as `output.shards.count=8`, relative to `spec`. The value is YAML; invalid YAML, and every param, is text."""
     path, equals, value = override.partition("=")
     parts = path.removeprefix("spec.").split(".")
     if not equals or not all(parts):

@@ -64,7 +64,7 @@ _PASSING: Final = {
 _NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
 """What the SDK's parsers end with when an answer is no XML, no JSON, or has other members than the API's."""
 _TOO_MANY: Final = 429
-"""Of the service or of what stands before it, whatever it is called there."""
+"""Error codes of the service, and of proxies in front of it, under every name they use."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
 
 

@@ -44,7 +44,7 @@ class MeteredInput(Closeable):
         return data
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
-        """So many bytes from each offset, laid end to end."""
+        """`length` bytes from each offset, concatenated."""
         data = read_each(self._source, offsets, length)
         self._count.add(len(data))
         return data

@@ -98,7 +98,7 @@ def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) ->
 class StoredMember(Closeable):
     """The contents of a member that is stored as it is: a range of the zip file, from any place.
 
-    What is read in order, from the beginning to the end, is held against the checksum: reading the end raises BadData naming the member.
+    A complete read in order is checked against the checksum: reading the end raises BadData naming the member.
     """
 
     def __init__(self, source: Input, member: Member, uri: str) -> None:

@@ -39,7 +39,7 @@ def marked(schema: pa.Schema, key: str, said: Mapping[str, str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Raw:
-    """A sample as it stands in the input, or its beginning."""
+    """A sample's bytes in the input, or the beginning of them."""
 
     content: bytes
     size: int

@@ -16,7 +16,7 @@ class DtypeSupport:
     raw: bool = False
     """Whether a tensor can be stored as its bytes, which is then the default for small integers."""
     as_they_are: frozenset[str] = frozenset()
-    """Features that keep their types all the same, because they are no values of the records."""
+    """Features that keep their types anyway, because they aren't values of the records."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class MappedTable:
             with room_for(file.what):
                 writer.close()
             self._mapping = file.map()
-        # Not on Arrow's own threads: a worker that ends while one of them still lets go of the bytes dies with it.
+        # Not on Arrow's own threads: a worker that exits while one of them still frees the bytes crashes.
         options = _arrow.ipc.IpcReadOptions(use_threads=False)
         self.table: pa.Table = _arrow.ipc.open_file(pa.py_buffer(self._mapping), options=options).read_all()
 

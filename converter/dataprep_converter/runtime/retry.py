@@ -48,7 +48,7 @@ _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf
 
 @contextmanager
 def with_deadline(*, seconds: float) -> Iterator[None]:
-    """Within it no attempt but a first one begins later than so many seconds from now, whatever `retrying` is told."""
+    """Within the block no retry begins later than `seconds` from now, whatever `retrying` is given. First attempts may."""
     token = _no_later_than.set(time.monotonic() + seconds)
     try:
         yield

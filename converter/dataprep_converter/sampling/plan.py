@@ -43,7 +43,7 @@ class Tables(Closeable):
 
 
 def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
-    """Raises BadSpec when this release can't make records as a plan's release did: what it makes would not go together with what is there."""
+    """Raises BadSpec when this release can't make records as a plan's release did: its records would not match the existing ones."""
     if head.encoding_version != run_id.ENCODING_VERSION:
         raise BadSpec(
             f"{uri} (run {head.run_id}) was made by a release whose records have other bytes (encoding {head.encoding_version}, this one has "

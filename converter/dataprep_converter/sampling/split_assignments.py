@@ -33,7 +33,7 @@ class SplitAssignments:
 
     def block(self, number: int) -> Array:
         """The codes of one block of samples."""
-        # Not on Arrow's own threads: a worker that ends while one of them still lets go of the bytes dies with it.
+        # Not on Arrow's own threads: a worker that exits while one of them still frees the bytes crashes.
         found: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
         return found
 

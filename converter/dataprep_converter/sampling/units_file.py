@@ -59,7 +59,7 @@ class UnitsFile(Closeable):
 
     def units(self) -> UnitTable:
         """The units in it. Raises StoreFull."""
-        # Not on threads of Arrow's own: a worker that ends while one of them still lets go of the bytes dies with it.
+        # Not on Arrow's own threads: a worker that exits while one of them still frees the bytes crashes.
         file = _parquet.ParquetFile(self._file.file, pre_buffer=False)
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
         return UnitTable.joined(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())

@@ -193,7 +193,7 @@ def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
     passing = {"tools"} if again.lossy else {"tools", "lossy"}
     fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(again, name)]
     if fields:
-        raise NotWhole(f"What was made again is not the data set that was there: the manifests differ in {', '.join(fields)}.")
+        raise NotWhole(f"The repaired data set is not the original one: the manifests differ in {', '.join(fields)}.")
     return again
 
 

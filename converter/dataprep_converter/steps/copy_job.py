@@ -1,7 +1,7 @@
 """`format: copy` and `dataprep copy`: a finished data set is copied to another place, byte for byte.
 
 A copy has the original's run id, plan, reports and manifest; only the pins in its reports are its own. So it can be verified, repaired, extended and
-reused like the original. The plan is copied first, which marks the folder as an unfinished run, and `_SUCCESS` last. Files that are there already are not
+reused like the original. The plan is copied first, which marks the folder as an unfinished run, and `_SUCCESS` last. Existing files are not
 copied again.
 """
 

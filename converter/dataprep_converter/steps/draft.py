@@ -56,7 +56,7 @@ class Draft(Closeable):
         """Takes from an earlier run what need not be made again. Nothing that anybody sees changes."""
 
     def store(self, folder: RunFolder) -> Plan:
-        """Stores the plan in the folder, which is this run's now. Returns the plan that counts: one that was there already, or this one."""
+        """Stores the plan in the folder, which is this run's now. Returns the plan that counts: an earlier one if it exists, else this one."""
         try:
             plan = folder.plan()
         except NotWhole as exc:

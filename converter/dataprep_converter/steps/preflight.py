@@ -81,7 +81,7 @@ def check_output(access: Access, uri: str) -> None:
 
 
 def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
-    """Runs a check and waits for it no longer than so many seconds: a native client may block for minutes in a single call."""
+    """Runs a check with a time limit in seconds: a native client may block for minutes in a single call."""
     raised: list[BaseException] = []
 
     def run() -> None:

@@ -103,7 +103,7 @@ class Upload(Protocol):
         ...
 
     def abort(self) -> None:
-        """Drops what was written. Never raises; where a signal ends it in the middle, who is on the way out calls it again, so it ends last."""
+        """Discards what was written. Never raises. A signal may interrupt it; cleanup at exit then calls it again, so it ends last."""
         ...
 
 
@@ -163,7 +163,7 @@ class ReadsEach(Protocol):
 
 
 def read_each(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
-    """So many bytes from each offset, laid end to end."""
+    """`length` bytes from each offset, concatenated."""
     if isinstance(source, ReadsEach):
         return source.read_each(offsets, length)
     return one_by_one(source, offsets, length)
@@ -270,7 +270,7 @@ class ReadsFiles(Protocol):
 
 
 def scheme_of(uri: str) -> str:
-    """`hdfs` of `hdfs://nn/x`; the empty string of a path. Raises BadSpec for what is no URI."""
+    """`hdfs` of `hdfs://nn/x`; the empty string for a path. Raises BadSpec for an invalid URI."""
     try:
         return urlsplit(uri).scheme.lower() if "://" in uri else ""
     except ValueError as exc:

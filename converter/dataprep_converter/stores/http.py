@@ -1,8 +1,8 @@
 """Web addresses, `http://` and `https://`: a source only, read in ranges. There are no folders, so each file is named by itself.
 
-An address is used as it is written, query and percent signs too. What signs it is the job's: inputs and plans name a file without that, and it is
-joined again for each request. An input is pinned by its ETag, else by size and Last-Modified, and every answer is
-held against the pin.
+An address is used as written, including its query and percent signs. Signatures stay in the job: inputs and plans name a file without its
+signature, which is added again for each request. An input is pinned by its ETag, or else by size and Last-Modified, and every answer is
+checked against the pin.
 """
 
 # Store and Input in __init__.py document the public methods.
@@ -104,7 +104,7 @@ class HttpInput(RangedInput):
             return
         with _answer(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
             self._check(answer)
-            # A server without ranges sends all: what was not asked for is passed over.
+            # A server without ranges sends the whole file: skip what comes before the range.
             before = offset if answer.status != http.client.PARTIAL_CONTENT else 0
             while before:
                 before -= len(_read(answer, min(_PIECE, before), self.uri))

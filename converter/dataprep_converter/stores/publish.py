@@ -11,7 +11,7 @@ from dataprep_converter.stores import Entry, Store, Upload
 def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
     """Gives the upload its final name.
 
-    An object that is there already is success when it has our bytes: another attempt finished first, or the answer to our own
+    An existing object is a success if it has our bytes: another attempt finished first, or the answer to our own
     commit was lost. It isn't replaced, because then its pin would no longer be the one in the other attempt's report. Any other object
     is an older run's, and is replaced.
     """
@@ -28,7 +28,7 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
 
 
 def written(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None) -> None:
-    """Writes the pieces as one file, which replaces what is there. Nothing is visible before it is whole."""
+    """Writes the pieces as one file, replacing any existing one. Nothing is visible until it is complete."""
     upload = store.create(uri, hdfs=hdfs)
     try:
         for piece in pieces:

@@ -23,7 +23,7 @@ class RangedInput(Closeable, ABC):
         self.uri = entry.uri
         self._entry = entry
         self._digest = digest
-        """Its MD5 in hexadecimal, or what may be that (see `digests`), held against what is read whole; empty where there is none."""
+        """Its (possible) MD5 in hexadecimal, see `digests`, to check reads of the whole object; empty if there is none."""
 
     @property
     def size(self) -> int:

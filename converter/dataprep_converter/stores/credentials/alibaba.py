@@ -56,7 +56,7 @@ class AlibabaCredentials:
                         raise Unreachable(f"cannot connect for the credentials of {what}: {_line(exc)}.") from exc
                     said.append(f"{what}: {_line(exc)}")
                 else:
-                    # The first that answers is the one, also when it fails later.
+                    # Keep the first provider that answers, even if it fails later.
                     self._providers = [(what, provider)]
                     return self._held
         raise BadCredentials(

@@ -2,7 +2,7 @@
 
 - It writes what it has when a `with` block ends by an exception: so temporary name `.dataprep-tmp-…` beside the target, then rename.
 - After failed writes, `write()` of the same client was seen to hang for ever: so a new client for each upload, failed writers are kept
-  (dropping one may block too), and every call stands inside `watchdog.blocking()`.
+  (dropping one may block too), and every call is wrapped in `watchdog.blocking()`.
 - One call to a dead NameNode takes minutes by its defaults: so failover keys, and a look at the port before a client is made.
 - Its reads beyond the end panic, and a memoryview is written five times slower than bytes.
 - The user of simple authentication is `HADOOP_USER_NAME` of the process, read at every connection: so one process is one user.
@@ -215,7 +215,7 @@ class HdfsUpload:
             with border(self._addresses, self._path):
                 self._writer = self._client.create(self._temporary, write_options)
         except Unreachable:
-            # It may be there all the same, and only the answer was lost.
+            # The file may exist anyway: perhaps only the answer was lost.
             self.abort()
             raise
 

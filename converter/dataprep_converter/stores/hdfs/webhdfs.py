@@ -391,7 +391,7 @@ class WebHdfsInput(RangedInput):
             with place.border():
                 connection = place.begin("GET", "OPEN", {}, offset=str(offset), length=str(end - offset))
         except StoreError:
-            # Perhaps the range begins beyond the end of what is there now.
+            # Perhaps the file is shorter now, and the range begins beyond its end.
             self._check()
             raise
         with contextlib.closing(connection):

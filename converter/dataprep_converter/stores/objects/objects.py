@@ -60,7 +60,7 @@ class Bucket(ABC):
 
     def __init__(self, root: str, name: str, *, requests: Requests, client: "Client") -> None:
         self.root = root
-        """What stands before the key in a URI: `s3://bucket/`."""
+        """The part of a URI before the key: `s3://bucket/`."""
         self.name = name
         self.requests = requests
         self.client = client
@@ -290,7 +290,7 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """How obstore's clients try again: hardly, for `retrying` does."""
+    """Retry settings of obstore's clients: next to none, because `retrying` does that."""
     return {
         "max_retries": 1,
         "retry_timeout": timedelta(seconds=8),

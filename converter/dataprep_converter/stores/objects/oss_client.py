@@ -120,7 +120,7 @@ class OssClient:
             return self._service_error(error, place[0], uri, doing=doing)
         if isinstance(error, sdk.DeserializationError):
             # Whatever stands between may answer in its own words: a gateway's 502 has no Date, which the SDK insists on.
-            return Unreachable(f"OSS at {self.peer} answered at {uri} what is no answer of OSS's: {_line(error)}.", uri=uri)
+            return Unreachable(f"OSS at {self.peer} answered at {uri} something that isn't an answer of OSS's: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
         return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)

@@ -352,7 +352,7 @@ def _encryption(settings: StoreSettings) -> dict[str, str]:
 
 
 def _is_bare_host(endpoint: str) -> bool:
-    """An address without a name of its own, or a name without dots: no bucket can stand before it."""
+    """Whether it is an IP address or a name without dots: a bucket can't be its subdomain."""
     host = urllib.parse.urlsplit(with_scheme(endpoint)).hostname or ""
     return "." not in host or ":" in host or host.replace(".", "").isdigit()
 
