@@ -44,12 +44,12 @@ class Entry:
     pin: str
     """Equal as long as the object is the same: the etag, or size and modification time in nanoseconds."""
     details: Details | None = field(default=None, compare=False, repr=False)
-    """Always there in a listing; elsewhere where the store tells it in the same breath."""
+    """Always set in a listing; elsewhere only if the store returns it in the same answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """Some files of one folder, at least one, in columns: of millions of files an `Entry` each would take most of the time of a listing."""
+    """One or more files of one folder, in columns: for millions of files, building an `Entry` each would dominate the listing's time."""
 
     folder: str
     """URI of the folder, with a slash at its end."""
@@ -81,21 +81,21 @@ class StoreSettings:
     """`AES256` or `KMS`."""
     kms_key_id: str | None = None
     signed: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Web addresses as they are stored, and with what signs them, as the job has them."""
+    """Web addresses without their signatures, as stored, and with them, as in the job."""
 
 
 class Upload(Protocol):
-    """One object on its way. Exactly one of commit and abort ends it; leaving it open publishes nothing."""
+    """An upload of one object. Exactly one of commit and abort ends it; leaving it open publishes nothing."""
 
     blocks: bool
-    """Whether `write` is a call that waits for a disk or a server and that no signal ends early; the others have threads of their own."""
+    """Whether `write` blocks on a disk or a server and can't be interrupted by a signal; other uploads use threads of their own."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Adds bytes. The buffer may be reused once this returns."""
         ...
 
     def commit(self, *, replace: bool) -> Entry:
-        """Makes the object visible under its name, whole, and returns it as the store now has it.
+        """Makes the complete object visible under its name and returns it as the store now has it.
 
         With `replace=False` an existing object raises AlreadyExists and stays as it is; the upload is then still open, and
         `commit(replace=True)` or `abort` may follow.
@@ -109,10 +109,10 @@ class Upload(Protocol):
 
 @runtime_checkable
 class OnDisk(Protocol):
-    """An Upload to which others can write."""
+    """An Upload that writes to a file of this machine, which others can write to."""
 
     def write_with(self, put: Callable[[int], int]) -> None:
-        """Adds the bytes that `put` writes to a file: it gets the descriptor and returns how many there are. An OSError of it is judged like one of `write`."""
+        """Adds the bytes that `put` writes to a file: it gets the descriptor and returns their number. Its OSErrors are handled like those of `write`."""
         ...
 
 
@@ -146,7 +146,7 @@ SMALL_PIECE: Final = 16 << 10
 
 
 class ReadsAt(Protocol):
-    """What can be read at any place."""
+    """Anything that can be read at any offset."""
 
     def read_at(self, offset: int, length: int) -> bytes:
         """See `Input`."""
@@ -158,7 +158,7 @@ class ReadsEach(Protocol):
     """An Input for which many small reads in one call are cheaper than a call for each."""
 
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
-        """What `read_at` gives for each offset, laid end to end. All lie within the object."""
+        """What `read_at` gives for each offset, concatenated. All lie within the object."""
         ...
 
 
@@ -170,16 +170,16 @@ def read_each(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) ->
 
 
 def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
-    """The same by a call of `read_at` for each."""
+    """`read_each` by a call of `read_at` for each offset."""
     return b"".join([source.read_at(offset, length) for offset in offsets.tolist()])
 
 
 class PinnedInput(Input, Protocol):
-    """What a store opens: also knows which version of the object it reads."""
+    """What a store's `open` returns: an Input that also knows which version of the object it reads."""
 
     @property
     def pin(self) -> str | None:
-        """The object's pin, see `Entry`; None when this store tells it by `stat` only."""
+        """The object's pin, see `Entry`; None if this store gives it only by `stat`."""
         ...
 
 
@@ -222,23 +222,24 @@ class Store(Protocol):
     def sweep(self, uri: str) -> int:
         """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many.
 
-        All of them, those too that somebody is at: no clock here says how old they are there. Raises NotPermitted, naming the right and what stays, where that takes rights that a job needn't have.
+        All of them, including those in progress, because our clock can't tell their age in the store. Raises NotPermitted, naming the right and what
+        stays, if it needs rights that a job needn't have.
         """
         ...
 
 
 @runtime_checkable
 class HasWarnings(Protocol):
-    """A store that may know of a setting which its users should hear of."""
+    """A store that may know of a setting to warn its users about."""
 
     def warnings(self, uri: str) -> Sequence[str]:
-        """A sentence for each, about the output folder `uri`; none where the store may not be asked."""
+        """A sentence for each, about the output folder `uri`; none if the store may not be asked."""
         ...
 
 
 @runtime_checkable
 class ListsFolders(Protocol):
-    """A store that can list files folder by folder for less than one by one."""
+    """A store that lists files faster folder by folder than one by one."""
 
     def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
         """What `list` gives, in its order, some files of a folder at a time."""
@@ -258,13 +259,13 @@ def folders_of(store: Store, uri: str, *, recursive: bool = True) -> Iterator[Fo
 
 @runtime_checkable
 class ReadsFiles(Protocol):
-    """A store that reads many small files in one call for less than one by one."""
+    """A store that reads many small files faster in one call than one by one."""
 
     def read_files(
         self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
     ) -> Sequence[float | None]:
-        """Reads whole files into the room, one after another, and tells how many seconds each took: None for one that is not as it was pinned, or
-        that can't be read. Opened by itself, that says what is wrong, or gets over it; its part of the room is anything.
+        """Reads whole files into the buffer, one after another, and returns the seconds that each took: None for one that can't be read or no
+        longer matches its pin. Open that one by itself to get its error or, after a retry, its data; its part of the buffer is undefined.
         """
         ...
 
@@ -274,5 +275,5 @@ def scheme_of(uri: str) -> str:
     try:
         return urlsplit(uri).scheme.lower() if "://" in uri else ""
     except ValueError as exc:
-        # Not the whole of it: it may hold a password.
+        # Don't show all of it: it may contain a password.
         raise BadSpec(f"{uri.partition('://')[0]}://…: what stands behind :// is no host.") from exc

@@ -1,8 +1,8 @@
-"""Digests: whether the bytes of a whole object are those that its ETag tells of. For S3 and OSS.
+"""Checks the bytes of a whole object against its ETag. For S3 and OSS.
 
-The ETag of an object that was put in one piece is its MD5, unless it is encrypted with a key of the store's key service, and unless the
-server has its own ideas. So a digest that differs proves nothing by itself: the object is read once more, and two equal readings count. Parts of an
-object have no checksum on either store; there TLS is what protects them.
+The ETag of an object that was put in one piece is its MD5, unless it is encrypted with a key of the store's key service or the server
+computes ETags differently. So a different digest alone proves nothing: the object is read again, and two equal readings are accepted.
+Neither store has a checksum for ranges of an object; there, TLS protects them.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ _MD5 = re.compile(r"[0-9a-fA-F]{32}")
 
 
 def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
-    """The whole of an object, which `read` returns with its ETag. Raises Unreachable when it was damaged on the way."""
+    """A whole object, which `read` returns with its ETag. Raises Unreachable if it was damaged in transit."""
     content, etag = read()
     if not _MD5.fullmatch(etag) or _md5([content]) == etag.lower() or read()[0] == content:
         return content
@@ -23,9 +23,9 @@ def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
 
 
 def checked_stream(pieces: Iterable[bytes], *, size: int, etag: str, uri: str, again: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
-    """The pieces, the whole of an object of `size` bytes; the last one only when all were right. Raises Unreachable.
+    """The pieces of a whole object of `size` bytes; the last one only once the digest is right. Raises Unreachable.
 
-    `again` begins another reading.
+    `again` starts another read.
     """
     if not _MD5.fullmatch(etag):
         yield from pieces

@@ -1,4 +1,4 @@
-"""Renames that never replace a file, also where the file system has no such call."""
+"""Renames that never replace a file, even if the file system has no such call."""
 
 # os.path and os instead of Path: these calls are made for every file.
 # ruff: noqa: PTH108, PTH121
@@ -24,11 +24,11 @@ def rename_exclusively(temporary: str, path: str) -> None:
             raise
     else:
         return
-    # NFS has no such rename; a hard link is as exclusive.
+    # NFS has no such rename; a hard link is just as exclusive.
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # The server's first answer may have been lost and the kernel asked again: then the link is ours.
+        # If the server's first answer was lost and the kernel repeated the request, the link is ours.
         if not os.path.samefile(temporary, path):
             raise
     except OSError as exc:

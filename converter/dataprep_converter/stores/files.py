@@ -1,11 +1,11 @@
 """Files: paths and `file://` URIs, on a local disk or a mounted one (NFS, CIFS, FUSE).
 
-A path is taken as it is written: no percent decoding. Temporary files are `.dataprep-tmp-…` beside their target, so that the last step
+A path is used as written, without percent decoding. Temporary files are `.dataprep-tmp-…` beside their target, so that the last step
 is a rename within one folder.
 """
 
 # Store, Upload and Input in __init__.py document the public methods. Functions of os instead of Path: they take names that
-# are no UTF-8 as they are, and a Path for each of millions of files costs.
+# aren't UTF-8 as they are, and creating a Path for each of millions of files is slow.
 # ruff: noqa: D102, PTH103, PTH105, PTH108, PTH112, PTH116, PTH118, PTH120
 
 import contextlib
@@ -37,7 +37,7 @@ TEMPORARY: Final = ".dataprep-tmp-"
 
 _BLOCK = 4 << 20
 _WRITE_BACK_BYTES = 32 << 20
-"""So much is written before the disk is asked to begin with it."""
+"""Bytes written before the kernel is asked to start flushing them."""
 
 
 def temporary_name(name: str) -> str:
@@ -47,7 +47,7 @@ def temporary_name(name: str) -> str:
 
 
 def swept(entries: Iterable[Entry], delete: Callable[[str], None]) -> int:
-    """Removes what of a listing has a temporary name; returns how many there were."""
+    """Removes the files with temporary names from a listing; returns their number."""
     removed = 0
     for entry in entries:
         if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
@@ -57,7 +57,7 @@ def swept(entries: Iterable[Entry], delete: Callable[[str], None]) -> int:
 
 
 class FileStore:
-    """Paths of this machine."""
+    """The local file system."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -88,7 +88,7 @@ class FileStore:
     def read_files(
         self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
     ) -> Sequence[float | None]:
-        # Here, because numpy takes long to import and most commands need none.
+        # Here, because numpy takes long to import and most commands don't need it.
         from dataprep_converter.core import native
 
         found = native.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
@@ -151,7 +151,7 @@ class FileUpload:
         except OSError as exc:
             translate(exc, self._folder or ".")
         except BaseException:
-            # Ctrl-C while the kernel made the file: nobody else knows its name yet.
+            # Ctrl-C while the kernel created the file: nothing else knows its name yet.
             self.abort()
             raise
 
@@ -174,7 +174,7 @@ class FileUpload:
         except OSError as exc:
             translate(exc, self._path)
         if self._size - self._on_its_way >= _WRITE_BACK_BYTES:
-            # Of pages that are not on the disk yet this means: begin to write them. Else fsync finds them all still to be written.
+            # For dirty pages this means: start writing them. Otherwise fsync would have to write them all.
             _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
             self._on_its_way = self._size
 
@@ -184,7 +184,7 @@ class FileUpload:
         try:
             os.fsync(self._descriptor)
             descriptor, self._descriptor = self._descriptor, None
-            # NFS tells of a full disk or a used-up quota here at the latest.
+            # NFS reports a full disk or an exhausted quota here at the latest.
             os.close(descriptor)
             if replace:
                 os.replace(self._temporary, self._path)
@@ -197,7 +197,7 @@ class FileUpload:
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except FileNotFoundError as exc:
-            # A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew.
+            # A commit swept the leftovers of attempts and took this one for dead. A new attempt writes it again.
             raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
             translate(exc, self._path)
@@ -214,7 +214,7 @@ class FileUpload:
 
 
 class FileInput(Closeable):
-    """Positioned reads of one file; it stays the same file when the name gets another one."""
+    """Positioned reads of one file, which stays the same when its name is given to another file."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -258,7 +258,7 @@ class FileInput(Closeable):
 
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
         if self._descriptor is not None and length <= SMALL_PIECE and self._size and not self._one_by_one:
-            # Here, because numpy takes long to import and most commands need none.
+            # Here, because numpy takes long to import and most commands don't need it.
             from dataprep_converter.stores.mapped_file import MappedFile
 
             with contextlib.suppress(OSError):
@@ -268,7 +268,7 @@ class FileInput(Closeable):
                     return data
             self._one_by_one = True
             self._unmap()
-        # Asked for one by one, they say what is wrong, or get over it.
+        # Single reads report what is wrong, or recover from it.
         return one_by_one(self, offsets, length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -287,7 +287,7 @@ class FileInput(Closeable):
 
     def close(self) -> None:
         self._unmap()
-        # First forgotten: were it closed twice, by two threads, the second time might be somebody else's.
+        # Forget the descriptor first: closed twice by two threads, it might be another file's the second time.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -300,7 +300,7 @@ class FileInput(Closeable):
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 translate(exc, self._path)
-        # The NFS server has forgotten the handle (a restart, or the file was replaced): open it anew, if it is the same.
+        # The NFS server has lost the handle (a restart, or the file was replaced): reopen it, if it is the same file.
         again = FileInput(self.uri)
         if (again._size, again._modified_ns) != (self._size, self._modified_ns):
             again.close()
@@ -345,26 +345,26 @@ def _group_name(number: int) -> str:
 
 
 def _opened(path: str) -> int:
-    """A descriptor of a file. Nobody may ever write to a pipe that lies there instead, so it isn't waited for."""
+    """A descriptor of a file. Doesn't block on a pipe, which might never get a writer."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK)
     except BlockingIOError:
-        # A file on which somebody has a lease, and gives it up while we wait.
+        # Another process has a lease on the file, and gives it up while we wait.
         return os.open(path, flags)
     os.set_blocking(descriptor, True)
     return descriptor
 
 
 def _advise(descriptor: int, offset: int, length: int, advice: str) -> None:
-    """Tells the system what is coming; not every one listens."""
+    """Advises the kernel on the access pattern, where it can be advised."""
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, offset, length, getattr(os, advice))
 
 
 def _holders_of_new(folder: str) -> list[str]:
-    """The folders that get a new entry when this one is made with all that are missing above it: only they say that it is there."""
+    """The folders that get a new entry when this one and its missing parents are made: they must be synced for it to last."""
     found = []
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -377,7 +377,7 @@ def _sync_folder(folder: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as exc:
-        # Some network file systems have nothing to sync in a folder and say so.
+        # Some network file systems can't sync a folder and report an error.
         if exc.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
     finally:

@@ -1,12 +1,12 @@
 """Schemes without a store of ours, such as `ftp://`, by fsspec: sources only.
 
-fsspec has one interface for many systems and promises little for all of them: no exclusive creation, no conditional reads, no order of a listing. So
-nothing is written. A listing is sorted here, folder by folder; a pin is what the system tells of a file; a file is looked at again when it has been
-read to its end. One call at a time: many of these clients have one connection.
+fsspec is one interface for many systems and guarantees little: no exclusive creation, no conditional reads, no order of listings. So nothing is
+written. Listings are sorted here, folder by folder; a pin is made of what the system says of a file; and a file is checked again after it was
+read to its end. Calls are made one at a time, because many of these clients have one connection.
 """
 
 # Store and Input in __init__.py document the public methods.
-# fsspec gives the options and the path of a URI by methods that begin with an underscore, and asks those who write a system to override them.
+# fsspec gives a URI's options and path by methods that begin with an underscore; they are meant to be overridden by file systems.
 # ruff: noqa: D102, SLF001
 
 import contextlib
@@ -27,12 +27,12 @@ from dataprep_converter.stores.read_only import ReadOnlyStore
 _PIECE: Final = 4 << 20
 _RECEIVED: Final = 1 << 20
 _MARKS: Final = ("ETag", "etag", "checksum", "mtime", "modified", "modify", "LastModified", "last_modified", "created")
-"""What systems call that by which a change is seen, the surest first."""
+"""Keys by which systems show that a file changed, the most reliable first."""
 _LOGIN: Final = {"username": "username", "password": "password"}
 _LOGIN_REFUSED: Final = ("530", "331", "332")
 
 T = TypeVar("T")
-# Any: fsspec has no types, and each of its systems tells other things of a file.
+# Any: fsspec has no types, and each of its systems describes files differently.
 System = Any
 Info = Mapping[str, Any]
 
@@ -92,7 +92,7 @@ class FsspecStore(ReadOnlyStore):
             start = here
 
     def _by_ftp(self, uri: str, start: int, end: int) -> Iterator[bytes]:
-        """By a connection of its own, which ends with the range: fsspec's own way breaks a transfer off and goes on with the connection, which many servers end."""
+        """Reads over a separate connection, closed after the range: fsspec aborts a transfer and reuses the connection, which many servers close."""
         with _border(uri):
             system = self._connected(uri)
         try:
@@ -111,7 +111,7 @@ class FsspecStore(ReadOnlyStore):
             system.ftp.close()
 
     def _listed(self, folder: str) -> Iterator[Entry | str]:
-        """Files of a folder and URIs of the folders in it, as whole paths are ordered: a-1, a.b, a/b."""
+        """Files of a folder and URIs of its subfolders, in the order of whole paths: a-1, a.b, a/b."""
 
         def attempt() -> list[Info]:
             try:
@@ -131,7 +131,7 @@ class FsspecStore(ReadOnlyStore):
                 yield _entry(folder + name, found[name])
 
     def _ask(self, uri: str, call: Callable[[System, str], T]) -> T:
-        """The answer of the system behind a URI, which is asked anew. What goes wrong becomes ours."""
+        """The result of a call to a URI's file system, with retries and our errors."""
         authority = uri.partition("://")[2].partition("/")[0]
         with self._turn:
             try:
@@ -142,7 +142,7 @@ class FsspecStore(ReadOnlyStore):
                     system.invalidate_cache()
                     return call(system, system._strip_protocol(uri))
             except Unreachable:
-                # Its connection may be in the middle of an answer.
+                # Its connection may be stuck in the middle of an answer.
                 self._systems.pop(authority, None)
                 raise
 
@@ -162,7 +162,7 @@ class FsspecStore(ReadOnlyStore):
 
 
 class FsspecInput(RangedInput):
-    """Ranges of one file, each asked for by itself."""
+    """Ranges of one file, each read by its own request."""
 
     step = _PIECE
 
@@ -209,10 +209,10 @@ def _cut(system: System, path: str, *, start: int, end: int) -> bytes:
 
 @contextlib.contextmanager
 def _border(uri: str) -> Iterator[None]:
-    """Around every call of fsspec's: its errors become ours."""
+    """Wraps every call of fsspec, translating its errors."""
     try:
         yield
-    except Exception as exc:  # every system of fsspec's has errors of its own, which nobody lists
+    except Exception as exc:  # every system of fsspec has its own undocumented errors
         error = _translated(exc, uri, scheme_of(uri))
         if error is exc:
             raise

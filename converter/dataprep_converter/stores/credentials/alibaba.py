@@ -1,7 +1,7 @@
 """Credentials of Alibaba Cloud's roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, profiles.
 
-By Alibaba Cloud's own providers, one by one: their chain takes the next when one fails, so that a service account whose role is set up
-wrongly would work with the rights of its node, or fail with the words of another. It also reads its variables when it is imported.
+It asks Alibaba Cloud's own providers one by one. Their chain goes on to the next when one fails, so a service account whose role is set up
+wrongly would work with its node's rights, or fail with another provider's error. The chain also reads its variables at import.
 """
 
 import logging
@@ -35,7 +35,7 @@ class AlibabaCredentials:
         self._held: Any = None
 
     def get_credential(self) -> Any:
-        """An object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, which is what pyodps asks of a provider.
+        """An object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, as pyodps needs.
 
         Raises BadCredentials, naming the role, or saying where it looked; Unreachable when nobody answered for the role.
         """
@@ -66,11 +66,11 @@ class AlibabaCredentials:
 
 
 def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """What may have credentials, with what to call it, in order. An environment that has a key, or a service account's role, has no other."""
+    """Possible sources of credentials and their names, in order. An environment with a key, or with a service account's role, has no other."""
     # Not at the top: an environment with a key needs none of it.
     from alibabacloud_credentials import provider as known  # type: ignore[import-untyped] # ships no types
 
-    # They log what they then raise, with a traceback, by handlers of their own; and at DEBUG=sdk every header, tokens too.
+    # Their own handlers log what they raise, with a traceback, and at DEBUG=sdk every header, including tokens.
     for name in ("credentials", "alibabacloud-tea"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if environment.get(_KEY) and environment.get(_SECRET):
@@ -96,7 +96,7 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
         found.append(("ALIBABA_CLOUD_CREDENTIALS_URI", known.URLCredentialsProvider(uri=environment["ALIBABA_CLOUD_CREDENTIALS_URI"])))
     if environment.get("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "").lower() != "true":
         role_name = environment.get("ALIBABA_CLOUD_ECS_METADATA")
-        # Its updates in the background are a thread of a scheduler's for each store.
+        # Updating in the background would take a scheduler thread for each store.
         of_node = known.EcsRamRoleCredentialsProvider(role_name=role_name, async_update_enabled=False)
         found.append((f"the RAM role {role_name} of the node" if role_name else "the RAM role of the node", of_node))
     return found

@@ -1,6 +1,6 @@
 """Credentials for S3: from the job's Secret, the environment, a shared file, or a role, in the order of AWS's own tools.
 
-Apart from `s3.py` because two clients sign with them: obstore, and our own multipart requests.
+Not in `s3.py`, because two clients sign with them: obstore, and our own multipart requests.
 """
 
 import configparser
@@ -44,13 +44,13 @@ class CredentialChain:
         return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
-        """The same in the form that obstore asks for (a TypedDict of its own)."""
+        """The same as obstore's TypedDict."""
         held = self.current()
         return {
             "access_key_id": held.access_key,
             "secret_access_key": held.secret_key,
             "token": held.token,
-            # Asked again for every request once they are nearly over.
+            # obstore asks again for every request once they have nearly expired.
             "expires_at": held.expires and held.expires - EARLY,
         }
 
@@ -77,7 +77,7 @@ class CredentialChain:
 
 
 def domain_of(region: str) -> str:
-    """What the names of AWS's services end in."""
+    """The domain of AWS's services in a region."""
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 

@@ -42,7 +42,7 @@ class CredentialChain:
         return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
-        """The same in the form that obstore asks for (TypedDicts of its own)."""
+        """The same as one of obstore's TypedDicts."""
         held = self.current()
         expires = held.expires and held.expires - EARLY
         if held.key is not None:

@@ -34,11 +34,11 @@ class CredentialChain:
         self._held = CachedCredentials(self._fetch, of="Cloud Storage")
 
     def current(self) -> GcsCredentials:
-        """Raises BadCredentials and Unreachable, in Google's words."""
+        """Raises BadCredentials and Unreachable, with Google's message."""
         return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
-        """The same in the form that obstore asks for (a TypedDict of its own)."""
+        """The same as obstore's TypedDict."""
         held = self.current()
         return {"token": held.token, "expires_at": held.expires and held.expires - EARLY}
 

@@ -1,4 +1,4 @@
-"""Token services: who gives credentials for a while, asked over HTTP and asked anew in time. For AWS, Google and Azure."""
+"""Token services, which issue temporary credentials over HTTP: asked, and asked again before those expire. For AWS, Google and Azure."""
 
 import http.client
 import logging
@@ -15,9 +15,9 @@ from dataprep_converter.core.errors import BadCredentials, Unreachable
 logger = logging.getLogger(__name__)
 
 EARLY: Final = timedelta(minutes=5)
-"""So long before they expire, credentials are fetched anew."""
+"""How long before they expire credentials are refreshed."""
 _NEARLY: Final = timedelta(minutes=1)
-"""Until so long before, a service that doesn't answer does no harm."""
+"""How long before they expire a service that doesn't answer becomes an error."""
 _TIMEOUT_SECONDS: Final = 5.0
 
 
@@ -39,7 +39,7 @@ class CachedCredentials(Generic[C]):
         self._held: C | None = None
 
     def current(self) -> C:
-        """Raises what fetching raises."""
+        """The credentials, refreshed if needed. Raises what fetching raises."""
         with self._lock:
             now = datetime.now(UTC)
             if self._held is None or (self._held.expires is not None and self._held.expires - EARLY < now):
@@ -62,7 +62,7 @@ def ask(
     method: str | None = None,
     timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> bytes:
-    """The body of the answer. Raises BadCredentials when the service says no, for `what`, with the hint; Unreachable, naming its host."""
+    """The body of the answer. Raises BadCredentials, with `what` and the hint, if the service refuses; Unreachable, naming its host."""
     request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)  # noqa: S310 - the environment's own addresses
     try:
         with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 - see above

@@ -1,4 +1,4 @@
-"""What both ways into HDFS have in common, `hdfs://` and `webhdfs://`: small files, lengths, leftovers, pins, and the NameNode's words for a refusal."""
+"""Shared by `hdfs://` and `webhdfs://`: small files, lengths, leftovers, pins, and the NameNode's refusals."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ _DENIED: Final = re.compile(
 
 
 def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions | None) -> Entry:
-    """`Store.put` by an upload, tried again."""
+    """`Store.put` by an upload, with retries."""
     in_doubt = False
 
     def attempt() -> Entry:
@@ -25,7 +25,7 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
             upload.write(data)
             return upload.commit(replace=replace)
         except AlreadyExists:
-            # An earlier attempt may have been committed and only its answer lost.
+            # An earlier attempt may have succeeded, with only its answer lost.
             found = store.stat(uri) if in_doubt and store.get(uri) == data else None
             if found is None:
                 raise
@@ -46,17 +46,17 @@ def check_length(uri: str, found: int, written: int) -> None:
 
 
 def gone(uri: str) -> Unreachable:
-    """A commit sweeps what attempts have left, and took this one for dead. A new attempt writes it anew."""
+    """The error if a commit swept the leftovers of attempts and took this one for dead. A new attempt writes it again."""
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 
 def pin(size: int, modified_milliseconds: int) -> str:
-    """The same by both ways, so that inputs may be planned by one and read by the other."""
+    """The same for both, so that inputs may be planned by one and read by the other."""
     return f"{size}-{modified_milliseconds * 1_000_000}"
 
 
 def denied(text: str, path: str) -> NotPermitted | None:
-    """The error that the NameNode's refusal means; None when it is no refusal of a right."""
+    """The error for the NameNode's refusal; None if it isn't about permissions."""
     found = _DENIED.search(text)
     if found is None:
         return None

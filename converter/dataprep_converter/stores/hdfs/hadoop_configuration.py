@@ -1,4 +1,4 @@
-"""The Hadoop configuration, `core-site.xml` and `hdfs-site.xml`: read without a client, for whoever asks only what a name stands for."""
+"""The Hadoop configuration, `core-site.xml` and `hdfs-site.xml`: read without a client, to resolve names only."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataprep_converter.core.errors import BadSpec
 
 
 def configuration(folder: str | None) -> Mapping[str, str]:
-    """Names and values of the files in a folder, else in that of the environment; the same folder that hdfs-native reads by itself."""
+    """Names and values of the files in a folder, or else in the environment's; the same folder that hdfs-native reads by itself."""
     home = os.environ.get("HADOOP_HOME")
     folder = folder or os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
     values: dict[str, str] = {}

@@ -1,10 +1,10 @@
-"""HDFS by `hdfs-native` (Rust, no JVM). Every trap of that client that was seen is handled here.
+"""HDFS by `hdfs-native` (Rust, no JVM). Its known traps are handled here.
 
-- It writes what it has when a `with` block ends by an exception: so temporary name `.dataprep-tmp-…` beside the target, then rename.
-- After failed writes, `write()` of the same client was seen to hang for ever: so a new client for each upload, failed writers are kept
+- It writes what it has when a `with` block ends by an exception: so we write to `.dataprep-tmp-…` beside the target, then rename.
+- After failed writes, `write()` of the same client may hang forever: so a new client for each upload, failed writers are kept
   (dropping one may block too), and every call is wrapped in `watchdog.blocking()`.
-- One call to a dead NameNode takes minutes by its defaults: so failover keys, and a look at the port before a client is made.
-- Its reads beyond the end panic, and a memoryview is written five times slower than bytes.
+- One call to a dead NameNode takes minutes by its defaults: so we set failover keys, and check the port before creating a client.
+- It panics on reads beyond the end, and writes a memoryview five times slower than bytes.
 - The user of simple authentication is `HADOOP_USER_NAME` of the process, read at every connection: so one process is one user.
 """
 
@@ -150,8 +150,8 @@ class HdfsStore:
             )
 
     def _overrides(self) -> dict[str, str]:
-        """What hdfs-native is told beside the configuration that it reads: our fail-over keys where the configuration has none."""
-        # And the NameNodes without blanks: Hadoop allows `nn1, nn2`, hdfs-native then knows nn1 only.
+        """Options for hdfs-native in addition to the configuration that it reads: our failover keys if that has none."""
+        # And the NameNodes without blanks: Hadoop allows `nn1, nn2`, of which hdfs-native would only know nn1.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
         ours = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
         if self.settings.keytab is not None:
@@ -185,7 +185,7 @@ class HdfsStore:
             authority = _split(default)[0]
         if f"dfs.ha.namenodes.{authority}" in self._configuration or ":" in authority.rpartition("]")[2]:
             return authority
-        # What Hadoop's own client does; hdfs-native takes a name without port for a name service and finds no NameNode.
+        # As Hadoop's own client does; hdfs-native takes a name without a port for a name service and finds no NameNode.
         return f"{authority}:{DEFAULT_PORT}"
 
 
@@ -250,7 +250,7 @@ class HdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # The first answer was lost and the client asked again: then the file is at its place. A rename keeps length and time.
+            # If the first answer was lost and the client asked again, the file is in place. A rename keeps length and time.
             if not self._is_at_its_place(written):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True
@@ -267,7 +267,7 @@ class HdfsUpload:
             with contextlib.suppress(NotFound), border(self._addresses, self._path):
                 self._client.delete(self._temporary, False)
 
-        # More than once: after a commit nobody would sweep it.
+        # Retried, because nothing would sweep it after a commit.
         with contextlib.suppress(StoreError):
             retrying(attempt, what=f"deleting {self._temporary}", patience=ON_THE_WAY_OUT)
         self._ended = True
@@ -283,7 +283,7 @@ class HdfsUpload:
     def _park(self) -> None:
         for each in (self._writer, self._client):
             _parked.append(each)
-            # Not even at the end of the process: there, dropping one would block its exit.
+            # Never dropped, not even at exit, which it would block.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
         self._writer = None
 
@@ -310,7 +310,7 @@ class HdfsInput(Closeable):
 
     @property
     def pin(self) -> None:
-        """What is opened doesn't tell its modification time."""
+        """None: an open file doesn't give its modification time."""
 
     def read_at(self, offset: int, length: int) -> bytes:
         wanted = max(0, min(length, self._size - offset))
@@ -366,11 +366,11 @@ class _Child:
 
 
 class _Listing:
-    """The children of one folder in our order, which is none of the NameNode's.
+    """The children of one folder in our order, which isn't the NameNode's.
 
-    Wanted is the unsigned order of whole paths: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, and knows nothing of
-    what is below: ü, a, a-1, a.b. After an ASCII name neither order has a smaller one to come, so all others wait for the
-    next ASCII name, or for the end.
+    We need the unsigned order of whole paths: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, without the slash of
+    folders: ü, a, a-1, a.b. After an ASCII name, no smaller one follows in either order, so all others wait for the next ASCII
+    name, or for the end.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:
@@ -386,7 +386,7 @@ class _Listing:
                 statuses = client.list_status(folder)
                 return statuses, next(statuses, None)
 
-        # Absent, or gone since its parent was listed.
+        # Absent, or deleted since its parent was listed.
         with contextlib.suppress(NotFound):
             self._statuses, self._following = retrying(attempt, what=f"listing {folder}")
 
@@ -411,7 +411,7 @@ class _Listing:
 
 
 def _act_as(user: str) -> None:
-    """Makes this process the user on HDFS. hdfs-native has no other way, so two stores can't have two users in one process."""
+    """Sets this process's user on HDFS. hdfs-native has no other way, so two stores in one process can't have two users."""
     before = _users.get("user")
     if before is not None and before != user:
         raise BadSpec(f"One job can be one HDFS user only; stores ask for {before} and {user}.")

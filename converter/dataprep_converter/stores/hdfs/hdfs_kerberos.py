@@ -1,6 +1,6 @@
 """Kerberos for HDFS: where its configuration is, and what its refusals mean.
 
-hdfs-native calls the system's GSSAPI, which takes principal and keytab by call and everything else from `KRB5_CONFIG` of the process.
+hdfs-native calls the system's GSSAPI, which takes principal and keytab as arguments and everything else from `KRB5_CONFIG` of the process.
 """
 
 import ctypes
@@ -43,14 +43,14 @@ def prepare(hadoop_conf: str | None) -> None:
     file = Path(hadoop_conf or "", CONFIGURATION_FILE)
     if hadoop_conf is None or not file.is_file():
         return
-    # A list: what the first file says of a realm counts, so several stores may each bring a realm of their own.
+    # A list: the first file that has a realm counts, so each store may bring its own realm.
     known = [each for each in os.environ.get(CONFIGURATION_VARIABLE, "").split(":") if each]
     if str(file) not in known:
         os.environ[CONFIGURATION_VARIABLE] = ":".join([*known, str(file)])
 
 
 def refusal(text: str, hosts: str) -> StoreError | None:
-    """What an error of hdfs-native says of the login, None when it is about something else."""
+    """The login error behind an error of hdfs-native, None if it is about something else."""
     if found := _GSSAPI.search(text):
         general, _, special = found["said"].replace('\\"', '"').partition(": ")
         said = special or general

@@ -1,6 +1,6 @@
-"""HDFS over HTTP, `webhdfs://namenode:9870/path`: where only the web ports can be reached. `hdfs://` is faster and knows fail-over.
+"""HDFS over HTTP, `webhdfs://namenode:9870/path`: if only the web ports can be reached. `hdfs://` is faster and supports failover.
 
-The NameNode answers what is about names and sends a client to a DataNode for bytes. A file is written under a temporary name by one streaming PUT and
+The NameNode handles names and redirects a client to a DataNode for bytes. A file is written under a temporary name by one streaming PUT and
 then renamed; `renameoptions` is always given, because without it a rename onto a folder moves the file into it, and onto a file does nothing.
 """
 
@@ -53,7 +53,7 @@ _IMPOSSIBLE = ("IllegalArgumentException", "InvalidPathException", "HadoopIllega
 
 
 class WebHdfsStore:
-    """NameNodes, or gateways before them, by their web addresses."""
+    """NameNodes, or gateways in front of them, by their web addresses."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -82,7 +82,7 @@ class WebHdfsStore:
         place = self.place(uri)
 
         def attempt() -> bytes:
-            # By one request, so that it is one version, whoever replaces the file meanwhile.
+            # One request, so that it is one version even if the file is replaced meanwhile.
             with place.border(), contextlib.closing(place.begin("GET", "OPEN", {})) as connection, connection.getresponse() as answer:
                 body = answer.read()
                 if answer.status != http.client.OK:
@@ -105,7 +105,7 @@ class WebHdfsStore:
         return swept(self.list(uri), self.delete)
 
     def place(self, uri: str) -> "Place":
-        """Where a file is. Raises BadSpec when the URI names no host."""
+        """The location of a file. Raises BadSpec if the URI names no host."""
         scheme, _, rest = uri.partition("://")
         authority, _, path = rest.partition("/")
         if not authority:
@@ -151,7 +151,7 @@ class Place:
 
     # Any: the JSON of the answer.
     def ask(self, method: str, operation: str, **parameters: str) -> Any:
-        """What the NameNode answers, after retries; None when it is nothing."""
+        """The NameNode's answer, after retries; None if it is empty."""
         return retrying(lambda: self.ask_once(method, operation, **parameters), what=f"{operation} of {self.path}")
 
     # Any: as above.
@@ -166,11 +166,11 @@ class Place:
         try:
             return json.loads(body) if body or method == "GET" else None
         except ValueError as exc:
-            # NameNodes don't say how long an answer is, so one that was cut looks like one that has ended.
+            # NameNodes don't send an answer's length, so a truncated one looks complete.
             raise self._cut(body) from exc
 
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
-        """A connection to the DataNode that the NameNode names, on which the request's head was sent. To be used within `border`."""
+        """A connection to the DataNode that the NameNode names, with the request's headers sent. Use it within `border`."""
         with contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
@@ -193,7 +193,7 @@ class Place:
 
     @contextlib.contextmanager
     def border(self) -> Iterator[None]:
-        """Around what talks to a server: its errors become ours."""
+        """Wraps calls to a server, translating their errors."""
         try:
             yield
         except (OSError, http.client.HTTPException) as exc:
@@ -201,7 +201,7 @@ class Place:
             raise Unreachable(f"WebHDFS: {what} at {self.path}: {exc}.", uri=self.path) from exc
 
     def refusal(self, status: int, body: bytes) -> ConvertError:
-        """What an answer means that is no success."""
+        """The error for an unsuccessful answer."""
         path = self.path
         try:
             said = json.loads(body)["RemoteException"]
@@ -229,7 +229,7 @@ class Place:
             return BadSpec(f"HDFS refuses {path}: {line}.", uri=path)
         if not name and status == http.client.NOT_FOUND:
             return StoreError(f"{self.peer} is no WebHDFS: {line}.", uri=path)
-        # Safe mode, standby, too few DataNodes: the world must fix it, and another attempt may find it fixed.
+        # Safe mode, standby, too few DataNodes: the cluster must recover, and another attempt may succeed.
         return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {line}.", uri=path)
 
     def _cut(self, body: bytes) -> Unreachable:
@@ -270,7 +270,7 @@ class WebHdfsUpload:
         parameters = {"overwrite": "false", "createparent": "true", **{name: value for name, value in asked.items() if value is not None}}
         with place.border():
             self._connection: http.client.HTTPConnection | None = self._temporary.begin("PUT", "CREATE", headers, **parameters)
-        # Of an upload that nobody ends: the DataNode shouldn't wait for more of it.
+        # For an upload that is never ended: the DataNode shouldn't wait for more of it.
         weakref.finalize(self, self._connection.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -295,7 +295,7 @@ class WebHdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # An attempt without an answer may have renamed it. A rename keeps length and time.
+            # An unanswered attempt may have renamed it. A rename keeps length and time.
             found = self._place_status()
             if found is None or (found["length"], found["modificationTime"]) != (written["length"], written["modificationTime"]):
                 raise hadoop.gone(self.uri) from exc
@@ -305,7 +305,7 @@ class WebHdfsUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        # The DataNode makes the file when it comes to it: only when it has answered is there surely something to delete.
+        # The DataNode creates the file in its own time: only once it has answered is there surely a file to delete.
         with contextlib.suppress(StoreError):
             self._finish()
         with contextlib.suppress(StoreError):
@@ -337,7 +337,7 @@ class WebHdfsUpload:
                 try:
                     yield connection
                 except (BrokenPipeError, ConnectionResetError):
-                    # A server that refuses what it has not read yet answers and closes.
+                    # A server that refuses a body before reading all of it answers and closes.
                     self._take_answer(connection)
                     raise
         except NotFound as exc:
@@ -383,7 +383,7 @@ class WebHdfsInput(RangedInput):
         return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {self.uri}")
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
-        """The bytes from `offset` to `end`, all of them, or Unreachable."""
+        """All the bytes from `offset` to `end`. Raises Unreachable."""
         if offset >= end:
             return
         place = self._place
@@ -415,7 +415,7 @@ class WebHdfsInput(RangedInput):
             raise Unreachable(f"WebHDFS at {place.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
 
     def _check(self) -> None:
-        """Every range is opened by its name, and its answer doesn't tell which version it is of."""
+        """Raises if the file changed: each range is opened by name, and answers don't say which version they are of."""
         try:
             found = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:
