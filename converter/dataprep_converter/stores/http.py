@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 60.0
 _PIECE: Final = 4 << 20
 _WITHOUT_HEAD: Final = (400, 403, 405, 501)
-"""What servers say that know GET only; signed addresses are refused so too."""
+"""Statuses of servers that only know GET; signed addresses are also refused with these."""
 _AS_WRITTEN: Final = "!#$%&'()*+,/:;=?@[]~"
 
 
@@ -72,7 +72,7 @@ class HttpStore(ReadOnlyStore):
         return HttpInput(found, self._address(uri))
 
     def _address(self, uri: str) -> str:
-        """What is asked for: with the job's own signature where it has one. Plans of older releases hold an earlier one."""
+        """The address to request, with the job's own signature if it has one. Plans of older releases hold an earlier one."""
         return self.settings.signed.get(unsigned(uri), uri)
 
     def refusal(self, uri: str) -> BadSpec:
@@ -99,7 +99,7 @@ class HttpInput(RangedInput):
         return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {self.shown}")
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
-        """The bytes from `offset` to `end`, all of them, or Unreachable."""
+        """All the bytes from `offset` to `end`. Raises Unreachable."""
         if offset >= end:
             return
         with _answer(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
@@ -153,12 +153,12 @@ def _details(modified: str | None) -> Details:
 
 @contextlib.contextmanager
 def _answer(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
-    """The answer, redirections followed; what goes wrong until it is read becomes ours."""
+    """The answer, after redirections. Errors until it is read are translated."""
     parts = urllib.parse.urlsplit(uri)
     if "@" in parts.netloc:
         raise BadSpec(f"An address can't hold a user and a password: {_shown(uri)}.")
     written = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
-    # Compressed on the way it would have neither this size nor ranges.
+    # Compressed in transit it would have neither this size nor ranges.
     request = urllib.request.Request(written, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - see above

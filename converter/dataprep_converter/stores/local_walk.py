@@ -14,7 +14,7 @@ from typing import TypeAlias
 from dataprep_converter.stores.local_paths import ABSENT, is_regular, looping, path_of, translate, unstale
 
 FolderStates: TypeAlias = tuple[str, list[str], list[os.stat_result]]
-"""URI of a folder with a slash at its end, and names and states of some of its files."""
+"""URI of a folder with a trailing slash, and names and states of some of its files."""
 _MOST_FILES = 256
 _ends_as_folder = methodcaller("endswith", "/")
 
@@ -55,17 +55,17 @@ def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Genera
         translate(exc, folder)
     try:
         try:
-            # Only names are held, not states: a folder may have millions of files.
+            # Keep only names, not states: a folder may have millions of files.
             with os.scandir(descriptor) as found:
                 names = [each.name + "/" if _is_folder(each, uri) else each.name for each in found]
             identity = os.fstat(descriptor)
         except OSError as exc:
             translate(exc, folder)
-        # A symbolic link may lead back up; a folder that is its own ancestor is not entered again.
+        # A symbolic link may lead back up: don't enter a folder that is its own ancestor.
         if (identity.st_dev, identity.st_ino) in above:
             return
         above = (*above, (identity.st_dev, identity.st_ino))
-        # The order of UTF-8 is that of code points, but not for the stand-ins of bytes that are no UTF-8.
+        # The order of UTF-8 is that of code points, except for surrogates, which stand for bytes that aren't UTF-8.
         names.sort(key=None if _is_text(names) else os.fsencode)
         for is_folder, run in groupby(names, key=_ends_as_folder):
             if is_folder:
@@ -106,7 +106,7 @@ def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], 
         try:
             status = os.stat(name, dir_fd=descriptor)
         except OSError as exc:
-            # Gone since (another worker's temporary file), or a link to nowhere.
+            # Deleted since (another worker's temporary file), or a dangling link.
             if exc.errno in ABSENT or exc.errno == errno.ELOOP:
                 continue
             if exc.errno != errno.ESTALE:

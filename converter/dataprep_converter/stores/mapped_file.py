@@ -1,7 +1,7 @@
-"""Many small pieces of a local file in few calls: rows in random order, of which a call for each would cost more than its bytes.
+"""Many small pieces of a local file in few calls: for rows in random order, where a call for each would cost more than its bytes.
 
-The file is mapped, and the kernel copies the pieces from there into a nameless file in memory. Copied by ourselves, a page that is gone
-because the file became shorter, or that the disk can't read, would be a signal that ends the process; so it is an error of the call.
+The file is mapped, and the kernel copies the pieces from the mapping into an anonymous file in memory. If we copied them ourselves, a page
+lost by truncation or a disk error would raise a signal that ends the process; this way it is an error of the call.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ class MappedFile(Closeable):
         if _pwritev is None or not hasattr(os, "memfd_create"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         self._mapped = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
-        # Or the kernel would read 128 KiB around each piece.
+        # Otherwise the kernel would read 128 KiB around each piece.
         self._mapped.madvise(mmap.MADV_RANDOM)
         self._address = np.frombuffer(self._mapped, np.uint8).ctypes.data
         self._buffer = os.fdopen(os.memfd_create("dataprep", os.MFD_CLOEXEC), "r+b", buffering=0)
@@ -39,13 +39,13 @@ class MappedFile(Closeable):
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
         """The pieces at these offsets, all within the size. Raises OSError, or returns less, when one can't be read, and ValueError when this is closed.
 
-        Behind the end of a file that became shorter, the rest of its last page reads as zeros: look at its size afterwards.
+        If the file was truncated, the rest of its last page reads as zeros: check its size afterwards.
         """
         # struct iovec: the address and the size of a piece.
         pieces = np.empty((len(offsets), 2), np.uint64)
         pieces[:, 0] = offsets.astype(np.uint64) + np.uint64(self._address)
         pieces[:, 1] = length
-        # Nobody may close the buffer meanwhile: its number might by then be another file's, and be written to.
+        # Nothing may close the buffer meanwhile: its descriptor might then be another file's, which would be overwritten.
         with self._lock:
             buffer = self._buffer.fileno()
             for first in range(0, len(offsets), _AT_ONCE):

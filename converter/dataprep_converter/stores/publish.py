@@ -1,4 +1,4 @@
-"""Publishing: a file gets its final name once, however many attempts make it."""
+"""Publishing: a file gets its final name once, however many attempts there are."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ def copied(
     on_piece: Callable[[], None],
     before_publishing: Callable[[], None],
 ) -> Entry:
-    """Copies a file and returns it as it is there now. Nothing is visible before it is whole. Raises NotWhole when it has another digest than expected."""
+    """Copies a file and returns the new entry. Nothing is visible until it is complete. Raises NotWhole if its digest isn't the expected one."""
     digest = hashlib.sha256()
     size = 0
     with source.open(source_uri) as opened:

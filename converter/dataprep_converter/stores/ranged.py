@@ -1,4 +1,4 @@
-"""Inputs whose every range is a request of its own: nothing is held open between two reads."""
+"""Inputs that read each range by its own request: nothing stays open between reads."""
 
 # Input in __init__.py documents the public methods.
 # ruff: noqa: D102
@@ -17,7 +17,7 @@ class RangedInput(Closeable, ABC):
     """Ranges of one file or object, of the version that was opened."""
 
     step: ClassVar[int]
-    """Bytes that are asked for at once when a stream goes on after a break."""
+    """Bytes requested at once when a stream resumes after an error."""
 
     def __init__(self, entry: Entry, *, digest: str = "") -> None:
         self.uri = entry.uri
@@ -35,7 +35,7 @@ class RangedInput(Closeable, ABC):
 
     @property
     def shown(self) -> str:
-        """The URI as messages may have it."""
+        """The URI as shown in messages."""
         return self.uri
 
     @abstractmethod
@@ -43,7 +43,7 @@ class RangedInput(Closeable, ABC):
 
     @abstractmethod
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
-        """The bytes from `offset` to `end`, all of them, or Unreachable."""
+        """All the bytes from `offset` to `end`. Raises Unreachable."""
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.size if length is None else min(self.size, offset + length)

@@ -1,4 +1,4 @@
-"""What stores have in common that are only read: every call that writes is refused, with the store's own reason."""
+"""Base of the read-only stores: they refuse every write, with their own reason."""
 
 # Store in __init__.py documents the public methods.
 # ruff: noqa: D102
@@ -11,7 +11,7 @@ from dataprep_converter.stores import Entry, PinnedInput, Upload
 
 
 class ReadOnlyStore(ABC):
-    """A `Store` but for what it lists and opens."""
+    """A `Store` except for listing and opening."""
 
     @abstractmethod
     def open(self, uri: str) -> PinnedInput: ...

@@ -26,7 +26,7 @@ STORES: Final[Mapping[str, str]] = {
 
 
 EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
-"""Scheme → what to install for it, where that has another name."""
+"""Scheme → the extra to install, if it has another name."""
 
 
 FSSPEC: Final = (
@@ -49,13 +49,13 @@ FSSPEC: Final = (
     "tos",
     "root",
 )
-"""Schemes without a store of ours that fsspec reads. Left out are those of fsspec's that are other names of our stores, or lie on top of other systems."""
+"""Schemes without a store of ours that fsspec reads. Those that are aliases of our stores, or wrap other systems, are left out."""
 
 
 def store_class(scheme: str) -> type[Store]:
     """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
     if scheme in FSSPEC:
-        # Here, because fsspec takes long to import and most commands need none.
+        # Here, because fsspec takes long to import and most commands don't need it.
         from dataprep_converter.stores.fsspec_store import FsspecStore
 
         return FsspecStore

@@ -1,6 +1,6 @@
-"""Requests to a store that speaks HTTP and XML: sent, tried again, answered. S3, Cloud Storage and Azure differ in how they sign them.
+"""Requests to stores that speak HTTP and XML, with retries. S3, Cloud Storage and Azure differ in how they sign them.
 
-Over the standard library's client, with connections kept, because the stores' own clients don't tell whether an attempt is in doubt.
+They use the standard library's client and keep connections, because the stores' own clients don't say whether an attempt is in doubt.
 """
 
 import contextlib
@@ -28,31 +28,31 @@ ANSWER_SECONDS: Final = 60.0
 ATTEMPTS: Final = 4
 
 _IDLE_SECONDS = 10.0
-"""Servers close connections that nobody uses; an older one is not tried."""
+"""Servers close idle connections; an older one isn't reused."""
 _UNRESERVED = "/-_.~"
 _RETRIED_STATUS = {408, 429, 500, 502, 503, 504}
 _RETRIED_CODES = {
     *("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"),
-    # The body was changed, or cut, on its way.
+    # The body was damaged or truncated in transit.
     *("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "Md5Mismatch"),
 }
 _CODE_HEADER = "x-ms-error-code"
-"""Where Azure tells an error that has no body."""
+"""The header in which Azure names an error without a body."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said. `code` is its error code, empty when all is well or when nothing tells."""
+    """The server's answer. `code` is its error code, empty on success or if there is none."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     in_doubt: bool = False
-    """An earlier attempt of the same request had no answer: it may have been done."""
+    """An earlier attempt of the same request had no answer: it may have succeeded."""
 
     @property
     def ok(self) -> bool:
-        """Done. S3 may answer 200 and tell of a failure in the body."""
+        """Success. S3 may answer 200 with a failure in the body."""
         return self.status // 100 == 2 and not self.code
 
     @property
@@ -129,7 +129,7 @@ class Requests(ABC):
         body: bytes | memoryview = b"",
         attempts: int | None = None,
     ) -> Answer:
-        """The answer, after retries of what the server or the network did wrong. Raises Unreachable, naming host and port."""
+        """The answer, with retries after faults of the server or the network. Raises Unreachable, naming host and port."""
         attempts = attempts or ATTEMPTS
         in_doubt = False
         fault: Exception | None = None
@@ -167,7 +167,7 @@ class Requests(ABC):
             try:
                 connection.request(method, target, body=body or None, headers=signed)
             except (BrokenPipeError, ConnectionResetError):
-                # A server that refuses what it has not read yet answers and closes. Where there is no answer, asking for it says so.
+                # A server that refuses a body before reading all of it answers and closes. If there is no answer, reading it raises.
                 broke = True
             with connection.getresponse() as response:
                 content = response.read()
@@ -184,7 +184,7 @@ class Requests(ABC):
         return Answer(response.status, found, content)
 
     def path(self, key: str) -> str:
-        """What is asked for, unencoded; the empty key is the bucket itself."""
+        """The path to request, unencoded; the empty key is the bucket itself."""
         return f"{self.address.path}/{key}"
 
     def question(self, query: Mapping[str, str]) -> str:
@@ -195,7 +195,7 @@ class Requests(ABC):
     def signed(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
-        """The headers to send, with all that proves who asks. `path` is encoded as it is sent, the query isn't."""
+        """The headers to send, including the credentials. `path` is encoded as it is sent, the query isn't."""
 
     def _connection(self) -> http.client.HTTPConnection:
         while self._idle:
@@ -219,7 +219,7 @@ def connected(
     answering: float,
     proxy: urllib.parse.SplitResult | None = None,
 ) -> http.client.HTTPConnection:
-    """A connection to a server, through the proxy if one is given, with its two patiences in seconds. Raises OSError."""
+    """A connection to a server, through the proxy if one is given, with its two timeouts in seconds. Raises OSError."""
     there = (host, port) if proxy is None else (proxy.hostname or "", proxy.port)
     made: http.client.HTTPConnection
     if scheme == "https":

@@ -1,4 +1,4 @@
-"""Streaming: a range of a file, from a connection that may break on the way."""
+"""Streams a range of a file over a connection that may break."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 def resuming_stream(
     pieces: Callable[[int, int], Iterator[bytes]], read_at: Callable[[int, int], bytes], *, offset: int, end: int, step: int, what: str
 ) -> Iterator[bytes]:
-    """The bytes from `offset` to `end`, by as many streams as it takes.
+    """The bytes from `offset` to `end`, over as many streams as it takes.
 
-    `pieces(offset, end)` begins one. When it breaks, what came stays: the next `step` bytes come by `read_at`, which has its own retries, and then
-    a new stream. `what` names the file in the log.
+    `pieces(offset, end)` begins one. When it breaks, it resumes after the bytes that came: the next `step` bytes come by `read_at`, which retries,
+    and then a new stream begins. `what` names the file in the log.
     """
     while offset < end:
         stream = pieces(offset, end)

@@ -1,7 +1,7 @@
 """Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, by the Blob service's REST interface.
 
-An upload is blocks of one blob, made the blob by one conditional list of them. Blocks that are in no list belong to the blob's name and to no
-upload: any commit under the name drops them, and after a week the service does. So there is nothing to abort and nothing to sweep.
+An upload sends blocks, and one conditional block list turns them into the blob. Uncommitted blocks belong to the blob's name, not to an upload:
+any commit under that name drops them, and the service does after a week. So there is nothing to abort and nothing to sweep.
 """
 
 # Bucket and Transfer in objects.py document the public methods.
@@ -82,7 +82,7 @@ class AzureStore(ObjectStore):
                 "abfs://container/path with AZURE_STORAGE_ACCOUNT_NAME in the environment.",
                 uri=uri,
             )
-        # The blobs of an account are behind a name of their own, also when it is a data lake.
+        # An account's blobs have their own host name, even if it is a data lake.
         endpoint = self._endpoint or f"https://{host.replace('.dfs.', '.blob.') if '.' in host else f'{account}.blob.core.windows.net'}"
         scheme = uri.partition("://")[0]
         return Container.at(f"{scheme}://{authority}/", name, account=account, endpoint=endpoint, credentials=self._credentials)
@@ -119,7 +119,7 @@ class Container(Bucket):
                 before = name
                 yield from _entries(uri, prefix, name, each)
             return
-        # A data lake lists by folders: `a/b` before `a-1`. So each folder is listed by itself, and put into the order of whole paths.
+        # A data lake lists by folders: `a/b` before `a-1`. So each folder is listed separately, and sorted by whole paths.
         inside = {_name(each): each for each in self._pages(prefix, {"delimiter": "/"})}
         for name in sorted(inside, key=str.encode):
             if inside[name].tag != "BlobPrefix":
@@ -141,7 +141,7 @@ class Container(Bucket):
             query["marker"] = marker
 
     def _may_be_hierarchical(self) -> bool:
-        """Whether it is a data lake with folders, or doesn't say."""
+        """Whether it is a data lake with folders, or may be one."""
         if self.requests.hierarchical is None:
             answer = self.requests.send("GET", "", query={"restype": "account", "comp": "properties"})
             self.requests.hierarchical = answer.headers.get("x-ms-is-hns-enabled", "").lower() != "false"
@@ -158,14 +158,14 @@ class Container(Bucket):
             return Entry(uri=uri, size=int(answer.headers.get("content-length", 0)), pin=tag), _digest(answer)
         if _is_absent(answer):
             return None
-        # The answer to HEAD has no body, so ask again in a way that tells why. What ailed it may be over.
+        # The answer to HEAD has no body, so ask again in a way that shows the reason. By then the fault may be gone.
         why = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
         if _is_absent(why):
             return None
         raise self.refusal(answer if why.ok else why, key, doing="read")
 
     def get(self, key: str) -> tuple[bytes, str]:
-        # obstore doesn't tell the MD5 that the service keeps. Who calls tries again.
+        # obstore doesn't return the MD5 that the service keeps. The caller retries.
         answer = self.requests.send("GET", key, attempts=1)
         if not answer.ok:
             raise self.refusal(answer, key, doing="read")
@@ -177,7 +177,7 @@ class Container(Bucket):
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS:
-            # An attempt without an answer may have been ours.
+            # An unanswered attempt of ours may have succeeded.
             found = self.look(uri, key) if answer.in_doubt else None
             if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
                 return found[0]
@@ -189,7 +189,7 @@ class Container(Bucket):
         if not answer.ok and answer.code not in ("BlobNotFound", "PathNotFound"):
             raise self.refusal(answer, key, doing="delete")
 
-    def sweep(self, uri: str, prefix: str) -> int:  # noqa: ARG002 - see the head of this file
+    def sweep(self, uri: str, prefix: str) -> int:  # noqa: ARG002 - see the top of this file
         return 0
 
     def transfer(self, uri: str, key: str) -> "Blocks":
@@ -228,7 +228,7 @@ class Blocks:
         self._name = uuid.uuid4().hex
 
     def begin(self) -> None:
-        """A block needs nothing before it."""
+        """Blocks need no preparation."""
 
     def send(self, number: int, data: memoryview) -> str:
         block = base64.b64encode(f"{self._name}-{number:05d}".encode()).decode()
@@ -253,7 +253,7 @@ class Blocks:
             return Entry(uri=self._uri, size=size, pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS or answer.code == "InvalidBlockList":
             found = self._container.look(self._uri, self._key)
-            # An attempt without an answer may have been ours.
+            # An unanswered attempt of ours may have succeeded.
             if found is not None and answer.in_doubt and self._committed() == tags:
                 return found[0]
             if found is not None and not replace:
@@ -269,7 +269,7 @@ class Blocks:
         return [each.text or "" for each in answer.xml().iterfind("CommittedBlocks/Block/Name")]
 
     def drop(self) -> None:
-        """Nothing can drop them; see the head of this file."""
+        """Does nothing: they can't be dropped, see the top of this file."""
 
 
 class AzureRequests(Requests):
@@ -278,7 +278,7 @@ class AzureRequests(Requests):
     def __init__(self, address: Address, *, account: str, credentials: CredentialChain) -> None:
         super().__init__(address, service="Azure")
         self.hierarchical: bool | None = None
-        """Whether the account has real folders, or doesn't say; None as long as it wasn't asked."""
+        """Whether the account has real folders, or may have; None until it is asked."""
         self._account = account
         self._credentials = credentials
 
@@ -326,7 +326,7 @@ def _name(listed: ET.Element) -> str:
     if found is None:
         return ""
     text = found.text or ""
-    # What XML can't hold comes encoded.
+    # Characters that XML can't hold are encoded.
     return urllib.parse.unquote(text) if found.get("Encoded") == "true" else text
 
 
@@ -344,7 +344,7 @@ def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Ent
 
 
 def _is_absent(answer: Answer) -> bool:
-    """Whether the container is there and the blob isn't."""
+    """Whether the container exists and the blob doesn't."""
     return answer.code in ("BlobNotFound", "ResourceNotFound", "PathNotFound") or (answer.status == 404 and not answer.code)
 
 

@@ -1,7 +1,7 @@
-"""Google Cloud Storage, `gs://bucket/path`, by its XML API: S3's protocol with tokens, other conditions, and another end of an upload.
+"""Google Cloud Storage, `gs://bucket/path`, by its XML API: S3's protocol with tokens, other conditions, and other completion of uploads.
 
-A multipart upload takes no condition there. So its parts become a hidden object beside the target, which is copied to its name, within the store,
-on the condition that nothing has that name; then the hidden one is deleted.
+A multipart upload takes no condition there. So its parts become a hidden object beside the target. The store copies that to the target's name, on
+the condition that the name is free, and the hidden object is deleted.
 """
 
 # Bucket and Transfer in objects.py document the public methods.
@@ -91,7 +91,7 @@ class GcsBucket(XmlBucket):
         return super().error(status, code, message, key, doing=doing)
 
     def checksum(self, key: str) -> str | None:
-        """The CRC-32C that the store keeps of every object; None when it doesn't tell, or there is no such object."""
+        """The CRC-32C that the store keeps of every object; None if it isn't returned, or there is no such object."""
         found = _CHECKSUM.search(self.requests.send("HEAD", key).headers.get("x-goog-hash", ""))
         return None if found is None else found[1]
 
@@ -115,7 +115,7 @@ class HiddenMultipart(Multipart):
         if answer.ok:
             tag = answer.xml().findtext("{*}ETag")
         elif answer.status == 412:
-            # An attempt without an answer may have been ours.
+            # An unanswered attempt of ours may have succeeded.
             found = self._gcs.look(self._uri, self._target) if answer.in_doubt else None
             if found is None or found[0].size != size or not self._is_same():
                 raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
@@ -128,7 +128,7 @@ class HiddenMultipart(Multipart):
         return Entry(uri=self._uri, size=size, pin=unquoted(tag))
 
     def _is_same(self) -> bool:
-        """Whether the object at the target has our bytes, as far as the store tells."""
+        """Whether the object at the target has our bytes, by the store's checksums."""
         ours = self._gcs.checksum(self._key)
         return ours is not None and ours == self._gcs.checksum(self._target)
 
@@ -143,19 +143,19 @@ class HiddenMultipart(Multipart):
         if not answer.ok and answer.code not in ("NoSuchUpload", "InvalidPart"):
             raise self._gcs.refusal(answer, self._key, doing="write")
         if not answer.ok:
-            # An attempt without an answer may have completed it; nobody else has this name.
+            # An unanswered attempt may have completed it; the name is only ours.
             found = self._gcs.look(self._uri, self._key)
             if found is None or found[0].size != size:
                 raise self._gone()
         self._is_whole = True
 
     def _delete(self) -> None:
-        # What stays is swept.
+        # Leftovers are swept.
         with contextlib.suppress(StoreError):
             self._gcs.delete(self._key)
 
     def _gone(self) -> Unreachable:
-        # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+        # A commit swept the leftovers of attempts and took this one for dead. A new attempt uploads again.
         return Unreachable(f"The upload of {self._uri} is gone: something else has removed it.", uri=self._uri)
 
 

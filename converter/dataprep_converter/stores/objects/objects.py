@@ -1,7 +1,7 @@
-"""Object stores: what S3, Cloud Storage and Azure have in common. obstore reads; requests of our own write, list and delete.
+"""Object stores: the common part of S3, Cloud Storage and Azure. obstore reads; our own requests write, list and delete.
 
-Each has a file that says how one bucket is addressed, signed for, listed and written (`Bucket`, `Transfer`). Nothing is visible before an upload
-is completed, and completion takes a condition, so that of several writers one wins.
+Each has a file on how one bucket is addressed, signed for, listed and written (`Bucket`, `Transfer`). Nothing is visible until an upload is
+completed, and completion is conditional, so that exactly one of several writers wins.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -36,14 +36,14 @@ _STREAM_BYTES: Final = 4 << 20
 
 
 class Transfer(Protocol):
-    """One upload of several parts on its way."""
+    """One multipart upload in progress."""
 
     def begin(self) -> None:
         """Called once, before the first part."""
         ...
 
     def send(self, number: int, data: memoryview) -> str:
-        """Sends the part of this number, from 1, in any thread; returns what completing needs of it."""
+        """Sends the part of this number, from 1, in any thread; returns its tag for completing."""
         ...
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
@@ -72,7 +72,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
-        """The object and its MD5 in hexadecimal, or what may be that; see `digests`."""
+        """The object and its (possible) MD5 in hexadecimal; see `digests`."""
 
     @abstractmethod
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
@@ -96,20 +96,20 @@ class Bucket(ABC):
 
     @abstractmethod
     def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
-        """What the store's refusal means. `doing` is one of write, read, list, delete and sweep."""
+        """The error for the store's refusal. `doing` is one of write, read, list, delete and sweep."""
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """The whole of an object and its MD5, as `look`."""
+        """A whole object and its MD5, as for `look`."""
         found = obstore.get(self.client, key)
         return bytes(found.bytes()), unquoted(found.meta["e_tag"])
 
     def refusal(self, answer: Answer, key: str, *, doing: str) -> ConvertError:
-        """The error that an answer means."""
+        """The error for an answer."""
         return self.error(answer.status, answer.code, answer.message, key, doing=doing)
 
     @contextlib.contextmanager
     def border(self, key: str, *, doing: str) -> Iterator[None]:
-        """Around every call of obstore: its errors become ours."""
+        """Wraps every call of obstore, translating its errors."""
         uri = f"{self.root}{key}"
         try:
             yield
@@ -118,7 +118,7 @@ class Bucket(ABC):
         except UnauthenticatedError as exc:
             if (refused := _STATUS.search(str(exc))) is not None:
                 raise self._error_of(refused, str(exc), key, doing=doing) from exc
-            # It wraps what the credentials' own chain says.
+            # It wraps the errors of the credential chain.
             raise BadCredentials(_line(str(exc)).rpartition("BadCredentials: ")[2]) from exc
         except (BaseError, OSError, ValueError) as exc:
             text = str(exc)
@@ -284,7 +284,7 @@ def client_options(scheme: str) -> "ClientConfig":
         "allow_http": scheme == "http",
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
         "read_timeout": timedelta(seconds=ANSWER_SECONDS),
-        # For the whole of a body, which may be large and its reader slow.
+        # For a whole body, which may be large and read slowly.
         "timeout": timedelta(hours=12),
     }
 
@@ -299,7 +299,7 @@ def retry_config() -> "RetryConfig":
 
 
 def as_folder(key: str) -> str:
-    """The prefix of the keys below a folder; of a whole bucket the empty string."""
+    """The prefix of the keys below a folder; the empty string for a whole bucket."""
     return f"{key.rstrip('/')}/" if key.rstrip("/") else ""
 
 
@@ -314,5 +314,5 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 
 
 def _line(text: str) -> str:
-    """obstore's message without its debugging tail."""
+    """obstore's message without its debug output."""
     return text.partition("\n")[0].strip().rstrip(".")

@@ -1,10 +1,10 @@
 """Alibaba Cloud OSS by its own SDK, V4 signatures. Never AppendObject: it isn't atomic, and ends at 5 GB.
 
-Nothing is visible before an upload is completed, and completion takes x-oss-forbid-overwrite, so that of several writers one wins
+Nothing is visible until an upload is completed, and completion takes x-oss-forbid-overwrite, so that exactly one of several writers wins
 (on buckets with versioning OSS ignores that header; the docs say so).
 
-The SDK's own check of uploads computes CRC-64 under Python's lock, which makes four threads slower than one. It is off; every
-part carries its MD5 instead, which OSS checks before it keeps the part.
+The SDK's own check of uploads computes CRC-64 under the GIL, which makes four threads slower than one. It is off; every part is sent
+with its MD5 instead, which OSS checks before it stores the part.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -69,7 +69,7 @@ class OssStore:
             "server_side_encryption": settings.server_side_encryption,
             "server_side_encryption_key_id": settings.kms_key_id,
         }
-        """What a request that makes an object says of it."""
+        """Headers for requests that create an object."""
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         bucket, key = place_of(uri)
@@ -93,7 +93,7 @@ class OssStore:
                 if before is not None and each.key.encode() <= before.encode():
                     raise StoreError(f"OSS at {self._client.peer} lists {uri} out of order: {each.key} after {before}.", uri=uri)
                 before = each.key
-                # Folder markers of consoles are no files.
+                # Skip the folder markers that consoles create.
                 if not each.key.endswith("/"):
                     yield Entry(
                         uri=f"{uri.rstrip('/')}/{each.key[len(prefix) :]}",
@@ -149,7 +149,7 @@ class OssStore:
 
     def delete(self, uri: str) -> None:
         bucket, key = place = place_of(uri)
-        # The batch form: it is the one right for deleting that a job is asked to have.
+        # The batch form, because it needs the only right to delete that jobs are asked to have.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
@@ -247,7 +247,7 @@ class OssUpload:
         try:
             answer = self._client.end("complete_multipart_upload", request, place=self._place, is_ours=self._found_ours)
         except NotFound as exc:
-            # Not the user's to mend: a new attempt uploads anew.
+            # Not the user's to fix: a new attempt uploads again.
             raise Unreachable(str(exc), uri=self.uri) from exc
         self._ended = True
         return answer if isinstance(answer, Entry) else Entry(uri=self.uri, size=self._parts.size, pin=_pin(answer.etag))
@@ -282,14 +282,14 @@ class OssUpload:
         except NotFound as exc:
             if exc.uri == f"oss://{self._bucket}":
                 raise
-            # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+            # A commit swept the leftovers of attempts and took this one for dead. A new attempt uploads again.
             raise Unreachable(str(exc), uri=self.uri) from exc
         self._sums[number] = (answer.hash_crc64, len(data))
         tag: str = answer.etag
         return tag
 
     def _found_ours(self) -> Entry | None:
-        """The object at our place, when it has the bytes of our parts: OSS keeps a CRC-64 of whole objects."""
+        """The object at our URI, if it has the bytes of our parts: OSS keeps a CRC-64 of whole objects."""
         head = self._store._head(self.uri)  # noqa: SLF001 - one module
         if head is None or head[0].size != self._parts.size:
             return None

@@ -1,4 +1,4 @@
-"""Calls of OSS's SDK: what is asked for again, whether a completion without an answer was ours, and every error as one of ours. `oss` is the store."""
+"""Calls of OSS's SDK: retries, whether an unanswered completion was ours, and translated errors. `oss` is the store."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -42,13 +42,13 @@ _BAD_CREDENTIALS = {
     "RequestTimeTooSkewed",
 }
 _DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
-"""The body was changed, or cut, on its way; or a sweep came while parts were under way. A new attempt sends it anew."""
+"""The body was damaged or truncated in transit, or a sweep came while parts were being sent. A new attempt sends it again."""
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
 
 
 class OssClient:
-    """The SDK's client with its errors made ours."""
+    """The SDK's client with its errors translated."""
 
     def __init__(self, client: Any, *, peer: str) -> None:  # the SDK has no types
         self._client = client
@@ -61,11 +61,11 @@ class OssClient:
             return getattr(self._client, operation)(request, **options)
 
     def persistently(self, operation: str, request: Any, *, place: tuple[str, str], doing: str) -> Any:
-        """The result of what may be repeated; beyond the SDK's own attempts, which don't see every fault of the network."""
+        """The result of an operation that may be repeated, with retries beyond the SDK's own, which miss some network faults."""
         return retrying(lambda: self.call(operation, request, place=place, doing=doing), what=f"{operation} of oss://{place[0]}/{place[1]}")
 
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
-        """The result of what makes an object visible, or the object itself, when an attempt without an answer had made it visible.
+        """The result of the operation that makes an object visible, or the object itself if an unanswered attempt had made it visible.
 
         The SDK's own retries would turn that into a refusal.
         """
@@ -87,7 +87,7 @@ class OssClient:
         return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", patience=_RETRIED_ONCE_DONE)
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
-        """Drops an upload; one that is gone is fine."""
+        """Aborts an upload; an absent one is fine."""
         request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
 
         def attempt() -> None:
@@ -119,7 +119,7 @@ class OssClient:
         if isinstance(error, sdk.ServiceError):
             return self._service_error(error, place[0], uri, doing=doing)
         if isinstance(error, sdk.DeserializationError):
-            # Whatever stands between may answer in its own words: a gateway's 502 has no Date, which the SDK insists on.
+            # A gateway in between may answer in its own format: its 502 has no Date, which the SDK requires.
             return Unreachable(f"OSS at {self.peer} answered at {uri} something that isn't an answer of OSS's: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)

@@ -1,4 +1,4 @@
-"""Parts: bytes gathered into parts of equal size, sent by a few threads while the next part fills. For S3 and OSS."""
+"""Splits an upload into parts of equal size, sent by a few threads while the next part fills. For S3 and OSS."""
 
 import math
 from collections import deque
@@ -10,21 +10,21 @@ PART_BYTES: Final = 8 << 20
 PART_LIMIT: Final = 10_000
 """Parts of one upload, on S3 and on OSS."""
 IN_FLIGHT: Final = 4
-"""Parts under way at once; an upload holds at most one more in memory."""
+"""Parts sent at once; an upload holds at most one more in memory."""
 
 _GROWN_AFTER = 5_000
 _SHOWN = 5
 
 
 def part_bytes_for(size_hint: int | None) -> int:
-    """Size of a part for an object of about this size: 8 MiB, or what keeps it within 9,000 parts."""
+    """Size of a part for an object of about this size: 8 MiB, or as much as keeps it within 9,000 parts."""
     if size_hint is None:
         return PART_BYTES
     return max(PART_BYTES, math.ceil(size_hint / 9_000 / (1 << 20)) << 20)
 
 
 def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
-    """The sentence on uploads that nobody ended and that may not be removed."""
+    """The sentence on unfinished uploads that we have no right to remove."""
     some = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
     return f"missing {right} on {folder}: {len(keys)} unfinished uploads stay: {some}."
 
@@ -33,7 +33,7 @@ class Parts:
     """The parts of one upload.
 
     `begin` is called once, before the first part goes. `send` gets a part's number (from 1) and its bytes, in another thread,
-    and returns what completing the upload needs (the part's ETag).
+    and returns the part's ETag, which completing the upload needs.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Parts:
 
     @property
     def rest(self) -> memoryview:
-        """What was gathered and not sent."""
+        """The bytes not sent yet."""
         return memoryview(self._buffer)[: self._filled]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -65,7 +65,7 @@ class Parts:
         view = memoryview(data).cast("B")
         self.size += len(view)
         while view:
-            # A full part goes only when more comes, so that an object of exactly one part needs one request.
+            # Send a full part only when more comes, so that an object of exactly one part needs one request.
             if self._filled == len(self._buffer):
                 self._send_buffer()
             taken = min(len(view), len(self._buffer) - self._filled)
@@ -74,7 +74,7 @@ class Parts:
             view = view[taken:]
 
     def finish(self) -> list[str]:
-        """Sends the last part and waits for all: their tags in order. Again the same, when a commit is tried again."""
+        """Sends the last part and waits for all. Returns their tags in order; the same again if a commit is retried."""
         if self._filled or not self.begun:
             self._send_buffer()
         while self._pending:
@@ -82,7 +82,7 @@ class Parts:
         return self._tags
 
     def cancel(self) -> None:
-        """Waits until no part is under way; what they raise is of no interest any more."""
+        """Waits until no part is being sent, ignoring their errors."""
         for each in self._pending:
             each.cancel()
         while self._pending:
@@ -100,7 +100,7 @@ class Parts:
         self._sent += 1
         self._pending.append(self._threads.submit(self._send, self._sent, self.rest))
         if self._sent == _GROWN_AFTER:
-            # Nobody said how large the object gets: 40 GB so far, and room for 160 GB more.
+            # The object's size wasn't given: 40 GB so far, and room for 160 GB more.
             self._part_bytes *= 4
         self._buffer = bytearray(self._part_bytes)
         self._filled = 0

@@ -1,4 +1,4 @@
-"""S3 and what speaks like it; the XML API of Cloud Storage is built on it (`gcs.py`)."""
+"""S3 and compatible stores; the XML API of Cloud Storage is built on it (`gcs.py`)."""
 
 # Bucket and Transfer in objects.py document the public methods.
 # ruff: noqa: D102
@@ -68,7 +68,7 @@ class S3Store(ObjectStore):
         environment = os.environ
         self._region = settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
         given = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-        # A host that has no bucket names in its DNS is the rule for endpoints of one's own; Amazon's take both.
+        # Self-hosted endpoints mostly have no bucket names in their DNS; Amazon's take both.
         self._path_style = settings.path_style or (given is not None and _is_bare_host(given))
         self._endpoint = with_scheme(given or f"https://s3.{self._region}.{domain_of(self._region)}")
         self._credentials = CredentialChain(settings.credentials, region=self._region)
@@ -85,12 +85,12 @@ class S3Store(ObjectStore):
 
 
 class XmlBucket(Bucket):
-    """A bucket as S3's protocol has it, whoever serves it."""
+    """A bucket behind S3's protocol, whatever the service."""
 
     exclusively: dict[str, str] = {"if-none-match": "*"}
     """Headers of a request that must not replace an object."""
     making: Mapping[str, str] = MappingProxyType({})
-    """Headers of a request that makes an object."""
+    """Headers of a request that creates an object."""
     rights: Mapping[str, str] = RIGHT_OF
 
     def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
@@ -109,7 +109,7 @@ class XmlBucket(Bucket):
                 if name.encode() <= before.encode():
                     raise StoreError(f"{self.requests.service} at {self.peer} lists {uri} out of order: {name} after {before}.", uri=uri)
                 before = name
-                # Folder markers of consoles are no files.
+                # Skip the folder markers that consoles create.
                 if not name.endswith("/"):
                     yield Entry(
                         uri=f"{uri}/{name[len(prefix) :]}",
@@ -129,7 +129,7 @@ class XmlBucket(Bucket):
         if answer.ok:
             size = answer.headers.get("content-length", "0")
         else:
-            # The answer to HEAD has no body, so ask again in a way that tells why.
+            # The answer to HEAD has no body, so ask again in a way that shows the reason.
             answer = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
             if answer.code in ("NoSuchKey", "NoSuchVersion") or (answer.status == 404 and not answer.code):
                 return None
@@ -140,12 +140,12 @@ class XmlBucket(Bucket):
         return Entry(uri=uri, size=int(size), pin=tag), tag
 
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
-        # As a request of our own, because obstore doesn't tell whether an attempt is in doubt.
+        # Our own request, because obstore doesn't say whether an attempt is in doubt.
         answer = self.decided("PUT", key, headers={**self.making, **({} if replace else self.exclusively)}, body=data)
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.status == 412:
-            # An attempt without an answer may have been ours.
+            # An unanswered attempt of ours may have succeeded.
             found = self.look(uri, key) if answer.in_doubt else None
             if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
                 return found[0]
@@ -155,7 +155,7 @@ class XmlBucket(Bucket):
     def decided(
         self, method: str, key: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str], body: bytes = b""
     ) -> Answer:
-        """The answer to a conditional write; while another one is just being decided, S3 says to try again."""
+        """The answer to a conditional write. While another write is in progress, S3 says to try again."""
         for _ in range(_CONFLICTS):
             answer = self.requests.send(method, key, query=query, headers=headers, body=body)
             if answer.status != 409:
@@ -279,7 +279,7 @@ class Multipart:
     def send(self, number: int, data: memoryview) -> str:
         answer = self._bucket.requests.send("PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id}, body=data)
         if answer.code == "NoSuchUpload":
-            # A commit sweeps what attempts have left, and took this one for dead. A new attempt uploads anew.
+            # A commit swept the leftovers of attempts and took this one for dead. A new attempt uploads again.
             raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
         if not answer.ok:
             raise self._bucket.refusal(answer, self._key, doing="write")
@@ -290,7 +290,7 @@ class Multipart:
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
-        # An attempt without an answer may have completed it; then the upload is gone, or in its own way.
+        # An unanswered attempt may have completed it; then the upload is gone, or our own object is in the way.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
             found = self._bucket.look(uri, self._key)
             if found is not None and found[0].size == size and found[0].pin == _pin_of_parts(tags):
@@ -301,12 +301,12 @@ class Multipart:
         if answer.status == 412:
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         if answer.code == "InvalidPart":
-            # A sweep came while parts were under way. A new attempt uploads anew.
+            # A sweep came while parts were being sent. A new attempt uploads again.
             raise Unreachable(f"A part of the upload of {uri} is gone: something else has aborted it.", uri=uri)
         raise self._bucket.refusal(answer, self._key, doing="write")
 
     def asked_to_complete(self, tags: list[str], *, headers: dict[str, str]) -> Answer:
-        """The answer to the request that makes one object of the parts."""
+        """The answer to the request that joins the parts into one object."""
         root = ET.Element("CompleteMultipartUpload")
         for number, tag in enumerate(tags, start=1):
             part = ET.SubElement(root, "Part")
@@ -321,7 +321,7 @@ class Multipart:
         )
 
     def drop(self) -> None:
-        # A part that was under way may land after an abort; S3 says to abort until nothing is left, the sweep does.
+        # A part in flight may arrive after an abort; S3 says to abort until nothing is left, which the sweep does.
         with contextlib.suppress(StoreError):
             answer = self._bucket.requests.send("DELETE", self._key, query={"uploadId": self._upload_id})
             if answer.status == 403:

@@ -1,6 +1,6 @@
-"""Signed S3 requests: what obstore can't do. Uploads with an explicit, conditional end; listing with true names.
+"""Signed S3 requests for what obstore can't do: uploads with an explicit, conditional end; listings with true names.
 
-obstore has no abort, no conditional completion of a multipart upload, and hides what its paths can't express (folder markers,
+obstore has no abort, no conditional completion of a multipart upload, and hides names that its paths can't express (folder markers,
 empty segments). AWS Signature Version 4; every body is signed, so the server checks it.
 """
 
