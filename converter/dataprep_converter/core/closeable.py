@@ -1,4 +1,4 @@
-"""What must be closed: a base class that makes `close` the end of a `with` block, and the end of a generator."""
+"""Closing: a base class whose `close` ends a `with` block, and closing of generators."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,6 +31,6 @@ def closed_on_error(resource: Closeable) -> Iterator[None]:
 
 
 def close_generator(items: Iterable[Any]) -> None:
-    """Closes `items` where that is a generator, so that it releases what it holds. Not while another thread is in it."""
+    """Closes `items` if it is a generator, so that it releases its resources. Not while another thread runs it."""
     if isinstance(items, GeneratorType) and not items.gi_running:
         items.close()

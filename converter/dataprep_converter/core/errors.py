@@ -54,7 +54,7 @@ class BadData(ConvertError):
 
 
 class StoreError(ConvertError):
-    """A store said no, for none of the reasons below."""
+    """A store refused, for none of the reasons below."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED
@@ -68,7 +68,7 @@ class Unreachable(StoreError):
 
 
 class NotFound(StoreError):
-    """Nothing there."""
+    """The file or folder doesn't exist."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.INPUT_NOT_FOUND
@@ -151,7 +151,7 @@ class Missing(NotWhole):
 
 
 class NewerFormat(ConvertError):
-    """A stored file is of a newer format than this release knows. Neither is it damaged, nor may anything be done to it here."""
+    """A stored file is of a newer format than this release knows. It isn't damaged, and this release must not touch it."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.NEWER_FORMAT

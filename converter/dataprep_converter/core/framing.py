@@ -1,4 +1,4 @@
-"""TFRecord framing: the 16 bytes around each record and their masked CRC-32C. What is inside a record is not known here.
+"""TFRecord framing: the 16 bytes around each record and their masked CRC-32C. The contents of records don't matter here.
 
 # A record:  uint64 length | uint32 masked crc of length | bytes data | uint32 masked crc of data   (little-endian)
 """
@@ -19,7 +19,7 @@ HEADER: Final = 12
 FOOTER: Final = 4
 """Bytes after the data."""
 MASK_DELTA: Final = 0xA282EAD8
-"""What TFRecord adds to a rotated CRC, so that a CRC of data that holds CRCs stays a good one."""
+"""Added to a rotated CRC by TFRecord, so that CRCs of data containing CRCs stay good."""
 
 
 def mask(crc: int) -> int:

@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """The values that were used last: at most so many, and not more than one beyond a bound of their weight."""
+    """The most recently used values: at most a given number, and at most one beyond a bound on their weight."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class LruCache(Generic[K, V]):
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value of `key`, made when it isn't there."""
+        """The value of `key`, made if missing."""
         if key not in self._values:
             value = make()
             self._weight += self._weigh(value)

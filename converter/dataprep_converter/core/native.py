@@ -1,4 +1,4 @@
-"""The loops over records and values that neither numpy nor Arrow has a call for, in C; where the library isn't there, in Python.
+"""The loops over records and values that neither numpy nor Arrow has a call for, in C, or in Python without the library.
 
 `native.c` and `resampling.c` are built by `build_native.py` when the package is installed, if there is a C compiler, and make the same bytes as what
 is here; of resampling, as what Pillow makes (`images/resampling.py`).
@@ -36,7 +36,7 @@ _VARINT: Final = 10
 _BYTES_OF_A_LINE: Final = 32
 """Where lines are shorter, their ends are looked for twice."""
 _PLACES_AT_ONCE: Final = 64
-"""Of a byte: native.c wants room for so many."""
+"""Possible values of a byte: native.c needs room for this many."""
 _COPIED: Final = 4096
 """Up to this size, copying a record out is cheaper than a view of it."""
 _LOOKED_UP: Final = 2
@@ -44,7 +44,7 @@ _LOOKED_UP: Final = 2
 _BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
 """Types in the order of native.c's."""
 _UNREAD: Final = int(np.iinfo(np.int64).min)
-"""What native.c says of a file that it could not read."""
+"""native.c's result for a file that it could not read."""
 _RESAMPLED: Final = (1, 3)
 """Channels of images that resampling.c takes."""
 _LONGEST: Final = 1 << 24
@@ -68,7 +68,7 @@ class DictionaryColumn:
 
 
 Piece: TypeAlias = "Array | DictionaryColumn | bytes"
-"""What each row gets: its own of a large_binary column without nulls, or the same bytes as every other."""
+"""The bytes of each row: its own value of a large_binary column without nulls, or the same for all rows."""
 
 
 def is_there() -> bool:
@@ -325,7 +325,7 @@ class _Piece(ctypes.Structure):
 
 @cache
 def _library() -> Any:
-    """The same library always."""
+    """The library, loaded once."""
     return _load()
 
 
@@ -336,7 +336,7 @@ def _is_wide() -> bool:
 
 
 def _load() -> Any:
-    """The library, or None where it was not built of the sources as they are, or can't run."""
+    """The library, or None if it wasn't built from the current sources, or can't run."""
     try:
         digest = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()
         library = ctypes.CDLL(str(Path(__file__).with_name(f"libnative-{digest[:12]}.so")))
@@ -377,7 +377,7 @@ def _load() -> Any:
 
 
 def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
-    """The pieces for native.c, which must not outlive them. Raises ValueError for what it would read beyond."""
+    """The pieces for native.c, which must not outlive them. Raises ValueError if it would read out of bounds."""
     return (_Piece * len(pieces))(*(_piece(piece, rows) for piece in pieces))
 
 

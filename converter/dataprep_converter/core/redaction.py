@@ -1,4 +1,4 @@
-"""The border to people: no line of a log or an output holds what may be a credential, or what a terminal obeys."""
+"""Redaction: no line of logs or output may contain a possible credential or a terminal's control sequence."""
 
 import io
 import sys
@@ -28,7 +28,7 @@ class ShownStream(io.TextIOBase):
         return self.raw.fileno()
 
     def isatty(self) -> bool:
-        """Whether a person is there."""
+        """Whether the stream is a terminal."""
         return self.raw.isatty()
 
     def writable(self) -> bool:
@@ -45,7 +45,7 @@ class ShownStream(io.TextIOBase):
 
 
 def guard() -> None:
-    """Puts both standard streams of this process behind the border, once."""
+    """Redacts both standard streams of this process, once."""
     if not isinstance(sys.stdout, ShownStream):
         sys.stdout = cast("TextIO", ShownStream(sys.stdout))
     if not isinstance(sys.stderr, ShownStream):
@@ -53,7 +53,7 @@ def guard() -> None:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """The stream before the border: for a file that is written there, and for colours around texts that were `shown`."""
+    """The unredacted stream: for writing a file to it, and for colours around texts that were `shown`."""
     return stream.raw if isinstance(stream, ShownStream) else stream
 
 

@@ -1,5 +1,5 @@
-"""SHA-256 of many pieces by one call of C: no other thread's hold of Python's lock comes between. OpenSSL's own functions do it, which hashlib calls
-too, where its library is one of the system's; elsewhere hashlib does.
+"""SHA-256 of many pieces by one call of C, without waiting for the GIL in between. It calls OpenSSL's functions, as hashlib does, if OpenSSL is
+a shared library of the system; otherwise hashlib is used.
 """
 
 import ctypes

@@ -26,22 +26,22 @@ class Access:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
         self._signed: dict[str, str] = {}
-        """Web addresses as they are stored, and with what signs them."""
+        """Web addresses as stored, without signatures, and as signed."""
         self.output: str | None = None
-        """Folder that the job of this process makes, once that is known: no input may lie in it."""
+        """The job's output folder, once it is known: no input may be in it."""
         self.hidden: dict[str, int] = {}
-        """Inputs that a listing has come to the end of, and how many files it has passed over there because their names begin with `_` or `.`."""
+        """Inputs that were listed to the end, and how many files each has that were skipped because their names begin with `_` or `.`."""
         self.parts: Mapping[str, int] | None = None
-        """Versions of the rules by which the job's plan is made, as in the plan; None while no plan is made: this release's."""
+        """Versions of the rules by which the job's plan is made, as in the plan; None means this release's."""
         self.passed_over: dict[str, int] = {}
-        """Data sets below the inputs that a listing has left out, and how many files each has there."""
+        """Data sets below the inputs that listings left out, and how many files each has."""
 
     def version_of(self, part: str) -> int:
         """The version of a part (`run_id.PARTS`) by which the plan is made."""
         return run_id.PARTS[part].version if self.parts is None else self.parts.get(part, 1)
 
     def store(self, uri: str) -> Store:
-        """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one. Raises BadSpec where there is none."""
+        """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one. Raises BadSpec if there is none."""
         if "\0" in uri:
             raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
         if has_user(uri):
@@ -58,9 +58,9 @@ class Access:
         return self._clients[key]
 
     def unsigned(self, source: Source) -> Source:
-        """The source with its web addresses as they may be stored. What signs them is kept here, and joined again when they are read.
+        """The source with its web addresses as they may be stored. Their signatures are kept here, and added again for reading.
 
-        Raises BadSpec where two addresses differ in that alone.
+        Raises BadSpec if two addresses differ only in their signatures.
         """
         given, stored = (
             source.model_dump(mode="json", by_alias=True, exclude_unset=True, context={STORED: without}) for without in (False, True)

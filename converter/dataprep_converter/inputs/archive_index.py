@@ -1,7 +1,7 @@
-"""What an archive holds and where: zip files by their directory, tar files by one pass over their headers, gzipped ones over their contents.
+"""Contents of archives and their offsets: of zip files by their directory, of tar files by a pass over their headers, of gzipped ones over all.
 
-What could be harmful, or means different things to different programs, is refused with the archive's and the member's name: paths that lead
-out of the archive, links, encrypted members, two members of one name, contents out of all proportion.
+Harmful or ambiguous archives are refused, naming archive and member: paths that lead out of the archive, links, encrypted members, two
+members of one name, contents out of all proportion.
 """
 
 import io
@@ -18,12 +18,12 @@ from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 40 << 20
-"""Of the contents of a gzipped tar file, what lies so far behind can still be read: readers ahead of each other stay within 32 MiB."""
+"""Contents of a gzipped tar file kept behind the current position: parallel readers stay within 32 MiB of each other."""
 MOST_MEMBERS: Final = 2_000_000
 LARGEST_RATIO: Final = 200
-"""Contents may be so many times their compressed size …"""
+"""Contents may be at most this many times their compressed size …"""
 UNSUSPECTED_BYTES: Final = 64 << 20
-"""… unless a member has no more than this."""
+"""… unless a member is no larger than this."""
 UNSUSPECTED_TOTAL_BYTES: Final = 1 << 30
 """The same for all members together."""
 
@@ -55,7 +55,7 @@ class Index:
 
 
 def index_of(source: Input, uri: str) -> Index:
-    """The files of an archive, which is told by its content. Raises BadData."""
+    """The files of an archive, whose kind is detected by content. Raises BadData."""
     start = source.read_at(0, len(GZIP_MAGIC))
     if start == zips.MAGIC:
         return Index(_by_path(_zip_members(source, uri), uri), None)
@@ -132,7 +132,7 @@ def _check(info: tarfile.TarInfo, uri: str) -> None:
 
 
 class _BoundedInput:
-    """The contents of a gzip file as they are read on, within all proportion to its size."""
+    """The contents of a gzip file, read forward; refused when out of proportion to its size."""
 
     def __init__(self, contents: StreamInput, size: int, uri: str) -> None:
         self._contents = contents
@@ -154,7 +154,7 @@ class _BoundedInput:
 
 
 class _File(io.RawIOBase):
-    """A file object over what can be read anywhere, and ends where a read comes back empty."""
+    """A file object over a source of ranged reads; an empty read is the end."""
 
     def __init__(self, source: "Input | _BoundedInput", uri: str) -> None:
         super().__init__()

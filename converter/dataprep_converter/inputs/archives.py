@@ -1,7 +1,7 @@
-"""Files within archives as if they lay in a store: `s3://bucket/photos.zip!/train/cat/1.jpg`. Read-only, streamed, never unpacked.
+"""Files within archives as if they were in a store: `s3://bucket/photos.zip!/train/cat/1.jpg`. Read-only, streamed, never unpacked.
 
-A member has the pin of its archive. Members of zip files and of plain tar files are ranges of the archive. A gzipped tar file is one stream: in
-order it is read once; going back further than a stretch of stated size makes an uncompressed copy in a temporary file without a name.
+A member has the pin of its archive. Members of zip files and of plain tar files are ranges of the archive. A gzipped tar file is one stream: read in
+order, it is read once; going back further than a fixed distance makes an uncompressed copy in a temporary file without a name.
 """
 
 import weakref
@@ -25,7 +25,7 @@ _EXPECTED: Final = "a member of an archive is named <archive>.zip!/<path>, and .
 
 
 class _Bytes(Protocol):
-    """What a member is read from."""
+    """A source of a member's bytes."""
 
     def read_at(self, offset: int, length: int) -> bytes: ...
 
@@ -35,7 +35,7 @@ class _Bytes(Protocol):
 
 
 class ArchiveStore(ReadOnlyStore):
-    """A `Store` of members. The indexes of the archives that were used last are kept."""
+    """A `Store` of members. The indexes of the most recently used archives are cached."""
 
     def __init__(self, store_of: Callable[[str], Store]) -> None:
         """`store_of` gives the store that holds an archive."""
@@ -84,7 +84,7 @@ class ArchiveStore(ReadOnlyStore):
         return BadSpec(f"{uri} lies within an archive; archives are only read.", uri=uri)
 
     def _archive(self, uri: str, pin: str) -> "_Archive":
-        # Under the lock, so that threads that come together make one index and not many.
+        # Under the lock, so that concurrent threads make only one index.
         with self._lock:
             return self._archives.get((uri, pin), lambda: _Archive(uri, lambda: self._store_of(uri).open(uri)))
 
@@ -156,7 +156,7 @@ class _Member(Closeable):
 
 
 def _divided(uri: str) -> tuple[str, str]:
-    """(archive, path within it). Raises BadSpec for what names none."""
+    """(archive, path within it). Raises BadSpec if the URI names none."""
     found = divided(uri)
     if found is None:
         raise BadSpec(f"{uri}: {_EXPECTED}; a glob may stand within an archive, but not name archives.", uri=uri)

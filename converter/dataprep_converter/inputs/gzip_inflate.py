@@ -1,10 +1,10 @@
-"""Inflating gzip: by ISA-L, in less than half of zlib's time, or by zlib where its package is not installed. Equal bytes, other words for damage."""
+"""Inflating gzip: by ISA-L, in less than half of zlib's time, or by zlib if ISA-L isn't installed. Only their messages for damage differ."""
 
 import zlib
 from typing import Any, Final
 
 GZIP: Final = 31
-"""zlib's word for gzip's header and checksum."""
+"""zlib's setting for gzip's header and checksum."""
 _BEGINS = b"\x1f\x8b\x08"
 _FIXED = 10
 _CRC, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
@@ -19,12 +19,12 @@ except ModuleNotFoundError:
     _Inflater, _Error = zlib.decompressobj, zlib.error
 
 ERRORS: Final[tuple[type[Exception], ...]] = (_Error,)
-"""What a member's methods raise for damage."""
+"""Errors that a member's methods raise for damage."""
 
 
 def member() -> Any:
-    """Of one member of a gzip stream, as zlib's `decompressobj`. Its first piece of data must hold the whole header (`header_is_whole`):
-    ISA-L takes the rest of one that comes in two for data.
+    """A decompressor of one member of a gzip stream, like zlib's `decompressobj`. Its first piece of data must hold the whole header (`header_is_whole`):
+    if it is split, ISA-L takes the rest of it for data.
     """
     return _Inflater(GZIP)
 

@@ -56,7 +56,7 @@ def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
 
 
 def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:
-    """The data of a ConfigMap in the job's own file; nothing when there is none: then a module that is missing will be named."""
+    """The data of a ConfigMap in the job's own file; empty if there is none: a missing module is reported later."""
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == "ConfigMap" and document.get("metadata", {}).get("name") == name:
             return {str(key): str(value) for key, value in (document.get("data") or {}).items()}
@@ -72,12 +72,12 @@ def _documents(file: str) -> list[Any]:
         raise SpecError([Fault("", f"can't read {file}: {exc.strerror if isinstance(exc, OSError) else exc}")]) from exc
     except RecursionError as exc:
         raise SpecError([Fault("", f"{file} is nested more deeply than a job can be")]) from exc
-    except (yaml.YAMLError, ValueError) as exc:  # ValueError: what looks like a date and is none
+    except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
         raise SpecError([Fault("", f"{file} is not YAML: {_said(exc)}")]) from exc
 
 
 def _said(error: Exception) -> str:
-    """What is wrong in a text of YAML, and where, on one line."""
+    """A YAML error and its place, on one line."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark, began = error.problem_mark, error.context_mark
         context = f" {error.context}" if error.context else ""
@@ -87,7 +87,7 @@ def _said(error: Exception) -> str:
 
 
 def _job(documents: list[Any], file: str) -> Any:
-    """The one DataPrepJob among the documents; of a DataPrepCronJob, the job that it would make now."""
+    """The one DataPrepJob among the documents; of a DataPrepCronJob, the job that it would create now."""
     jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") in (KIND, CRON_KIND)]
     if len(jobs) == 1 and jobs[0]["kind"] == CRON_KIND:
         DataPrepCronJob.parse(jobs[0])
@@ -123,7 +123,7 @@ def set_field(document: Any, override: str) -> None:
 
 
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
-    """The params of the overrides that the job (any YAML) names nowhere: slips of the pen, mostly."""
+    """The params of the overrides that the job (any YAML) doesn't use: mostly typos."""
     given = [override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)]
     text = repr(document)
     return [name for name in given if f"${{{name}}}" not in text]

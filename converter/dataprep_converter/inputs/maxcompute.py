@@ -62,14 +62,14 @@ _PASSING: Final = {
     "ServiceUnavailable",
 }
 _NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
-"""What the SDK's parsers end with when an answer is no XML, no JSON, or has other members than the API's."""
+"""Errors of the SDK's parsers for an answer that isn't XML or JSON, or doesn't have the API's members."""
 _TOO_MANY: Final = 429
 """Error codes of the service, and of proxies in front of it, under every name they use."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
 
 
 class SessionEnded(InputChanged):
-    """The session is over, or was never there. Its table may well be what it was."""
+    """The session has ended, or never existed. Its table may be unchanged."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Place:
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """Of `odps://project/tables/t[/pt=1[/region=cn]]`, which the spec has made sure of."""
+        """Of `odps://project/tables/t[/pt=1[/region=cn]]`, which the spec has validated."""
         project, _, table, *keys = uri.removeprefix(f"{SCHEME}://").rstrip("/").split("/")
         return cls(project, table, ",".join(keys))
 
@@ -137,7 +137,7 @@ class Table:
             return Session(self.uri, found, peer)
 
     def columns(self) -> pa.Schema:
-        """In which types the service takes rows; not those of the partition. Raises BadSpec naming a column that Arrow has no type for."""
+        """The types in which the service takes rows, without the partition's columns. Raises BadSpec naming a column that Arrow has no type for."""
         from odps.tunnel.io.types import odps_type_to_arrow_type  # type: ignore[import-untyped] # pyodps has no types
 
         kinds = retrying(self._kinds, what=f"looking at {self.uri}")
@@ -156,7 +156,7 @@ class Table:
             return {column.name: column.type for column in table.table_schema.simple_columns}
 
     def upload(self, identifier: str | None = None) -> "Upload":
-        """The upload session of this id, or a new one whose commit replaces all rows; the partition is made when it isn't there."""
+        """The upload session of this id, or a new one whose commit replaces all rows; the partition is created if needed."""
         return retrying(lambda: self._upload(identifier), what=f"opening {self.uri} for writing")
 
     def _upload(self, identifier: str | None) -> "Upload":
@@ -197,7 +197,7 @@ class Session:
         return {column.name: str(column.type) for column in self._columns}
 
     def type_of(self, column: str) -> pa.DataType | None:
-        """In which batches have a column; None when Arrow has no such type."""
+        """A column's type in batches; None if Arrow has no such type."""
         from odps.tunnel.io.types import odps_type_to_arrow_type
 
         try:
@@ -215,11 +215,11 @@ class Session:
                 rows += batch.num_rows
                 yield batch
             if rows != count:
-                # A stream that breaks between two checksums looks like one that has ended.
+                # A stream that breaks between two checksums looks complete.
                 raise Unreachable(f"{self.uri}: {self._peer} sent {rows:,} of {count:,} rows from row {start:,} on.", uri=self.uri)
 
     def _narrow(self, columns: Sequence[str]) -> None:
-        """Lets the SDK know of these columns only: it gives up on a table that has one of a type it can't read, wanted or not."""
+        """Shows the SDK only these columns: it fails on a table with any column of a type that it can't read."""
         from odps.models import TableSchema  # type: ignore[import-untyped] # see above
 
         if self._narrowed != set(columns):
@@ -268,14 +268,14 @@ class Upload:
             try:
                 self._session.commit(sorted(blocks))
             except Exception:
-                # Its answer may be what was lost.
+                # Perhaps only its answer was lost.
                 self._session.reload()
                 if not self.is_committed:
                     raise
 
 
 def check(uri: str, access: Access) -> None:
-    """Whether a table can be asked for, for the preflight. Raises what is wrong, by its name."""
+    """Checks for the preflight that a table is accessible. Raises a named error if it isn't."""
     Table(uri, access).version()
 
 
@@ -290,7 +290,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
         raise BadSpec(
             f"{uri}: the store {settings.uri_prefix} needs endpoint (or ODPS_ENDPOINT): https://service.cn-shenzhen.maxcompute.aliyun.com/api."
         )
-    # It tells of every session, and of tokens.
+    # It logs every session, and tokens.
     logging.getLogger("odps").setLevel(logging.WARNING)
     # Times are moments in UTC, whatever the zone of this machine is.
     odps.options.local_timezone = False
@@ -305,7 +305,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
         region_name=settings.region,
         # Nobody looks at logs of SQL here, and without it the SDK would ask the service where they are.
         logview_host=endpoint,
-        # Or the SDK would keep the key in a place for all of this process.
+        # Otherwise the SDK would keep the key globally in this process.
         overwrite_global=False,
     )
 
@@ -333,7 +333,7 @@ def _environment() -> dict[str, str]:
 
 
 def _of_a_role(uri: str) -> Any:
-    """The provider of a role's credentials, which are there. Raises BadCredentials: within a request the SDK would try again and again."""
+    """The provider of a role's credentials, checked first. Raises BadCredentials, which the SDK would retry forever within a request."""
     from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 
     chain = AlibabaCredentials()
@@ -348,7 +348,7 @@ def _of_a_role(uri: str) -> Any:
 
 @contextmanager
 def _translated(uri: str, peer: str) -> Iterator[None]:
-    """The SDK's errors as ours."""
+    """Translates the SDK's errors."""
     import requests
     from odps.errors import BaseODPSError  # type: ignore[import-untyped] # see above
     from odps.tunnel.pb.errors import DecodeError  # type: ignore[import-untyped] # see above

@@ -16,11 +16,11 @@ class ByteCounter:
         self._bytes = 0
 
     def add(self, size: int) -> None:
-        """So much was read."""
+        """Count this many bytes."""
         self._bytes += size
 
     def taken(self) -> int:
-        """The bytes, which are then counted from 0 again."""
+        """Returns the count and resets it to 0."""
         taken, self._bytes = self._bytes, 0
         return taken
 

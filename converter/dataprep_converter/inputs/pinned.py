@@ -1,4 +1,4 @@
-"""Opening inputs: what every reader needs between a pinned URI and bytes. What the bytes mean is the readers' own business."""
+"""Opening inputs: everything from a pinned URI to its bytes. What the bytes mean is up to the readers."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -60,7 +60,7 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in small pieces: what a call of the inflater leaves of its piece is copied."""
+    """The same in small pieces, because the inflater copies the unused rest of a piece."""
     for piece in pieces:
         for start in range(0, len(piece), _SLICE):
             yield piece[start : start + _SLICE]
@@ -85,7 +85,7 @@ def relative_path(root: str, uri: str) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a file or a folder on the way begins with `_` or `.`, which means that it is no data."""
+    """Whether the name of the file or of a folder on the path begins with `_` or `.`, which marks it as not data."""
     return path.startswith(("_", ".")) or "/_" in path or "/." in path
 
 
@@ -114,7 +114,7 @@ class ForwardReader(Closeable):
     """One pass over a file, gunzipped when it is gzip, that can skip ahead and hand out exact lengths."""
 
     def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
-        """`ahead` reads the next piece while the caller looks at one: for whoever wants all of them, and closes this."""
+        """`ahead` reads the next piece while the caller uses one: for callers that read all of them, and close this."""
         self.zipped = zipped
         self._uri = uri
         self._taken = 0
@@ -125,7 +125,7 @@ class ForwardReader(Closeable):
         """Of the next byte, in the contents."""
 
     def read(self, length: int, *, after: bytes = b"") -> bytes:
-        """`after` and the next `length` bytes, fewer only at the end. Raises BadData naming the file when it is no whole gzip stream."""
+        """`after` and the next `length` bytes, fewer only at the end. Raises BadData naming the file when it isn't a complete gzip stream."""
         found = io.BytesIO()
         found.write(after)
         missing = length
@@ -184,7 +184,7 @@ class InputCopy(Closeable):
     def __init__(self, forward: ForwardReader) -> None:
         """Reads the stream to its end. Raises StoreFull."""
         self._scattered: MappedFile | None = None
-        # Inflating takes longer than writing, and neither keeps the other from its core.
+        # Inflating takes longer than writing, and they run in parallel.
         with closing(prefetched(forward.pieces())) as pieces:
             self._file = TemporaryFile.of("a copy of an input", pieces)
         self.size = self._file.size

@@ -1,7 +1,7 @@
-"""Places: where a URI leads, as far as it can be known without asking a store. Two URIs may be two names of one place.
+"""Places: where a URI leads, as far as is known without asking a store. Two URIs may name one place.
 
-Whoever compares places wants to know that nothing is written where something is read, so what may be one place counts as one: percent signs are
-compared as they are and decoded, and doubled slashes and dots are left out, though a key of an object store may have them.
+Places are compared to make sure that nothing is written where something is read, so when in doubt they are the same: percent signs are
+compared both as they are and decoded, and doubled slashes and dots are left out, though a key of an object store may have them.
 """
 
 import os
@@ -34,7 +34,7 @@ Steps = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Root:
-    """A store, as one of its names tells it."""
+    """A store, by one of its names."""
 
     family: str
     host: str = ""
@@ -105,7 +105,7 @@ def real_path(uri: str) -> str:
 
 @cache
 def addresses_of(host: str) -> frozenset[str]:
-    """What a host's name stands for, itself among it."""
+    """A host's addresses, and its name itself."""
     try:
         return frozenset({host, *(str(found[4][0]) for found in socket.getaddrinfo(host, None))})
     except (OSError, UnicodeError):
@@ -122,7 +122,7 @@ class Mount:
 
 
 def mounts(text: str) -> list[Mount]:
-    """What is mounted where."""
+    """All mounts."""
     found = []
     for line in text.splitlines():
         words = [_ESCAPED.sub(lambda code: chr(int(code[1], 8)), word) for word in line.split(" ")]
@@ -137,7 +137,7 @@ def mounts(text: str) -> list[Mount]:
 
 
 def mounted(path: str, known: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
-    """The names of a path without links, by what is mounted where it lies."""
+    """The names of a path without links, by the file systems mounted there."""
     steps = _steps(path)
     best: Mount | None = None
     for mount in known:

@@ -7,11 +7,11 @@ from typing import Final
 from dataprep_converter.stores import Input
 
 _END: Final = 64 << 10
-"""So much of the end is read at once and kept: it has the footer, and of a small file all else."""
+"""Bytes at the end that are read at once and kept: the footer, and all of a small file."""
 
 
 class Ranged(io.RawIOBase):
-    """Reads `source` where it is asked to. Ranges that were loaded before are answered from memory."""
+    """Reads ranges of `source`; loaded ranges come from memory."""
 
     def __init__(self, source: Input) -> None:
         super().__init__()

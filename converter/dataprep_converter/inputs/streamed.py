@@ -1,7 +1,7 @@
-"""Contents that can only be made from their beginning on, such as those of a gzip file, as an Input.
+"""Contents that can only be read from the beginning, such as those of a gzip file, as an Input.
 
-Reading on is one pass that keeps nothing but a stretch of stated size behind it. Going back further than that makes, once, a copy of the
-contents in a temporary file without a name.
+Reading forward is one pass that keeps only the last `kept_bytes`. Going back further copies the contents, once, to a temporary file
+without a name.
 """
 
 from collections import deque
@@ -31,11 +31,11 @@ class StreamInput(Closeable):
         self._position = 0
         self._copy: TemporaryFile | None = None
         self.owned = ExitStack()
-        """What is closed with this object: the copy, and whatever else the caller adds."""
+        """Objects closed with this one: the copy, and whatever the caller adds."""
 
     @property
     def size(self) -> int:
-        """Bytes of the contents, as they were told."""
+        """Bytes of the contents, as given."""
         return self._size
 
     def read_at(self, offset: int, length: int) -> bytes:
@@ -57,7 +57,7 @@ class StreamInput(Closeable):
 
     def close(self) -> None:
         """Ends the pass, and closes what is `owned`."""
-        # Without the lock: a thread that still waits for its store would keep it.
+        # Without the lock: a thread that still waits for its store may hold it.
         close_generator(self._pieces)
         self._window.clear()
         self.owned.close()
@@ -68,19 +68,19 @@ class StreamInput(Closeable):
             self._position += len(piece)
             self._forget(offset)
         if self._position == self._size:
-            # Whether a checksum is right is told behind the last byte.
+            # The checksum comes after the last byte.
             next(self._pieces, None)
         self._forget(offset)
         parts = [data[max(0, offset - start) : end - start] for start, data in self._window if start < end]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _forget(self, offset: int) -> None:
-        """Drops what lies before `offset` and further back than is kept."""
+        """Drops the bytes before `offset` beyond those to keep."""
         oldest = min(offset, self._position - self._kept_bytes)
         while self._window and self._window[0][0] + len(self._window[0][1]) <= oldest:
             self._window.popleft()
 
 
 def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> StreamInput:
-    """The contents of a gzip file. Reading raises BadData naming it when it is no whole gzip stream."""
+    """The contents of a gzip file. Reading raises BadData naming it if it isn't a complete gzip stream."""
     return StreamInput(lambda: ForwardReader(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)

@@ -1,4 +1,4 @@
-"""Members of zip files, read where they lie. Nothing is unpacked to a disk, and nothing that a zip file says is believed unchecked.
+"""Members of zip files, read in place. Nothing is unpacked to disk, and everything that a zip file says is checked.
 
 # A member:  PK 03 04 | 22 bytes | uint16 n, uint16 m | n bytes name | m bytes extra | the stored bytes     (little-endian)
 """
@@ -27,7 +27,7 @@ _METHODS: Final = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "Def
 _PIECE: Final = 1 << 20
 _RAW_DEFLATE: Final = -15
 _GAP: Final = 64 << 10
-"""So much may be passed over in a stored member that is read in order; it is read for the checksum."""
+"""How much a read in order may skip in a stored member; it is read for the checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Member:
 
 
 def members(source: Input, uri: str) -> Iterator[Member]:
-    """The files of a zip file, in the order of its directory. Raises BadData naming file and member for what isn't read."""
+    """The files of a zip file, in the order of its directory. Raises BadData naming file and member if one isn't supported."""
     try:
         with zipfile.ZipFile(Ranged(source)) as archive:
             found = archive.infolist()
@@ -71,7 +71,7 @@ def members(source: Input, uri: str) -> Iterator[Member]:
 
 
 def _check_places(found: list[zipfile.ZipInfo], size: int, uri: str) -> None:
-    """Members that share bytes make a small file of endless contents."""
+    """Refuses members that share bytes, by which a small file could have endless contents."""
     end = 0
     for info in sorted(found, key=lambda each: each.header_offset):
         if info.header_offset < end:
@@ -140,7 +140,7 @@ class StoredMember(Closeable):
         """Ends reading. The zip file is the caller's to close."""
 
     def _add(self, data: bytes) -> None:
-        """What follows what was summed so far."""
+        """Adds the next bytes to the checksum."""
         self._summed += len(data)
         self._crc = crc32(data, self._crc)
         if data and self._summed == self.size:
