@@ -291,7 +291,7 @@ def _header(source: Input, uri: str, size: int) -> _Header:
 
 
 def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
-    """Raises an error, with the name, unless this is a plain array of rows."""
+    """Raises BadData, naming the file, unless this is a plain array of rows."""
     if header.dtype.hasobject:
         raise BadData(f"{uri} holds Python objects (dtype {header.dtype}), which are pickles and are never loaded.", uri=uri)
     if not header.shape:

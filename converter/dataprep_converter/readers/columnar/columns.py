@@ -1,6 +1,6 @@
 """Columns of tables as batches have them: structs flattened to `a/b`, types that records can hold, and no nulls.
 
-A null has its column's default, or makes its row bad: nothing after a reader has to know of nulls.
+A null becomes its column's default, or makes its row bad, so nothing after a reader has to handle nulls.
 """
 
 import difflib
@@ -61,7 +61,7 @@ def shown(value: str) -> str:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raises BadSpec for a name that is there twice."""
+    """Raises BadSpec for a duplicate name."""
     for name, count in Counter(names).items():
         if name and count > 1:
             raise BadSpec(f"{where}: the column {name!r} is there twice.")
@@ -73,7 +73,7 @@ def check_names(names: Sequence[str], where: str) -> None:
 def columns_of(schema: pa.Schema, wanted: Sequence[str] | None, *, of: str, uri: str) -> list[Column]:
     """The columns that batches have of a file's schema: all, or those `wanted` in that order; `of` is `source.parquet`.
 
-    Raises BadSpec naming file and column for one that is missing, there twice, or of a type that records can't hold.
+    Raises BadSpec, naming file and column, for one that is missing, duplicate, or of a type that records can't hold.
     """
     leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type)]
     names = ["/".join(path) for path, _ in leaves]
@@ -318,7 +318,7 @@ def _rows(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _not_utf8(column: Any) -> npt.NDArray[np.int64]:
-    """Places of the texts that are not UTF-8. They are looked at one by one only when there is one."""
+    """Places of the texts that are not UTF-8. Examines them one by one only if there are any."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return np.empty(0, np.int64)
     try:

@@ -1,4 +1,4 @@
-"""What `parquet` and `arrow` have in common: columns of the first file that hold for all, and batches of a file as blocks."""
+"""Shared by `parquet` and `arrow`: columns frozen from the first file, and batches of a file as blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -67,7 +67,7 @@ class CommonSchema:
                 self.columns[place] = replace(column, was=was)
 
     def state(self) -> dict[str, Any]:
-        """What workers need to know of the columns, as JSON."""
+        """The columns for the workers, as JSON."""
         columns = self.columns or []
         schema = pa.schema([(column.name, column.type) for column in columns])
         state = {"schema": frozen(schema), "paths": [list(column.path) for column in columns]}
@@ -76,7 +76,7 @@ class CommonSchema:
 
 
 def columns_from(state: Mapping[str, Any]) -> list[Column]:
-    """The columns that `Settler.state` told of."""
+    """The columns from `Settler.state`."""
     if "schema" not in state:
         return []
     schema = thawed(state["schema"])

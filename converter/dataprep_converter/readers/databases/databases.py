@@ -1,4 +1,4 @@
-"""Databases behind `source.sql`, through ADBC: rows come as Arrow batches. Statements may only read. Foreign errors become ours here.
+"""Databases behind `source.sql`, through ADBC: rows come as Arrow batches. Statements may only read. Drivers' errors are translated here.
 
 What differs between databases is a class each: how to connect, and what the columns of a query are.
 """
@@ -71,7 +71,7 @@ class Database(Closeable):
     def __init__(self, connection: "Connection", uri: str) -> None:
         self._connection = connection
         self.uri = uri
-        """Without anything secret: for messages."""
+        """Free of secrets, for messages."""
 
     def close(self) -> None:
         """Ends the connection."""

@@ -1,4 +1,4 @@
-"""Hadoop's compression codecs, of which a sequence file names one by its class. Nothing that compressed bytes say of their size is believed.
+"""Hadoop's compression codecs, which sequence files name by class. Sizes stated in compressed data are never trusted.
 
 # Snappy:  (int32 bytes of contents | (int32 bytes | raw Snappy)…)…      (big-endian); the others are streams as everywhere
 """
@@ -32,7 +32,7 @@ def unpacker(java: str, uri: str) -> Unpack:
 
 
 def _streams(make: Callable[[], Any], broken: type[Exception], data: bytes, most: int) -> bytes:
-    """One stream or several, whole."""
+    """One or several complete streams."""
     content = b""
     while data:
         stream = make()

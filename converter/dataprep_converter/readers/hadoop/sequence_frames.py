@@ -30,7 +30,7 @@ _COLUMNS: Final = 4
 
 @dataclass(frozen=True)
 class Header:
-    """What a file begins with."""
+    """The header of a file."""
 
     key: str
     """Class of the keys."""
@@ -233,7 +233,7 @@ def _cells(data: bytes, sizes: Places) -> Cells:
 
 
 def _lengths(data: bytes, count: int, offset: int, uri: str) -> Places:
-    """So many vints."""
+    """Reads this many vints."""
     sizes = np.frombuffer(data, np.int8)
     if len(sizes) == count and (sizes >= 0).all():
         return sizes.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The objects of an image: classes and boxes, whatever they were written in, and whether they fit the image."""
+"""The objects of an image, classes and boxes, from any format, and the check that they fit the image."""
 
 import math
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Annotation:
 
 
 def finite(text: str, *, what: str) -> float:
-    """A number of an annotation. Raises BadSample for what is none."""
+    """A number of an annotation. Raises BadSample if it isn't a number."""
     try:
         value = float(text)
     except ValueError:

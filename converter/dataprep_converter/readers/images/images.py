@@ -1,4 +1,4 @@
-"""`images`: image files, their bytes kept as they are. Only the header is looked at, never a pixel.
+"""`images`: image files, with their bytes unchanged. Only headers are read, never pixels.
 
 One unit is one file; its `extra` is the class. Which images there are is told by `image_listing.py` and `image_lists.py`, their classes by
 `image_labels.py`, and they are read by `files_ahead.py`.

@@ -1,4 +1,4 @@
-"""`masks`: images and their segmentation masks, the bytes of both kept as they are. Only the headers are looked at."""
+"""`masks`: images and their segmentation masks, with the bytes of both unchanged. Only headers are read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias

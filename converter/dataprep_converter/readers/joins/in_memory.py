@@ -1,4 +1,4 @@
-"""Joining in memory: rows stay as the readers gave them, their keys are matched, and Arrow takes the rows in the order of the keys.
+"""Joins in memory: rows stay as read, their keys are matched, and Arrow takes the rows in key order.
 
 Keys that are whole numbers are sorted (`sorted_keys.py`). DuckDB matches all others, without the rows.
 """
@@ -20,12 +20,12 @@ from dataprep_converter.readers.joins.tables import Columns
 from dataprep_converter.runtime import limits
 
 _MATCHING_BYTES: Final = 48
-"""What a row needs while its table is sorted: number and place in one word, then apart, and the place of a kept key."""
+"""Bytes per row while its table is sorted: number and position in one word, then separately, and the position of a kept key."""
 _MOST_OF_A_COLUMN: Final = (1 << 31) - 1
 """Bytes: where lists and texts in an Arrow array begin are numbers of 32 bits."""
 _SPAN_ROWS: Final = 65_536
 _SPAN_BYTES: Final = 4 << 20
-"""Rows are taken so many at once, about."""
+"""Approximate number of rows to take at once."""
 
 _arrow: Any = pa  # the stubs don't know all functions
 
@@ -85,12 +85,12 @@ class InMemory:
             self._bytes[table][place] += column.nbytes
 
     def fits(self) -> bool:
-        """Whether the rows that are there can be joined in this share of the memory."""
+        """Whether the current rows can be joined in this share of the memory."""
         needed = sum(map(sum, self._bytes)) + self._added * _MATCHING_BYTES
         return needed <= self._share and max(map(max, self._bytes)) <= _MOST_OF_A_COLUMN
 
     def given_back(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All rows, with their tables, none of which is here afterwards."""
+        """Removes and yields all rows, with their tables."""
         for table, waiting in enumerate(self._waiting):
             while waiting:
                 yield table, waiting.popleft()
@@ -147,7 +147,7 @@ def _together(table: Columns, waiting: deque[pa.RecordBatch]) -> list[Array]:
     found: list[Array] = []
     for kind, pieces in zip(kinds, columns, strict=True):
         found.append(_arrow.concat_arrays(pieces) if pieces else _arrow.array([], kind))
-        # Only one column is there twice.
+        # Only one column exists twice at a time.
         pieces.clear()
     return found
 

@@ -1,4 +1,4 @@
-"""`join`: tables that belong together by key.
+"""`join`: joins tables by key.
 
 Planning reads every table once through its own reader, joins them (`joined_tables.py`) and writes the records, in the order of their
 keys, to Arrow files that are stored beside the plan. Working reads these: a unit is one record batch of a few MiB, pinned by its content. A
@@ -39,7 +39,7 @@ UNIT_RECORDS: Final = 8192
 _FILE_BYTES: Final = 1 << 30
 _READ_RECORDS: Final = 65_536
 _ROW_BYTES: Final = 1024
-"""Of a row of a table whose size nobody knows."""
+"""Size of a row of a table of unknown size."""
 _READER_BYTES: Final = 512 << 20
 """Memory for each table that is read at the same time."""
 _MOST_BAD: Final = 100_000
@@ -54,7 +54,7 @@ class JoinReader(BlockReader):
 
     @staticmethod
     def discover(source: JoinSource, access: Access) -> Discovery:
-        """Makes the join. Raises BadData naming key, table and rows for a key that is doubled or missing where it may not be."""
+        """Performs the join. Raises BadData, naming key, table and rows, for a key that is duplicate or missing without permission."""
         state: dict[str, Any] = {}
         made = IntermediateFiles()
         return Discovery(units=_Planner(source, access, state, made).units(), state=state, made=made)
@@ -115,7 +115,7 @@ class _Table:
         return self.written.name
 
     def place(self, row: int) -> str:
-        """Where a row is, for messages."""
+        """The location of a row, for messages."""
         uri, record = self.units.origin(row)
         return f"{uri}, record {record}"
 
@@ -131,7 +131,7 @@ class _TableLoader:
         """By table and column, how many decimals have lost digits, and the first."""
 
     def stop(self) -> None:
-        """Lets all reading end at its next batch."""
+        """Makes all reading stop at the next batch."""
         self._stopped.set()
 
     def read(self, table: _Table) -> list[tuple[int, str]]:
@@ -213,13 +213,13 @@ class _Planner:
         return tables
 
     def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
-        """Gives every row to the join but those that are bad or have no key. Where memory is there for it, several tables are read at once."""
+        """Gives the join all rows except bad ones and those without a key. Reads several tables at once if memory suffices."""
         at_once = max(1, min(len(tables), limits.processors(), limits.memory_bytes() // _READER_BYTES))
         filling = _TableLoader(join)
         with ThreadPoolExecutor(at_once, "join-table") as pool:
             reading = [pool.submit(filling.read, table) for table in tables]
             try:
-                # What is wrong with a table is said before what is wrong with the next one, whichever was found first.
+                # Errors are reported in the order of the tables, whichever occurred first.
                 for table, found in zip(tables, reading, strict=True):
                     for row, reason in found.result():
                         self._is_bad(table, row, reason)
@@ -290,7 +290,7 @@ def _are(found: Count) -> str:
 
 
 def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, source: JoinSource) -> _Table:
-    """Raises BadSpec for columns that are not there or can't be keys."""
+    """Raises BadSpec for columns that don't exist or can't be keys."""
     of = f"source.join: the table {written.name}"
     schema = reader.schema()
     if not units.samples and not len(schema):
@@ -331,7 +331,7 @@ def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
 
 
 def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
-    """The columns of the records. Raises BadSpec for keys of different types and for names that are there twice."""
+    """The columns of the records. Raises BadSpec for keys of different types and for duplicate names."""
     fields: list[Any] = []
     owners: dict[str, str] = {}
     for place, key in enumerate(source.keys):

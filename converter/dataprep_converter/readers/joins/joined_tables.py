@@ -1,7 +1,7 @@
-"""Joining tables by key: rows go in, are matched, and come back side by side in the order of the keys.
+"""Joins tables by key: rows are added, matched, and returned side by side in key order.
 
 Tables that fit into their share of the memory are matched there (`in_memory.py`); the rows go into DuckDB, out of core, as soon as they don't
-(`out_of_core.py`). What comes out is the same, and cut into the same pieces.
+(`out_of_core.py`). The result is the same, cut into the same pieces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ _arrow: Any = pa  # the stubs don't know all functions
 
 
 class Join(Closeable):
-    """Fill each table, match the keys, ask what is doubled and what is missing, then take the joined rows."""
+    """Fill each table, match the keys, check for duplicate and missing ones, then take the joined rows."""
 
     def __init__(self, tables: Sequence[Columns]) -> None:
         self._tables = tables
@@ -59,7 +59,7 @@ class Join(Closeable):
             self._move()
 
     def _move(self) -> None:
-        """Puts all rows out of core."""
+        """Moves all rows out of core."""
         if self._in_memory is not None:
             self._matching = self._out_of_core()
             for table, rows in self._in_memory.given_back():

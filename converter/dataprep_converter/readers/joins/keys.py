@@ -1,4 +1,4 @@
-"""What the ways of joining answer: about keys, and about the rows that belong to them."""
+"""The interfaces of both ways of joining: keys, and the rows that belong to them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -50,7 +50,7 @@ class Rows(Protocol):
 
 
 class Matching(Protocol):
-    """Tables that are filled, then asked."""
+    """Tables to fill, then match."""
 
     def add(self, table: int, rows: pa.RecordBatch) -> None:
         """Some rows of a table: columns of its `plain()`, in ascending order of `row`."""
@@ -70,6 +70,6 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """So many missing keys: the example is the smallest, in the first of the tables that have it."""
+    """A number of missing keys; the example is the smallest, in the first of the tables that have it."""
     found: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(found))

@@ -1,4 +1,4 @@
-"""Joining out of core: rows go into DuckDB, and come back in the order of the keys.
+"""Joins out of core: rows go into DuckDB, and come back in key order.
 
 DuckDB gets numbered tables and columns only, from memory, and may reach nothing but its temporary folder. What needs more than its share of
 the memory goes there. Every order is written out, so that threads and spilling change nothing.
@@ -31,7 +31,7 @@ _BATCH_RECORDS: Final = 2048
 """As many as DuckDB gives."""
 _INCOMING_ROWS: Final = 65_536
 _INCOMING_BYTES: Final = 16 << 20
-"""Rows are given to DuckDB when there are so many: each time costs it as much as thousands of rows."""
+"""Number of rows to pass to DuckDB at once: each call costs as much as thousands of rows."""
 _LEAST: Final = 96 << 20
 _EACH_THREAD: Final = 96 << 20
 
@@ -39,7 +39,7 @@ _arrow: Any = pa  # the stubs don't know all functions
 
 
 def require() -> None:
-    """Raises BadSpec where there is no DuckDB."""
+    """Raises BadSpec if DuckDB isn't installed."""
     if find_spec("duckdb") is None:
         raise BadSpec("source.join needs DuckDB: pip install 'dataprep-operator[join]'.")
 

@@ -38,7 +38,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input, scheme_of
 
 RECORD: Final = "record"
-"""Column of the whole record, when it isn't looked into."""
+"""Column of the whole record, if it isn't parsed."""
 
 _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
