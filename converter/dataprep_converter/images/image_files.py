@@ -29,9 +29,9 @@ _MARKER: Final = 0xFF
 _SCAN: Final = 0xDA
 """The second byte of the marker that begins a scan."""
 _SCALES: Final = (8, 4, 2)
-"""Those that libjpeg-turbo has SIMD code for."""
+"""Denominators that libjpeg-turbo has SIMD code for."""
 _LARGE_PIXELS: Final = 16 << 20
-"""An image of more is taken over from Pillow by strips: they take a little longer for those that are in the processor's cache."""
+"""Larger images are copied from Pillow by strips, which take a little longer for images that fit into the processor's cache."""
 _STRIP_PIXELS: Final = 1 << 20
 _MOST_SCANS: Final = 500
 """Each scan of a progressive JPEG goes over the whole image: a small file could keep a decoder busy for hours."""
@@ -39,7 +39,7 @@ _MOST_SCANS: Final = 500
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of itself, and which way up it is taken."""
+    """A file's header, and its orientation."""
 
     format: str
     height: int
@@ -126,7 +126,7 @@ def _jpeg(data: bytes, head: Header, channels: int, at_least: tuple[int, int] | 
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
         _check_size("jpeg", head.height, head.width, height, width)
         colour = "CMYK" if space in _INKS else _JPEG_COLOURS[channels]
-        # Strict: the library alone fills up what is missing in grey, and says so only by a warning.
+        # Strict: otherwise the library fills missing parts with grey and only warns.
         image: Pixels = simplejpeg.decode_jpeg(data, colour, fastdct=False, fastupsample=False, strict=True, **smallest)
     except ValueError as exc:
         raise BadSample(f"damaged jpeg: {_one_line(exc)}") from exc
@@ -163,7 +163,7 @@ def _from_inks(image: Pixels, data: bytes, channels: int) -> Pixels:
 def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
     image_module: Any = import_module("PIL.Image")
     try:
-        # What Pillow warns of is no fault, or is one that it raises as well.
+        # Pillow's warnings aren't errors, or it raises them as well.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if head.format == "tiff":
@@ -187,7 +187,7 @@ def _quiet_libtiff() -> None:
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
     for path in {line[line.index("/") :] for line in lines if "/libtiff" in line}:
-        # Without it, there are only lines too many.
+        # Without it, there are only extra lines.
         with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(path)
             library.TIFFSetErrorHandler(None)
@@ -195,7 +195,7 @@ def _quiet_libtiff() -> None:
 
 
 def _by_strips(picture: Any, decode: Decode) -> Pixels:
-    """Pixels of one of Pillow's images. Of a large one some rows at a time: beside the picture and its pixels, what is made on the way would be as much again."""
+    """Pixels of one of Pillow's images. Of a large one some rows at a time: intermediate results would take as much memory again as the picture and its pixels."""
     if picture.width * picture.height <= _LARGE_PIXELS:
         return _from_strip(picture, decode)
     rows = max(1, min(picture.height, _STRIP_PIXELS // picture.width))

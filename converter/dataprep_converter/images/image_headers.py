@@ -1,6 +1,6 @@
-"""What an image file says of itself, without decoding it: format, height, width, and whether its end is there.
+"""Headers of image files, without decoding: format, height, width, and whether the file is complete.
 
-About a microsecond a file. The content decides, never the extension: a PNG named .jpg is a PNG.
+About a microsecond per file. The content decides, never the extension: a PNG named .jpg is a PNG.
 """
 
 import struct
@@ -10,14 +10,14 @@ from typing import Final
 from dataprep_converter.core.errors import BadSample
 
 MOST_PIXELS: Final = 1 << 29
-"""More than any of the usual decoders takes."""
+"""More than any usual decoder accepts."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB\x60\x82"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _JPEG_MARKERS = 65_536
-"""Far more than any camera writes before the pixels; each costs a turn of a loop."""
+"""Far more than any camera writes before the pixels; each costs one loop iteration."""
 _TIFF_WIDTH = 256
 _TIFF_HEIGHT = 257
 _TIFF_SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}
@@ -33,7 +33,7 @@ class ImageHeader:
 
 
 def parse(data: bytes) -> ImageHeader:
-    """The header of a whole file. Raises BadSample with the reason when it is no image, or none that is whole."""
+    """The header of a whole file. Raises BadSample with the reason if it isn't a complete image."""
     if not data:
         raise BadSample("the file is empty")
     try:

@@ -46,7 +46,7 @@ def swaps_sides(orientation: int) -> bool:
 
 
 def of(data: bytes, kind: str) -> int:
-    """Orientation of a whole file of the format `kind`: 1 … 8, and 1 where it doesn't say, or says it in a broken way."""
+    """Orientation of a whole file of the format `kind`: 1 … 8, and 1 if it is missing or broken."""
     try:
         block = _BLOCKS[kind](data) if kind in _BLOCKS else None
         found = 1 if block is None else _orientation(block)

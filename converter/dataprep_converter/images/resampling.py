@@ -12,7 +12,7 @@ from dataprep_converter.core import native
 from dataprep_converter.images.orientation import Pixels
 
 MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
-"""Pillow's name of an image of so many channels."""
+"""Pillow's mode by number of channels."""
 
 
 def size_after(resize: Resize, height: int, width: int) -> tuple[int, int]:

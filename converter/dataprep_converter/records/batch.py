@@ -61,7 +61,7 @@ class RejectedSample:
     sample: int
     reason: str
     raw: Raw | None = None
-    """For the quarantine, when the reader has it at hand."""
+    """For the quarantine, if the reader has it."""
     column: str = ""
     """Column at fault, when a feature refused it."""
     step: int | None = None
@@ -70,7 +70,7 @@ class RejectedSample:
 
 @dataclass(frozen=True)
 class LostDigits:
-    """Decimals that have more digits than what was read of them."""
+    """Decimals with more digits than the values read from them."""
 
     column: str
     samples: npt.NDArray[np.int64]
@@ -80,7 +80,7 @@ class LostDigits:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some samples in the asked order, less the bad ones."""
+    """Some samples in the requested order, without the bad ones."""
 
     records: pa.RecordBatch
     """Columns of `schema()` and `_sample`. Tensors are `pa.fixed_shape_tensor` columns, encoded images binary columns."""
@@ -90,7 +90,7 @@ class Batch:
     filtered: int = 0
     """Samples that a step left out on purpose."""
     added: int = 0
-    """Records beyond one for each sample, by a step that makes several of one."""
+    """Records beyond one per sample, from a step that makes several of one."""
     lost: Sequence[LostDigits] = ()
     """Of the samples that were read."""
     lossy: Sequence[Lossy] = ()

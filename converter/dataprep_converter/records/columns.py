@@ -51,7 +51,7 @@ def without(
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
     """Column names behind names and positions (`3`, `-1`, `0..4`; a name goes first). Raises BadSpec naming `of`."""
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
-        return list(references)  # by far the most, and a table may have ten thousand
+        return list(references)  # by far the most frequent case, and a table may have ten thousand
     names = [name for name in schema.names if name != SAMPLE]
     return [name for reference in references for name in _named(reference, names, of)]
 
@@ -79,7 +79,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def why_text(*fields: "pa.Field[Any]") -> str:
-    """Why the first of some columns is text that isn't meant to be, as the end of a message; empty where nobody knows."""
+    """Why the first of some columns is text that isn't meant to be, as the end of a message; empty if unknown."""
     told = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
     return next((f" {each.decode()}" for each in told), "")
 

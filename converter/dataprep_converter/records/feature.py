@@ -1,4 +1,4 @@
-"""Features, resolved: what an encoder is given."""
+"""Resolved features, the input of encoders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,10 +7,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class DtypeSupport:
-    """In which types a format holds numbers. All names are numpy's."""
+    """The types in which a format holds numbers, by numpy's names."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)
-    """What is stored in another type than its own when the spec names none."""
+    """Types that are stored as another one unless the spec names a type."""
     held: frozenset[str] | None = None
     """All types that it can hold; None for any."""
     raw: bool = False

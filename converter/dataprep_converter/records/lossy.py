@@ -1,7 +1,7 @@
 """Values that records hold only in part: whole numbers beyond what a float holds, decimals of many digits, and times, which become numbers.
 
 They are judged one by one while a shard is made, and counted in its report: so the counts are the same whatever the workers. A float64 that a
-format stores as float32 is told once by its type, in the plan.
+format stores as float32 is reported once, by its type, in the plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class InexactIntegers:
-    """Whole numbers of a column that the feature's type doesn't hold."""
+    """Whole numbers of a column that the feature's type can't hold."""
 
     column: str
     rows: Rows
@@ -64,7 +64,7 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
 
 
 def lost_digits(original: Any, read: Any) -> "Array | None":
-    """Decimals as text where the float64 beside them doesn't have all their digits, null elsewhere. None where that can't be."""
+    """Decimals as text where the float64 beside them doesn't have all their digits, null elsewhere. None if none can be lost."""
     kind = original.type
     if pa.types.is_decimal(kind):
         if kind.precision <= SAFE_DIGITS:
@@ -85,7 +85,7 @@ def merged(found: Iterable[Lossy]) -> list[Lossy]:
 
 
 def warnings(found: Sequence[Lossy]) -> list[str]:
-    """What the user should know, in sentences."""
+    """The warnings for the user, as sentences."""
     told = [_sentence(each) for each in found[:_TOLD]]
     if len(found) > _TOLD:
         told.append(f"{len(found) - _TOLD:,} more columns have values that records hold only in part: see lossy in the manifest")

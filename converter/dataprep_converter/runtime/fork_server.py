@@ -1,7 +1,7 @@
 """Worker processes are forked, in milliseconds, from a process that has imported what they need and does nothing else (Python's fork server).
 
-This process is not forked itself: the stores' clients have threads of their own. On macOS, whose own libraries don't outlive a fork, each worker
-is spawned and imports for itself.
+This process isn't forked itself, because the stores' clients have threads. On macOS, whose libraries don't survive a fork, each worker is
+spawned and imports for itself.
 """
 
 import multiprocessing
@@ -12,7 +12,7 @@ from multiprocessing.context import BaseContext
 from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""They may be sent to all processes at once, as a terminal does, and are for the one that started the others alone."""
+"""Signals that a terminal sends to all processes at once, but only the parent should handle."""
 _IS_FORKED: Final = sys.platform == "linux"
 
 
@@ -22,11 +22,11 @@ def context() -> BaseContext:
 
 
 def get_ready() -> None:
-    """Starts the process that is forked, if it isn't there: it imports while this one goes on, and ends with it."""
+    """Starts the fork server if needed: it imports while this process goes on, and ends with it."""
     if not _IS_FORKED:
         return
     forkserver.set_forkserver_preload(["dataprep_converter.steps.worker_imports"])
-    # Who starts the tracker of resources lets these signals through again.
+    # Starting the resource tracker unblocks these signals again.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

@@ -8,9 +8,9 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 _OWN_BYTES: Final = 128 << 20
-"""Kept free: where the output is on HDFS, the process that starts the workers is none of them."""
+"""Kept free: with output on HDFS, the process that starts the workers isn't one of them."""
 _WORKER_BYTES: Final = 256 << 20
-"""What a worker needs for rows of usual size; measured by `make memory`."""
+"""Memory of a worker for rows of usual size; measured by `make memory`."""
 
 
 def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
@@ -35,19 +35,19 @@ def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int
 
 
 def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """How many processes may work on a job, with this one: one a processor, and no more than memory is there for."""
+    """How many processes may work on a job, including this one: one per processor, and no more than fit into memory."""
     room = memory_bytes(groups=groups, membership=membership) - _OWN_BYTES
     return max(1, min(processors(groups=groups, membership=membership), room // _WORKER_BYTES))
 
 
 def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
-    """Those of this process's groups, each with all above it. In a container, a path of version 1 is the host's, and only the top is there."""
+    """The folders of this process's groups and their parents. In a container, paths of version 1 are the host's, and only the top exists."""
     found: list[Path] = []
     for line in membership.read_text().splitlines() if membership.is_file() else []:
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
             continue
-        # Version 2 has one tree, version 1 one for each controller, under its own name or those of all that share it.
+        # Version 2 has one tree, version 1 one for each controller, named after it or after all that share it.
         for top in [groups] if number == "0" else [groups / controller, groups / controllers]:
             parts = [part for part in path.split("/") if part]
             found += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]

@@ -1,4 +1,4 @@
-"""A table in a temporary file without a name (in $TMPDIR), mapped into memory: its pages are the system's to keep, and to take back."""
+"""A table in a temporary file without a name (in $TMPDIR), mapped into memory: the system may drop its pages at any time."""
 
 import mmap
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _arrow: Any = pa  # the stubs don't know the options
 
 
 class MappedTable:
-    """Record batches, as one table whose columns are views of the file. The file is gone with the last of them."""
+    """Record batches, as one table whose columns are views of the file. The file is removed with the last of them."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         """Writes the batches as they come. Raises StoreFull."""
@@ -30,5 +30,5 @@ class MappedTable:
         self.table: pa.Table = _arrow.ipc.open_file(pa.py_buffer(self._mapping), options=options).read_all()
 
     def let_go(self) -> None:
-        """Takes what was read out of this process's memory; it is read again from the file when it is looked at."""
+        """Drops the pages read so far from this process's memory; they are read again from the file when needed."""
         self._mapping.madvise(mmap.MADV_DONTNEED)

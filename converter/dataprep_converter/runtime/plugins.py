@@ -1,4 +1,4 @@
-"""Plug-ins: functions of the user's, found by name; and what they make, as Arrow columns."""
+"""Plug-ins: the user's functions, found by name, and their results as Arrow columns."""
 
 import atexit
 import hashlib
@@ -26,7 +26,7 @@ CODE_VARIABLE: Final = "DATAPREP_CODE"
 """Environment variable with the folder of `spec.code`: set in pods, and by `provide`."""
 
 COMMIT_VARIABLE: Final = "DATAPREP_CODE_COMMIT_FILE"
-"""Environment variable with the file that has the commit of `spec.code.git`, at the top of what was fetched."""
+"""Environment variable with the path of the file, at the top of the fetched code, that has the commit of `spec.code.git`."""
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "Int64": pa.int64(), "Float32": pa.float32(), "Float64": pa.float64(), "String": pa.string(), "Bytes": pa.large_binary(),
@@ -35,7 +35,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 
 
 def provide(files: Mapping[str, str]) -> None:
-    """Makes the modules of a ConfigMap importable in this process and in those that it starts."""
+    """Makes a ConfigMap's modules importable in this process and its children."""
     folder = Path(tempfile.mkdtemp(prefix="dataprep-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name, text in files.items():
@@ -51,7 +51,7 @@ def commit() -> str | None:
 
 
 def digest() -> str | None:
-    """What tells the code of `spec.code` from any other: SHA-256 over the names and contents of its files, or commit and folder; None without code."""
+    """The identity of `spec.code`: SHA-256 over the names and contents of its files, or commit and folder; None without code."""
     folder = os.environ.get(CODE_VARIABLE)
     if not folder:
         return None
@@ -95,7 +95,7 @@ def _module(name: str) -> Any:
     if not folder or not file.is_file():
         return import_module(name)
     if folder not in sys.path:
-        sys.path.append(folder)  # for what the module imports itself; behind all else, so that it can't stand in for our own
+        sys.path.append(folder)  # for the module's own imports; last, so that it can't shadow ours
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(file):
         return loaded

@@ -34,7 +34,7 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
             for item in items:
                 if not _put(ready, item, stopped):
                     break
-            # Whatever it holds open, it lets go now and not when nobody refers to it any more, as an error's traceback may do for long.
+            # Release its resources now, not when the last reference goes, which an error's traceback may keep for long.
             close_generator(items)
         except BaseException as exc:  # handed to the consumer, whatever it is
             error = exc

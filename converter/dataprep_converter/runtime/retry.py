@@ -31,17 +31,17 @@ class Patience:
     first_delay_seconds: float = 0.2
     longest_delay_seconds: float = 8.0
     errors: tuple[type[ConvertError], ...] = (Unreachable,)
-    """What is worth another attempt; anything else is raised at once."""
+    """Errors worth another attempt; any other is raised at once."""
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after so many failures: doubling, between half and all of it by chance, so that workers spread."""
+        """Seconds to wait after this many failures: doubling, with jitter between half and all of it, so that workers spread."""
         longest = min(self.first_delay_seconds * 2.0 ** (failures - 1), self.longest_delay_seconds)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
 PATIENT = Patience()
 ON_THE_WAY_OUT = Patience(attempts=3, total_seconds=5.0)
-"""Of what is tidied up by a process that may have been told to end."""
+"""For cleanup by a process that may have been told to end."""
 
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
 

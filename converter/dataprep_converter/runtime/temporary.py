@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import StoreFull
 
 _PREFIX: Final = "dataprep-"
 IN_MEMORY: Final = 4 << 20
-"""What a small file may hold before it goes to the disk."""
+"""Bytes that a small file may hold in memory before it goes to disk."""
 
 _PIECE: Final = 4 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -27,7 +27,7 @@ def free_bytes() -> int:
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Raises StoreFull, which names $TMPDIR and `what`, where a write within the block finds no space."""
+    """Raises StoreFull, which names $TMPDIR and `what`, if a write within the block finds no space."""
     try:
         yield
     except OSError as exc:
@@ -80,7 +80,7 @@ class TemporaryFile(Closeable):
         self.size += len(data)
 
     def reserve(self, size: int) -> None:
-        """Makes the file so large, of zeros, and takes the space at once. Raises StoreFull."""
+        """Extends the file with zeros to this size, allocating the space at once. Raises StoreFull."""
         with room_for(self.what):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self.descriptor, 0, size)
@@ -103,6 +103,6 @@ class TemporaryFile(Closeable):
 
     def close(self) -> None:
         """Removes the file."""
-        # Bytes that are still to be flushed are of no use any more, so it doesn't matter where there is no room for them.
+        # Unflushed bytes are no longer needed, so it doesn't matter if there is no space for them.
         with suppress(OSError):
             self.file.close()

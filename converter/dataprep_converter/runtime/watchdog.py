@@ -86,7 +86,7 @@ _current: Heartbeats | None = None
 
 @contextlib.contextmanager
 def blocking() -> Iterator[None]:
-    """Around every call of a client that was seen to hang. Does nothing in a process that nobody watches."""
+    """Wraps every call of a client that may hang. Does nothing in a process without a watchdog."""
     if _current is None:
         yield
         return
@@ -117,7 +117,7 @@ class Watchdog:
             [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(self._beats.descriptor), str(self.limit_seconds)],
             stdin=subprocess.PIPE,
             pass_fds=[self._beats.descriptor],
-            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+            start_new_session=True,  # not ended by Ctrl-C in the terminal
         )
         _current = self._beats
         return self

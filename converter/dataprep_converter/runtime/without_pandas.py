@@ -1,7 +1,7 @@
-"""Arrow without pandas: a process of ours doesn't wait for a library that it has no use for.
+"""Arrow without pandas: our processes don't load a library that they don't use.
 
-Where pandas is installed, Arrow loads it at the first value that it is given, which takes longer than all other imports together. It looks
-once; so it looks while pandas is hidden. What a user's own functions give may be made of pandas: before they are loaded, Arrow looks again.
+If pandas is installed, Arrow loads it at the first value that it converts, which takes longer than all other imports together. It checks
+only once, so we hide pandas for that check. A user's functions may return pandas objects: before they are loaded, Arrow checks again.
 """
 
 import sys
@@ -18,7 +18,7 @@ class _HidingFinder:
 
 
 def hide() -> None:
-    """Makes Arrow take pandas for not installed, unless it is loaded already. For processes of our own only: it holds for all of one."""
+    """Makes Arrow believe that pandas isn't installed, unless it is loaded already. Only for our own processes: it affects the whole process."""
     if _NAME in sys.modules:
         return
     hidden = _HidingFinder()

@@ -1,6 +1,6 @@
 """Files that a reader makes while planning, such as the rows of a join, and that every worker needs.
 
-They are written to a temporary folder here; only when the run has taken its output folder are they put there, below `_dataprep/<run id>`.
+They are written to a local temporary folder, and moved below `_dataprep/<run id>` once the run has claimed its output folder.
 Units name them by their local path until then.
 """
 
@@ -44,7 +44,7 @@ class IntermediateFiles:
         return UnitTable(units.table.set_column(units.table.schema.get_field_index("uri"), units.table.schema.field("uri"), column))
 
     def put(self, folder_uri: str, access: Access) -> None:
-        """Writes what is not there yet, and removes the folder here."""
+        """Writes the missing files, and removes the local folder."""
         store = access.store(folder_uri)
         for file in sorted(self.folder.iterdir()):
             uri = names.join(folder_uri, file.name)

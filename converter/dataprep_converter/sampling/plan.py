@@ -28,12 +28,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tables(Closeable):
-    """The plan's files beside `plan.json`, as they are stored. Closing them removes what lies in $TMPDIR."""
+    """The plan's files beside `plan.json`, as they are stored. Closing them removes their temporary files."""
 
     units: UnitsFile
     codes: bytes | None = None
     made: IntermediateFiles | None = None
-    """What the reader made, still on this machine."""
+    """The files that the reader made, still on this machine."""
 
     def close(self) -> None:
         """Removes the temporary files."""

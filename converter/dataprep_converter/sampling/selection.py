@@ -23,7 +23,7 @@ SHUFFLE: Final = PARTS["shuffle"].version
 _CACHED_BLOCKS = 512
 _ROUNDS = 6
 _SORTED = 65_536
-"""Up to so many numbers are put in order by sorting; a network is fair only where its halves are large."""
+"""Up to this many numbers are shuffled by sorting; a network is fair only if its halves are large."""
 _TABLE_BITS = 16
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -53,7 +53,7 @@ def hashes(units: UnitTable, samples: Samples, *, seed: int) -> npt.NDArray[np.u
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
     """The images of `ranks` under a seeded permutation of 0 … size-1, by a version of the part `shuffle`.
 
-    The first version was a network of four rounds for every size, which prefers some orders where there are few.
+    The first version was a network of four rounds for every size, which prefers some orders if there are few ranks.
     """
     if size <= 1:
         return ranks.copy()
@@ -77,7 +77,7 @@ def _sorted(size: int, seed: int) -> npt.NDArray[np.int64]:
 def _networked(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
     """A balanced Feistel network over the next even number of bits; a value that falls outside walks on until it is inside (Black and Rogaway 2002).
 
-    Less than four walks are expected.
+    Fewer than four walks are expected.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     functions = _rounds(half, seed, rounds)

@@ -37,7 +37,7 @@ class Unit:
     row: int = 0
     """First row within the file."""
     extra: str = ""
-    """What only the reader knows."""
+    """The reader's own data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ SCHEMA: pa.Schema = pa.schema(_COLUMNS)
 
 
 BLOCK: Final = 65_536
-"""Units of a batch: so many are Python objects at the same time, and lie in one row group of `units.parquet`."""
+"""Units of a batch: how many are Python objects at the same time, and are in one row group of `units.parquet`."""
 BATCH_BYTES: Final = 8 << 20
 """Of the input, in a batch of samples."""
 _MANY: Final = 1024
@@ -154,7 +154,7 @@ class UnitTable:
         self._mapped = mapped
         self._batches = self.table.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
-        # Numbers of their own only where a unit isn't one sample: most plans of millions of units are files.
+        # Numbers only if units aren't one sample each: most plans of millions of units are of files.
         one_each = all(
             bool((batch.column(0).to_numpy() == 1).all() and not batch.column(1).to_numpy().any())
             for batch in self.batches(["records", "row"])
@@ -216,7 +216,7 @@ class UnitTable:
         return sum(int(batch.column(0).to_numpy().sum()) for batch in self.batches(["size"]))
 
     def keys(self) -> npt.NDArray[np.uint64]:
-        """The key of each unit. Digested when it is first asked for, and in the table from then on: most plans need none."""
+        """The key of each unit. Computed on first use and kept in the table, because most plans need none."""
         if self._key is None and not self.table["key"].null_count:
             self._key = self.table["key"].to_numpy()
         if self._key is None:

@@ -1,4 +1,4 @@
-"""`units.parquet`: the units of a plan as they are stored. It is written and read a row group at a time, and lies in $TMPDIR while it is here."""
+"""`units.parquet`: the units of a plan as they are stored. It is written and read a row group at a time, in a local file in $TMPDIR."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
