@@ -66,7 +66,7 @@ def _column(column: Array, name: str) -> Column:
         return _numbers(column, shape, name)
     inner: Any = column
     while pa.types.is_fixed_size_list(inner.type):
-        # `flatten` would drop what stands below a null, which no row of the others' lists is.
+        # `flatten` would drop the values below a null, which no row of the others' lists is.
         inner = inner.flatten()
     if len(inner) != math.prod(shape):
         raise _missing(name)

@@ -115,7 +115,7 @@ def _endings(path: str) -> Iterator[str]:
 
 
 def _listed(uris: Sequence[str], access: Access) -> DataSet:
-    """These shards, in this order. Hidden files are passed by, and what belongs to shards beside their records."""
+    """These shards, in this order. Skips hidden files, and files of a shard that aren't its records."""
     visible = [uri for uri in uris if uri.rpartition("/")[2][:1] not in ("_", ".")]
     if not visible:
         raise NotFound("The list names no visible file.")

@@ -36,7 +36,7 @@ class Parts:
         return Parts(self.shards[places], self.numbers[places], self.firsts[places], self.counts[places])
 
     def between(self, first: int, records: int) -> "Parts":
-        """So many records from the given one on: the runs at both ends are cut."""
+        """This many records from the given one on: the runs at both ends are cut."""
         ends = np.cumsum(self.counts)
         begins = ends - self.counts
         low, high = np.maximum(begins, first), np.minimum(ends, first + records)

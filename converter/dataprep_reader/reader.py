@@ -23,7 +23,7 @@ from dataprep_reader.order import Parts, Share
 from dataprep_reader.shards import PART_BYTES, RECORDS, Form, Shard
 
 WINDOW_BYTES: Final = 64 << 20
-"""About so many bytes of the files are shuffled together, if nothing else is asked for."""
+"""About this many bytes of the files are shuffled together, if nothing else is asked for."""
 STATE_VERSION: Final = 1
 """Another one when equal arguments give another order."""
 

@@ -35,7 +35,7 @@ from dataprep_reader.dataset import DataSet
 from dataprep_reader.order import Numbers
 
 PART_BYTES: Final = 4 << 20
-"""About so many bytes of a file are read and decoded at once."""
+"""About this many bytes of a file are read and decoded at once."""
 RECORDS: Final = 1024
 """At most so many of those that are decoded one by one."""
 
@@ -52,7 +52,7 @@ class Shard(Protocol):
         ...
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """So many records of one part, from number `first` of it on, in order. Raises BadData naming the file."""
+        """This many records of one part, from number `first` of it on, in order. Raises BadData naming the file."""
         ...
 
 
@@ -211,7 +211,7 @@ class StreamedShard:
         return _whole(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """What stands before is passed over, and what stands behind isn't read."""
+        """Skips everything before it, and reads nothing after it."""
         del part  # there is but one
         uri = self.form.uri(self.file)
         format_ = decoder(self.form.found.manifest)

@@ -1,6 +1,6 @@
 """Comparing splits: what a person should know before training on one and measuring on another.
 
-Each split is held against the training split (the one named `train`, else the first). Chance alone makes small splits differ, so a shift is told
+Each split is compared with the training split (the one named `train`, else the first). Chance alone makes small splits differ, so a shift is told
 only when it is both too much for chance (chi-square test of two samples, p < 0.001) and large (total variation distance: the share of one split
 that would have to be something else to be like the other).
 """

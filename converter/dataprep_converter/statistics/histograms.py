@@ -154,7 +154,7 @@ def _counted(keys: Integers) -> tuple[Integers, Integers]:
 
 
 def _grouped(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
-    """Sums of the counts of equal keys, which stand beside each other."""
+    """Sums of the counts of equal keys, which are adjacent."""
     if not len(keys):
         return keys, counts
     starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), keys[1:] != keys[:-1])))

@@ -227,7 +227,7 @@ class Summariser:
         self._describe(kind, values, looked_at)
 
     def take_plain(self, count: int, least: float, greatest: float) -> None:
-        """So many records with a plain number each, of which `PlainColumns` has found the bounds; without any, least is above greatest."""
+        """This many records with a plain number each, of which `PlainColumns` has found the bounds; without any, least is above greatest."""
         self.summary.records += count
         self.summary.values += count
         if least <= greatest:
@@ -338,7 +338,7 @@ def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
 
 
 def enough(shards: int) -> int:
-    """How many values of a feature are looked at in each of so many shards."""
+    """How many values of a feature are looked at in each of this many shards."""
     least, most, together = _ENOUGH
     return max(least, min(most, together // shards))
 
@@ -356,7 +356,7 @@ def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 
 
 def _thinned(column: Array, *, first: int, every: int) -> Array:
-    """Every so many rows of a column, from the first one on."""
+    """Rows of a column at this interval, from the first one on."""
     if not column.null_count and (column.type in NUMPY_NAMES or is_tensor(column.type)):
         return to_arrow(to_numpy(column)[first::every])
     return column.take(to_arrow(np.arange(first, len(column), every)))

@@ -69,7 +69,7 @@ class TopValues:
         return sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:count]
 
     def cut_to(self, limit: int) -> "TopValues":
-        """The same in at most so many values."""
+        """The same in at most this many values."""
         made = TopValues(limit=limit, error=self.error, seen=self.seen, mostly_different=self.mostly_different)
         made._take(self.counts.items())
         return made

@@ -25,7 +25,7 @@ def make(finished: Finished) -> Made:
 
 
 def label_file(feature: str) -> str:
-    """The list of one feature's classes. A slash is a dot in its name, as in TFDS; all but letters, digits and `_.-~` is percent-encoded."""
+    """The list of one feature's classes. A slash is a dot in its name, as in TFDS; anything but letters, digits and `_.-~` is percent-encoded."""
     return f"{names.SIDE}/labels/{quote(feature.replace('/', '.'), safe='')}.txt"
 
 
