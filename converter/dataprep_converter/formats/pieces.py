@@ -1,4 +1,4 @@
-"""Taking so many bytes at a time from pieces of any size."""
+"""Taking a number of bytes at a time from pieces of any size."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ class Pieces:
         self.offset = 0
 
     def take(self, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
+        """This many bytes, fewer at the end."""
         parts: list[memoryview] = []
         while size and (self._piece or self._next()):
             parts.append(self._piece[:size])

@@ -80,7 +80,7 @@ def uri_of(written: str, base: str) -> str:
 
 
 def _base(base: str | None) -> str:
-    """What stands before paths. A path from the root becomes a URI as Java's `File.toURI` writes it."""
+    """The prefix of paths. A path from the root becomes a URI as Java's `File.toURI` writes it."""
     if base is None:
         return ""
     base = unsigned(base)
@@ -89,7 +89,7 @@ def _base(base: str | None) -> str:
 
 
 def _extension(uri: str) -> str:
-    """As DL4J's: what stands behind the last dot of the file's name."""
+    """As DL4J's: the part after the last dot of the file's name."""
     stem, dot, extension = uri.rpartition("/")[2].rpartition(".")
     del stem
     return extension if dot and extension else "bin"

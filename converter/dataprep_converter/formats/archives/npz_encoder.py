@@ -67,7 +67,7 @@ def member_name(feature: FeatureSpec) -> str:
 
 
 def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """What stands before the values of an array."""
+    """The header before the values of an array."""
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     spaces = " " * (-(len(MAGIC) + 2 + len(text) + 1) % _ALIGNED)
     filled = f"{text}{spaces}\n".encode("latin-1")

@@ -53,7 +53,7 @@ class Member:
         return (_NEEDS, flags, self.method, 0, _NEW_YEAR_1980, self.crc, self.packed, self.size, len(self.name), 0)
 
     def head(self) -> bytes:
-        """What stands before the content."""
+        """The header before the content."""
         return HEAD.pack(LOCAL, *self._fields()) + self.name
 
     def entry(self) -> bytes:

@@ -14,7 +14,7 @@ from dataprep_converter.formats.columnar.tables_encoder import schema_of
 _MAGIC: Final = 4
 """Bytes before the first row group; others follow one another."""
 _DECODED: Final = 8 << 20
-"""About so many bytes of a row group are decoded at once."""
+"""About this many bytes of a row group are decoded at once."""
 _parquet: Any = pq  # the stubs don't know all options
 
 

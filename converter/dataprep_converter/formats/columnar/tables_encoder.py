@@ -213,7 +213,7 @@ def leaves(column: Array) -> Array:
 
 
 def _nothing(kind: pa.DataType) -> Any:
-    """What stands below a null."""
+    """The value below a null."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _arrow.scalar("", kind)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

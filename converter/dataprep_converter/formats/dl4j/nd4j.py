@@ -52,7 +52,7 @@ def array(values: npt.NDArray[Any]) -> list[bytes | memoryview]:
 
 
 def buffer_head(length: int, kind: str) -> bytes:
-    """What stands before the values of a buffer."""
+    """The header before the values of a buffer."""
     return utf(MODE) + length.to_bytes(8, "big") + utf(kind.encode())
 
 

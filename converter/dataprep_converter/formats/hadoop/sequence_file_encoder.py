@@ -57,7 +57,7 @@ def header(key_class: str, value_class: str, compression: str, sync: bytes) -> b
 
 
 class Frames(Protocol):
-    """Puts keys and values into a file that begins with so many bytes."""
+    """Puts keys and values into a file that begins with this many bytes."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
         """(what is to be written now, where each record, or the block that it will be in, begins in the file)."""

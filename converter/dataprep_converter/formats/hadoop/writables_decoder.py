@@ -37,12 +37,12 @@ class Form(Protocol):
         ...
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """The values by feature. Raises ValueError, or NotWhole, for what is no such object."""
+        """The values by feature. Raises ValueError, or NotWhole, if it isn't such an object."""
         ...
 
 
 HEAD: Final = 64
-"""So many bytes of an object say how long it is."""
+"""This many bytes of an object say how long it is."""
 
 
 def form_of(writable: object) -> Form:

@@ -150,7 +150,7 @@ class MdsEncoder(SingleFile):
         return b""
 
     def close(self) -> bytes:
-        """All that stands before the records."""
+        """Everything before the records."""
         sizes = np.concatenate(self._sizes) if self._sizes else np.empty(0, np.int64)
         head = 4 + 4 * (len(sizes) + 1) + len(self._config)
         if head + self._records.size > LARGEST:
@@ -194,7 +194,7 @@ def _stored(feature: FeatureSpec) -> str:
 
 
 def _shape(step: tuple[int, ...], count: int) -> bytes:
-    """What stands before the numbers of an array whose shape is not the column's."""
+    """The header before the numbers of an array whose shape is not the column's."""
     shape = (count, *step)
     width = next(n for n in range(4) if max(shape) < 1 << (8 << n))
     return bytes([len(shape) << 2 | width]) + np.array(shape, f"<u{1 << width}").tobytes()

@@ -57,13 +57,13 @@ class _Entry:
 
     @cached_property
     def tail(self) -> bytes:
-        """What stands behind values and keys."""
+        """The bytes after values and keys."""
         if self.feature.kind == "bytes":
             return delimited(b"\x12", self.content_type) if self.content_type else b""
         return delimited(b"\x1a", b"".join(map(varint, self.shape))) if self.shape else b""
 
     def around(self, values: int, keys: int) -> tuple[bytes, bytes]:
-        """What stands before values of this length, and between them and keys of that length."""
+        """The bytes before values of this length, and between them and keys of that length."""
         is_bytes = self.feature.kind == "bytes"
         before = b"\x0a" + varint(values) if values or is_bytes else b""
         between = b"\x12" + varint(keys) if keys else b""

@@ -26,7 +26,7 @@ OWN_PIECE: Final = 512
 _KEPT: Final = 4096
 """Codes below which all are kept that were looked up."""
 _FEW_ROWS: Final = 128
-"""Up to so many rows, plain Python is faster than the first call of numpy: a batch of images is few rows."""
+"""Up to this many rows, plain Python is faster than the first call of numpy: a batch of images is few rows."""
 
 
 def varint(value: int) -> bytes:
@@ -258,7 +258,7 @@ def _ragged(data: Bytes, lengths: Lengths, missing: npt.NDArray[np.bool_] | None
 
 
 def even_offsets(rows: int, width: int) -> Lengths:
-    """Where each of so many rows of a width begins, and the last one ends."""
+    """Where each of this many rows of a width begins, and the last one ends."""
     return np.arange(rows + 1, dtype=np.int64) * width
 
 

@@ -81,7 +81,7 @@ class _Entry:
     key: bytes
     kind: int
     prefix: bytes
-    """What stands before its values."""
+    """The bytes before its values."""
     length: int
     """Bytes of its values."""
 

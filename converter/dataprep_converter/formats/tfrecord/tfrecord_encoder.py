@@ -78,7 +78,7 @@ class _Field:
         self._type: pa.DataType | None = None
         self._holds_list = False
         self.prefix = LookUp(self._prefix, first=MISSING)
-        """What stands before contents, by their lengths."""
+        """The bytes before contents, by their lengths."""
 
     def part(self, column: Array) -> Part:
         """The contents of one batch's column."""
@@ -102,7 +102,7 @@ class _Field:
         return grouped(join([prefixes, part.content], len(steps)), counts)
 
     def _prefix(self, length: int) -> bytes:
-        """What stands before a content of this length, from the entry's tag on."""
+        """The bytes before a content of this length, from the entry's tag on."""
         if self.feature.record:
             return b""
         if length == MISSING:
@@ -112,12 +112,12 @@ class _Field:
         return b"\x0a" + varint(len(self._key) + len(feature) + length) + self._key + feature
 
     def _step(self, length: int) -> bytes:
-        """What stands before a step with a content of this length, in the list of all steps."""
+        """The bytes before a step with a content of this length, in the list of all steps."""
         values = self._values(length)
         return b"\x0a" + varint(len(values) + length) + values
 
     def _values(self, length: int) -> bytes:
-        """What stands before a content of this length, within the Feature."""
+        """The bytes before a content of this length, within the Feature."""
         has_values = length > 0 or self.feature.kind == "bytes"
         inner = b"\x0a" + varint(length) if has_values and not self._holds_list else b""
         return self._tag + varint(len(inner) + length) + inner
@@ -151,7 +151,7 @@ class _Section:
         return LookUp(self.head)
 
     def head(self, length: int) -> bytes:
-        """Tag and length, before so many bytes of fields."""
+        """Tag and length, before this many bytes of fields."""
         return self.tag + varint(length) if self.tag and length else b""
 
 
