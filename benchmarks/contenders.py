@@ -45,7 +45,7 @@ class Contender:
     """Where nothing stays of what it writes: the same work to a file. One run of it, of which nothing is measured, is what is read back."""
 
     def records(self, of: int) -> int:
-        """How many of so many records it gets."""
+        """How many of this many records it gets."""
         return max(1, ceil(of * self.share))
 
     def run(self, source: Path, output: Path, records: int) -> Took:
@@ -165,12 +165,12 @@ def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str
 
 
 def write(record_bytes: int | None = None) -> Contender:
-    """Writing alone: records of so many bytes, or as many bytes as the input has."""
+    """Writing alone: records of this many bytes, or as many bytes as the input has."""
     return limit("write alone", "write", options=() if record_bytes is None else (str(record_bytes),))
 
 
 def digest(record_bytes: int | None = None) -> Contender:
-    """SHA-256 and writing, by one core: of records of so many bytes, or of as many bytes as the input has."""
+    """SHA-256 and writing, by one core: of records of this many bytes, or of as many bytes as the input has."""
     return limit("SHA-256 and write alone", "digest", options=() if record_bytes is None else (str(record_bytes),))
 
 

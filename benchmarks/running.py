@@ -167,7 +167,7 @@ def _written(state: _State, here: Sequence[Contender]) -> dict[str, Path]:
 
 
 def _compare(state: _State, found: Mapping[str, Checked], records: Mapping[str, int], shared: Mapping[str, int]) -> None:
-    """Each output is held against the first, over the records that both have."""
+    """Compares each output with the first, over the records that both have."""
     wrong = {who: _fault(checked, records[who]) for who, checked in found.items()}
     state.compared = len(found)
     state.indexes = sum(checked.indexes for checked in found.values())
@@ -183,7 +183,7 @@ def _compare(state: _State, found: Mapping[str, Checked], records: Mapping[str, 
 
 
 def _compare_with_input(state: _State, who: str, found: Checked, expected: Checked) -> None:
-    """One output is held against the input."""
+    """Compares one output with the input."""
     fault = _fault(found, state.records) or _fault(expected, state.records)
     if not fault and not _same(found, expected, str(state.records)):
         fault = "its records are not what the input says"

@@ -41,7 +41,7 @@ class Workload:
     goals: Mapping[str, float] = field(default_factory=dict)
     """The least speed of ours as a multiple of a contender's."""
     bounds: Mapping[str, tuple[Unit, float]] = field(default_factory=dict)
-    """What a contender of ours must reach by itself: at most so many seconds, or at least so much a second."""
+    """What a contender of ours must reach by itself: at most this many seconds, or at least so much a second."""
     limit: str = ""
     """The contender that says best what can be reached; empty where none does."""
     gains: Mapping[str, tuple[str, str]] = field(default_factory=dict)

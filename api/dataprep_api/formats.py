@@ -1,6 +1,6 @@
 """The formats, as far as the spec, the names of files and the run id depend on them.
 
-Encoders, decoders and what only the converter asks stand in its own table, `dataprep_converter/formats/registry.py`.
+Encoders, decoders and what only the converter needs are in its own table, `dataprep_converter/formats/registry.py`.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ RULES: Final[Mapping[str, FormatRules]] = {
 """Format → rules. Every format has an entry."""
 
 COPY: Final = "copy"
-"""What stands in the place of a format where the files of a data set are copied as they are."""
+"""Takes the place of a format where the files of a data set are copied as they are."""
 
 
 def format_rules(name: str) -> FormatRules:

@@ -126,7 +126,7 @@ def join(uri: str, relative: str) -> str:
 
 
 def normalised(uri: str) -> str:
-    """One spelling for one place: scheme and host in lower case, `file://` dropped, no doubled or closing slash, no dot segments."""
+    """One form for one place: scheme and host in lower case, `file://` dropped, no doubled or closing slash, no dot segments."""
     parts = urlsplit(uri)
     segments: list[str] = []
     for segment in parts.path.split("/"):
@@ -202,7 +202,7 @@ def split_folder(template: str | None, *, format_: str, split: str, several_spli
     inner = format_rules(format_).inner_file
     whole = named.removesuffix(f"/{inner}") if inner is not None and template is None else named
     parts = list(takewhile(lambda part: "{shard" not in part and "{ext}" not in part, whole.split("/")[:-1]))
-    # Without {split}, other splits or the marks of the data set may stand in the same folder.
+    # Without {split}, other splits or the marks of the data set may be in the same folder.
     return "/".join(parts).replace("{split}", split) if any("{split}" in part for part in parts) else None
 
 

@@ -54,7 +54,7 @@ def write(size: int, output: Path, records: int) -> int:
 
 
 def digest(size: int, output: Path, records: int) -> int:
-    """So many bytes, digested and written by one core that finds them in its cache: what has a digest can't be written sooner."""
+    """This many bytes, digested and written by one core that finds them in its cache: what has a digest can't be written sooner."""
     piece = bytes(range(256)) * (_IN_CACHE // 256)
     found = hashlib.sha256()
     with (output / "all").open("wb", buffering=0) as out:

@@ -84,7 +84,7 @@ def convert(job: DataPrepJob, *, workers: int) -> int:
 
 
 def pretend_memory(count: int) -> None:
-    """Makes this process believe that it may use so many bytes."""
+    """Makes this process believe that it may use this many bytes."""
 
     def memory_bytes(**_: object) -> int:
         return count
@@ -179,7 +179,7 @@ class Picture:
 
 
 def plan(spec: dict[str, Any], files: int) -> int:
-    """The plan of so many files."""
+    """The plan of this many files."""
     access = Access()
     store, others = Listing(files), access.store
     access.store = lambda uri: store if uri.startswith("/simulated") else others(uri)  # type: ignore[assignment, method-assign, return-value]

@@ -30,7 +30,7 @@ _FRAME = 16
 """Bytes around a record of TFRecord."""
 
 Piece = tuple[int, bytes]
-"""So many records, and bytes that tell them."""
+"""This many records, and bytes that tell them."""
 
 
 def files(output: Path, ending: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What stands beside a data set as JSON: plan, manifest, report and OWNER. Each has a format version, which an older release refuses by name."""
+"""The JSON files of a data set: plan, manifest, report and OWNER. Each has a format version, which an older release refuses by name."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
