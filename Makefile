@@ -61,11 +61,12 @@ format: $(STAMP) ## format the code
 	$(BIN)/ruff format $(SOURCES) examples
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, mypy --strict, import-linter
+lint: $(STAMP) ## ruff, mypy --strict, import-linter, phrases that read as translated
 	$(BIN)/ruff check $(SOURCES) examples
 	$(BIN)/ruff format --check $(SOURCES) examples
 	$(BIN)/mypy
 	PYTHONPATH=api:operator:converter $(BIN)/lint-imports
+	$(BIN)/python tests/lint/words.py $(SOURCES) examples docs README.md CONTRIBUTING.md CHANGELOG.md
 
 .PHONY: generate
 generate: $(STAMP) ## write the CRD, the chart's copy and the generated docs from the models
