@@ -131,7 +131,7 @@ def _output(state: _State, number: int) -> Path:
 
 
 def _read_back(state: _State, here: Sequence[Contender]) -> None:
-    """Reads what is there after the first turn, and removes it; what is wrong is a fault of its contender."""
+    """Reads the outputs of the first turn back and removes them; a difference is a fault of its contender."""
     workload, against = state.workload, state.workload.against
     written = _written(state, here)
     compared = list(written) if workload.check else []

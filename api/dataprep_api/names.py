@@ -147,7 +147,7 @@ _NOT_IN_SPLITS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def split_name(subset: str) -> str:
-    """The split that a subset becomes when nobody says. Empty when nothing is left of the name.
+    """The default split of a subset. Empty when nothing is left of the name.
 
     Letters lose their accents, everything between letters, digits, dots, dashes and underscores becomes one dash, and the name is cut.
     """

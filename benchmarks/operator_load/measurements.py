@@ -330,7 +330,7 @@ def _token(core: Any, namespace: str, pod: Any) -> str:
 
 
 async def _report_all(address: str, workers: Sequence[tuple[Any, str]], *, seconds: float) -> tuple[list[float], int]:
-    """Every worker reports as often as it is told to; the seconds that each report took, and how many were refused."""
+    """Every worker reports as often as the operator asks. Returns the seconds that each report took, and how many were refused."""
     times: list[float] = []
     refused, deadline = 0, time.monotonic() + seconds
 

@@ -3,7 +3,7 @@
 libraries.py pixels|pictures|rows INPUT OUTPUT RECORDS PROCESSES [BYTES_OF_A_RECORD]
 
 Pixels are JPEG files decoded, cropped or padded and looked up as float16, pictures are those with their shortest side at 256 and encoded again, rows are
-read by Arrow and written as so many bytes each. All are digested and written, by each process into a file of its own.
+read by Arrow and written as that number of bytes each. All are digested and written, by each process into a file of its own.
 """
 
 import hashlib

@@ -47,7 +47,7 @@ def row(values: Mapping[str, Any]) -> bytes:
 
 
 def held(source: Path, records: int) -> pa.Table:
-    """The first so many rows in memory: of a mapped file, so that the others never are."""
+    """The first rows, in memory. The file is mapped, so the other rows never are."""
     return pa.ipc.open_file(pa.memory_map(str(source / "table.arrow"))).read_all().slice(0, records)
 
 

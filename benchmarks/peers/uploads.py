@@ -1,4 +1,4 @@
-"""One large file to a store server: by our store, by the client library that ours stands on, or by another.
+"""One large file to a store server: by our store, by the client library that ours uses, or by another.
 
 uploads.py ours|obstore|boto3|oss-put|oss-parts|oss-uploader|oss-unchecked|hdfs-native|dfs-put INPUT OUTPUT RECORDS
 

@@ -49,7 +49,7 @@ def open(  # noqa: A001 - as gzip.open and tarfile.open
     epochs          how many one `for` goes through; None has no end
     shuffle         a seed: every epoch has an order of its own, which seed and epoch tell; None reads in the stored order
     shuffle_window  records that are shuffled together; by default those of about 64 MiB
-    drop_remainder  leaves out what is no whole batch; with several ranks, all have equally many
+    drop_remainder  leaves out an incomplete batch; with several ranks, all have equally many
     rank, world_size  of several processes that share each epoch: which one this is, of how many
     columns         features that are wanted, in this order; None for all
     as_             "numpy": a dictionary of arrays by feature; "arrow": a pyarrow.RecordBatch

@@ -79,8 +79,8 @@ class Options:
 class Reader:
     """Batches of a finished data set; made by `dataprep_reader.open`.
 
-    Each `for` is a pass through `epochs` epochs. The next one goes on with the epochs behind, so every epoch has an order of its own; a `for` that
-    was left early is begun again, unless `restore` says otherwise. It can be pickled, and then reads by clients of its own.
+    Each `for` is a pass through `epochs` epochs. The next `for` goes on with the epochs after them, so every epoch has its own order. After
+    a `break` the next `for` starts its pass over, unless `restore` says otherwise. It can be pickled; the copy opens its own clients.
     """
 
     def __init__(self, found: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:

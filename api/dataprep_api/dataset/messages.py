@@ -229,7 +229,7 @@ def _bare(commit: CommitResult) -> CommitResult:
 
 
 def parse(text: str) -> Message:
-    """A termination message. Raises MessageError when it isn't one of ours. What a newer converter adds to one is passed over."""
+    """A termination message. Raises MessageError when it isn't one of ours. Fields that a newer converter adds are ignored."""
     # Replaced, because half a surrogate pair, which JSON can hold, has no bytes.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:

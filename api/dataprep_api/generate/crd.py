@@ -218,7 +218,7 @@ def _immutable(spec: Schema) -> list[str]:
 def _frozen(path: str) -> dict[str, str]:
     """The rule that one field of the spec keeps its value once the job has started.
 
-    It stands at the root, because only there a rule sees the status; one rule a field, because a rule names one fieldPath.
+    It is at the root, because only there a rule sees the status; one rule a field, because a rule names one fieldPath.
     """
     parent, _, name = f"spec.{path}".rpartition(".")
     # Lists of one or no entry: the API server can't bound the cost of comparing optional values themselves.
@@ -277,7 +277,7 @@ def _bare(schema: Schema) -> Schema:
 
 
 def _inlined(schema: Schema, definition: Schema) -> Schema:
-    """The definition with what stands beside the $ref: a field's own description wins, the rules of both hold."""
+    """The definition merged with the keywords beside its $ref: a field's own description wins, the rules of both hold."""
     rules = [*definition.get(_RULES, []), *schema.get(_RULES, [])]
     whole = definition | {key: value for key, value in schema.items() if key != "$ref"}
     return whole | {_RULES: rules} if rules else whole

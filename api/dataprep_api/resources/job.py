@@ -63,7 +63,7 @@ def _check_values(document: object) -> None:
         value, path, depth = waiting.pop()
         if depth > _DEEPEST or seen > _MOST_VALUES:
             what = f"is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else f"holds more than {_MOST_VALUES:,} values"
-            raise SpecError([Fault(path.split("[")[0][:64], f"{what}; does an alias (*) stand in what it refers to?")])
+            raise SpecError([Fault(path.split("[")[0][:64], f"{what}; does an alias (*) refer to itself?")])
         if isinstance(value, dict):
             waiting += ((each, f"{path}.{name}" if path else str(name), depth + 1) for name, each in value.items())
             waiting += ((name, path, depth + 1) for name in value if isinstance(name, str))

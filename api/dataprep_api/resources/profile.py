@@ -1,4 +1,4 @@
-"""A `DataPrepProfile`: what the jobs of a namespace get when they don't say otherwise. What stands in the job wins, then its profile, then the chart's values."""
+"""A `DataPrepProfile`: what the jobs of a namespace get when they don't say otherwise. The job wins, then its profile, then the chart's values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self

@@ -131,7 +131,7 @@ def _with_host(uri: str) -> str:
     try:
         urlsplit(uri)
     except ValueError as exc:
-        raise ValueError("what stands behind :// is no host") from exc
+        raise ValueError("the text after :// is not a host") from exc
     return uri
 
 
@@ -163,7 +163,7 @@ SplitName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z
 Column = Annotated[str, Field(min_length=1, max_length=256)]
 Text = Annotated[str, Field(max_length=1024)]
 NullDefaults = Annotated[dict[Annotated[str, Field(max_length=256)], Text], Field(max_length=1024)]
-"""Columns, and what stands for a null of each."""
+"""Columns, and the value that replaces a null of each."""
 Quantity = Annotated[
     int | str,
     AfterValidator(_a_quantity),

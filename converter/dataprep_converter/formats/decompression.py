@@ -1,4 +1,4 @@
-"""What was compressed as a whole, uncompressed in pieces: of a broken stream all that stands before the fault."""
+"""Decompresses a stream in pieces; of a broken one, everything before the fault."""
 
 import io
 from collections.abc import Iterable, Iterator

@@ -54,7 +54,7 @@ class Encoder(Protocol):
         ...
 
     def rest(self) -> Iterator[bytes | bytearray | memoryview]:
-        """What stands behind that, in pieces: the records of a format whose file begins with what only the last one tells. Often nothing."""
+        """Bytes written after `close`, in pieces: the records of a format whose header depends on the last record. Often nothing."""
         ...
 
     @staticmethod

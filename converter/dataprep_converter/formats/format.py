@@ -1,6 +1,6 @@
 """What the converter and the reader know of a format, beside what it does: its encoder, its decoder and its readers' needs.
 
-Rules for the spec and for names of files, which the operator needs too, stand in `dataprep_api/formats.py`.
+Rules for the spec and for names of files, which the operator needs too, are in `dataprep_api/formats.py`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class ReadUnit(Enum):
 
 @dataclass(frozen=True)
 class IndexLine:
-    """A line of a record index: two columns and what stands between them."""
+    """A line of a record index: two columns and their separator."""
 
     first: Literal["number", "offset", "size"]
     between: str

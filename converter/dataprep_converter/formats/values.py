@@ -159,7 +159,7 @@ def _rows(feature: Described, shape: Sequence[int], rows: Sequence[Sequence[Any]
 
 
 def _nothing(feature: Described, shape: Sequence[int]) -> list[Any]:
-    """What stands where a null is, behind its mask."""
+    """The values behind the mask of a null."""
     count = math.prod(shape)
     if feature["raw"]:
         return [bytes(count * np.dtype(feature["dtype"]).itemsize)]

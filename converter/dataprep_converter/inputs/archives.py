@@ -159,7 +159,7 @@ def _divided(uri: str) -> tuple[str, str]:
     """(archive, path within it). Raises BadSpec if the URI names none."""
     found = divided(uri)
     if found is None:
-        raise BadSpec(f"{uri}: {_EXPECTED}; a glob may stand within an archive, but not name archives.", uri=uri)
+        raise BadSpec(f"{uri}: {_EXPECTED}; a glob may be inside an archive, but not name archives.", uri=uri)
     return found
 
 

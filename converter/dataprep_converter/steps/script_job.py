@@ -143,7 +143,7 @@ def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
         raise BadSpec(f"script.command can't be started: {exc.strerror}: {exc.filename}.") from exc
     if done.returncode:
         how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with exit code {done.returncode}"
-        raise ScriptFailed(f"The script {how}; what it said stands above.")
+        raise ScriptFailed(f"The script {how}; its output is above.")
 
 
 def _words(script: Script, output_uri: str, environment: Mapping[str, str]) -> list[str]:

@@ -276,4 +276,4 @@ def scheme_of(uri: str) -> str:
         return urlsplit(uri).scheme.lower() if "://" in uri else ""
     except ValueError as exc:
         # Don't show all of it: it may contain a password.
-        raise BadSpec(f"{uri.partition('://')[0]}://…: what stands behind :// is no host.") from exc
+        raise BadSpec(f"{uri.partition('://')[0]}://…: the text after :// is not a host.") from exc

@@ -99,13 +99,13 @@ def test_a_file_that_is_no_job_is_refused(tmp_path: Path, capsys: pytest.Capture
 
 DEEP: dict[str, tuple[str, str]] = {
     "a list of many levels": ("a: " + "[" * 5000 + "]" * 5000, "job.yaml is nested more deeply than a job can be"),
-    "a mapping that holds itself": (MINIMAL.replace("spec:", "spec: &all\n  params: *all"), "nested more than 64 levels deep; does an alias (*) stand"),
+    "a mapping that holds itself": (MINIMAL.replace("spec:", "spec: &all\n  params: *all"), "nested more than 64 levels deep; does an alias (*) refer to itself"),
     "a list that holds itself": (MINIMAL.replace('"images.gz"', "&all [*all, *all]"), "spec.source.idx.subsets: is nested more than 64 levels deep"),
     "very many values": ("a: &a [0,0,0,0,0,0,0,0]\n" + "".join(
         f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
     ), "holds more than 1,000,000 values"),
     "no UTF-8": (MINIMAL.replace("uri: out", 'uri: "a\\udcff"'), "spec.output.uri: expected text, got bytes that are no UTF-8"),
-    "a host that is none": (MINIMAL.replace("uri: out", "uri: 's3://['"), "spec.output.uri: what stands behind :// is no host"),
+    "a host that is none": (MINIMAL.replace("uri: out", "uri: 's3://['"), "spec.output.uri: the text after :// is not a host"),
 }  # fmt: skip
 
 
@@ -119,8 +119,8 @@ def test_what_only_yaml_can_say_is_refused(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ls", "s3://["], "s3://…: what stands behind :// is no host"),
-        (["verify", "http://[::1"], "http://…: what stands behind :// is no host"),
+        (["ls", "s3://["], "s3://…: the text after :// is not a host"),
+        (["verify", "http://[::1"], "http://…: the text after :// is not a host"),
         (["copy", "{out}", "odps://project/table"], "odps://project/table names no table: write odps://PROJECT/tables/TABLE"),
         (["copy", "{out}", "odps://project/tables/t/2024"], "KEY=VALUE for each level of a partition"),
         (["copy", "{out}", "{out}/a\udcff"], "spec.output.uri: expected text, got bytes that are no UTF-8"),

@@ -402,7 +402,7 @@ def test_an_absent_archive_and_an_absent_member_are_named(tmp_path: Path) -> Non
 
 def test_a_glob_of_archives_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "a.zip", FILES)
-    with pytest.raises(BadSpec, match="a glob may stand within an archive, but not name archives"):
+    with pytest.raises(BadSpec, match="a glob may be inside an archive, but not name archives"):
         contents(f"{tmp_path}/*.zip!/train")
 
 

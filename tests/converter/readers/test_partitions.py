@@ -277,7 +277,7 @@ def test_a_value_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path}/n=two/part-0.jsonl: 'two' in the name of its folder is no Int64 (column 'n')."
     with pytest.raises(BadSpec) as caught:
         read(a_source(tmp_path, kind="jsonl", columns=[columns[0], {"name": "n", "type": "Int64", "list": True}]))
-    assert str(caught.value) == "source.jsonl.columns: 'n' stands in the names of folders, and can't be a list."
+    assert str(caught.value) == "source.jsonl.columns: 'n' comes from the names of folders, so it can't be a list."
 
 
 def test_splits_shuffles_filters_and_features_take_them(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ BAD_COCO: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "a.json: not the JSON that was expected at character 0: expected a JSON object, and it ends."),
     "a list": (b"[]", "at character 0: expected a JSON object, got '['."),
     "cut": (json.dumps({"images": [IMAGE], "categories": []}).encode()[:-4], "a.json: not the JSON that was expected at character "),
-    "something behind": (b'{"images": []} x', "something stands behind the object."),
+    "something behind": (b'{"images": []} x', "there is something after the object."),
     "no utf-8": (b'{"images": ["\xff"]}', "not UTF-8: invalid start byte."),
     "deep": (b'{"images": [' + b"[" * 200_000, "nested too deeply."),
     "no images": (b"{}", "no images; a COCO file is an object with images, annotations and categories."),

@@ -145,7 +145,7 @@ def test_a_variable_of_the_cluster_that_is_not_here_is_named(lay: Lay) -> None:
 @pytest.mark.parametrize(
     ("command", "error", "text"),
     [
-        pytest.param(["false"], ScriptFailed, r"^The script ended with exit code 1; what it said stands above\.$", id="an exit code"),
+        pytest.param(["false"], ScriptFailed, r"^The script ended with exit code 1; its output is above\.$", id="an exit code"),
         pytest.param(["sh", "-c", "kill -9 $$$$"], ScriptFailed, r"^The script was killed by signal 9;", id="a signal"),
         pytest.param(
             ["no-such-program"],

@@ -27,7 +27,7 @@ class NpzDecoder:
         }
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """The offset is that of the first array, because a record stands in all of them."""
+        """The offset is that of the first array, because a record spans all of them."""
         arrays = self.arrays(pieces)
         for number in range(len(next(iter(arrays.values())))):
             yield 0, {name: array[number] for name, array in arrays.items()}

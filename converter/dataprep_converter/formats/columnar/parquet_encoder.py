@@ -1,7 +1,7 @@
 """Parquet: row groups of a fixed size, each held in memory until it is whole.
 
 The footer names the writer's library and version and nothing of the job, so equal records are equal bytes with the same Arrow (its version
-stands in the manifest). Pages have checksums.
+is in the manifest). Pages have checksums.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class ParquetEncoder(SingleFile):
         self._compression = (options.compression.lower(), level or default)
 
     def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
-        """They stand in the file's metadata with `huggingFace`."""
+        """With `huggingFace` they go into the file's metadata."""
         self._classes = classes
 
     @staticmethod

@@ -28,7 +28,7 @@ class Dl4jDatasetDecoder:
         self._is_multi = options.get("holds") == "MultiDataSet"
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """The offset is that of the first array, because a record stands in all of them."""
+        """The offset is that of the first array, because a record spans all of them."""
         data = _Bytes(b"".join(pieces))
         counts = self._counts(data)
         first = data.at

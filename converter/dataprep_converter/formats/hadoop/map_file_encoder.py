@@ -1,6 +1,6 @@
 """Hadoop's MapFile: a folder with a sequence file of sorted keys, `data`, and one that says where some of them stand, `index`.
 
-    # index: a sequence file in blocks of (key, LongWritable position in `data`), an entry for every so many records
+    # index: a sequence file in blocks of (key, LongWritable position in `data`), one entry for each interval of records
 
 The position is that of the sync before the record, where there is one, and that of its block in a file of blocks; then a block has one entry
 at most. Given our markers, Hadoop's own writer makes the same uncompressed `data`. Source: hadoop-common, MapFile.java.

@@ -209,7 +209,7 @@ class _Source:
         return value
 
     def _have(self, size: int) -> int:
-        """Looks for so many bytes, and says how many there are at most."""
+        """How many of these bytes are available, at most."""
         have = len(self._data) - self._at
         if have >= size:
             return have

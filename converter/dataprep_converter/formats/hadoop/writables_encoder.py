@@ -162,7 +162,7 @@ class ExampleWritable:
 class RecordWritable:
     """DL4J's lists of typed values, in the order of the spec; a vector or tensor is as many values as it has.
 
-    With sequences each step is such a list, and what is no sequence stands in every step.
+    With sequences each step is such a list, and every step repeats the features that are not sequences.
     """
 
     def __init__(self, features: Sequence[FeatureSpec], *, of: str) -> None:

@@ -1,9 +1,9 @@
-"""MosaicML Streaming's MDS shards: a whole batch at once into a spool, because the table of offsets stands before the records.
+"""MosaicML Streaming's MDS shards: a whole batch at once into a spool, because the table of offsets precedes the records.
 
     # A shard:   uint32 records | uint32 offset of each record, and of the end | JSON of the columns | records       (little-endian)
     # A record:  uint32 size of each column whose size varies | contents of all columns, in the byte order of their names
 
-The JSON also stands in the split's `index.json` (`dataset/sidecars/mds_index.py`). Contents are what the library's encodings of these names read:
+The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). Contents are what the library's encodings of these names read:
 
     # int (int64), uint8 … float64     the number              ndarray:<dtype>:<shape>     the numbers of a tensor, row-major
     # str, bytes, jpeg, png            as they are             ndarray:<dtype>             ndim << 2 | n, the shape in uint<8 << n>, numbers

@@ -5,7 +5,7 @@
     # Value { oneof: Float32Tensor = 2, Float64Tensor = 3, Int32Tensor = 7, Bytes = 9 }
     # Tensor { values = 1 packed, uint64 keys = 2 packed, uint64 shape = 3 packed },  Bytes { bytes value = 1, string content_type = 2 }
 
-Entries stand in the byte order of their keys, and both maps use the key `values` when they have a single entry, as SageMaker's own algorithms
+Entries are in the byte order of their keys, and both maps use the key `values` when they have a single entry, as SageMaker's own algorithms
 expect. Numbers are float32 unless the spec says float64 or int32. The shape is written for tensors of two and more dimensions, and for sparse ones.
 
 Data that holds the magic number at a multiple of 4 is split there, as dmlc's RecordIO does: the number itself is left out, and the parts carry

@@ -32,7 +32,7 @@ _NON_FINITE: Final = {
     "Text": ('"NaN"', '"Infinity"', '"-Infinity"'),
     "Literal": ("NaN", "Infinity", "-Infinity"),
 }
-"""What stands for NaN and the two infinities."""
+"""The text for NaN and the two infinities."""
 
 
 class JsonlEncoder(SingleFile):

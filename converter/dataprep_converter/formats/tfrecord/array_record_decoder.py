@@ -14,7 +14,7 @@ _SEQUENTIAL: Final = "readahead_buffer_size:4M,max_parallelism:1"
 
 
 class ArrayRecordDecoder:
-    """A record is the serialised message. The file is put into $TMPDIR first, because its table stands at the end."""
+    """A record is the serialised message. The file is put into $TMPDIR first, because its table is at the end."""
 
     def __init__(self, manifest: Manifest) -> None:
         del manifest  # the messages say all that is needed

@@ -1,6 +1,6 @@
 """Contents: what the columns of a batch become inside a protobuf message, row by row, without a loop over values.
 
-A content is the packed numbers or the byte string of one row; what stands around it (tags, lengths, keys) is the encoder's business. Where all
+A content is the packed numbers or the byte string of one row; the encoder adds tags, lengths and keys around it. Where all
 rows have contents of the same length, they are a matrix; else a column of byte strings.
 """
 

@@ -138,7 +138,7 @@ class Walk:
         self.in_step &= is_so
 
     def are_all_at(self, constant: bytes) -> bool:
-        """Whether these bytes stand at the place of every record."""
+        """Whether every record has these bytes at its current position."""
         return bool(self._is_at(constant).all())
 
     def expect(self, constant: bytes) -> None:

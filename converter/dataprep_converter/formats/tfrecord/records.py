@@ -89,7 +89,7 @@ def _good(data: bytes, offset: int, bounds: Places) -> Iterator[Checked]:
 
 
 def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:
-    """Where each whole record begins, from `start` on, and the last one ends; and the fault that stands there, if any. `sizes` has the
+    """Where each whole record begins, from `start` on, and the last one ends; and the fault there, if any. `sizes` has the
     headers seen so far."""
     alike = _alike(data, start, sizes)
     begins = list(alike)
@@ -157,7 +157,7 @@ def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def parse_example(payload: bytes) -> dict[str, list[Any]]:
     """The features of one tf.train.Example or SequenceExample by name, sorted: ints, floats or bytes; an empty list for a feature
-    without a value. The feature lists of a SequenceExample are lists of steps, each such a list; its context stands beside them.
+    without a value. The feature lists of a SequenceExample are lists of steps, each such a list; its context is beside them.
 
     Raises NotWhole when the payload is neither.
     """

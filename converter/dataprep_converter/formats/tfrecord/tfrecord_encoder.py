@@ -6,11 +6,11 @@
     # FeatureList { repeated Feature feature = 1 }
     # An entry of a map:  0a <len> | 0a <len> key | 12 <len> feature or list of them;    numbers:  <1a|12|0a> <len> | 0a <len> values
 
-Records are SequenceExamples as soon as one feature is a sequence; the others are their context. Entries stand in the byte order of their keys,
+Records are SequenceExamples as soon as one feature is a sequence; the others are their context. Entries are in the byte order of their keys,
 numbers are packed, varints are minimal, an empty context is left out: the same values give the same bytes always. (protobuf promises no order,
 and TensorFlow's changes from process to process.)
 
-A column's values in one row are its *content* (`contents.py`), for a sequence the bytes of all its steps; all that stands before it in its
+A column's values in one row are its *content* (`contents.py`), for a sequence the bytes of all its steps; everything before it in its
 entry, the *prefix*, follows from the content's length alone. When every column has the same content length in all rows, the records are a
 matrix: a template of constant bytes with columns of values poked in. Else the rows are joined by an Arrow kernel from runs of such fixed
 bytes, prefixes looked up by length, and ragged contents. Steps are made in the same two ways, each as a row.
@@ -140,7 +140,7 @@ class _Field:
 
 @dataclass(frozen=True)
 class _Section:
-    """Fields that stand in one message within the record's, which has this tag; without a tag, they are the record."""
+    """Fields of one message inside the record, which has this tag; without a tag, they are the record."""
 
     tag: bytes
     fields: Sequence[_Field]

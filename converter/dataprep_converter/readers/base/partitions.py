@@ -159,7 +159,7 @@ class _Types:
         for name in names:
             column = given.get(name)
             if getattr(column, "list", False):
-                raise BadSpec(f"{of}.columns: {name!r} stands in the names of folders, and can't be a list.")
+                raise BadSpec(f"{of}.columns: {name!r} comes from the names of folders, so it can't be a list.")
             kind = getattr(column, "type", None)
             self._types[name] = "String" if kind is None and written.hive_partitions == "String" else kind
             self._defaults[name] = defaults.get(name) if column is None else getattr(column, "default", None)

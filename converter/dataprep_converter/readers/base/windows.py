@@ -145,7 +145,7 @@ class _SpilledWindows(Closeable):
         self._windows = {_first(window): (number, window) for number, window in enumerate(ahead)}
         self._parts: list[list[tuple[int, int]]] = [[] for _ in ahead]
         self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
-        self._file = TemporaryFile("what a shuffle lays by")
+        self._file = TemporaryFile("the rows of a shuffle")
         self.bytes_in = 0
         """Bytes read by the pass; reported with the first window taken."""
         self.none: pa.RecordBatch | None = None

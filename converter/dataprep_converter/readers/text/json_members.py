@@ -39,7 +39,7 @@ def elements(pieces: Iterator[bytes], *, uri: str, arrays: set[str]) -> Iterator
             if text.one_of(",}") == "}":
                 break
     if text.peek():
-        raise text.fault("something stands behind the object")
+        raise text.fault("there is something after the object")
 
 
 def _array(text: "_Text") -> Iterator[Any]:
