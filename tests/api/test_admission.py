@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.builders.definitions import with_second_version
-from tests.compat.test_stored_resources import RESOURCES
+from tests.compat.stored_objects import RESOURCES
 
 from dataprep_api.generate import crd
 from dataprep_api.resources import status

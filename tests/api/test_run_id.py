@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset.run_id import Part, content, fault_of_versions, run_id, versions
 from dataprep_api.resources.job import DataPrepJob
@@ -102,9 +103,7 @@ FIRST = {"plain": "93e210d97679d7d1", "dl4jDataset": "bf681988b6496c13", "copy":
 
 
 def spec_of(name: str) -> DataPrepJobSpec:
-    return DataPrepJob.parse(
-        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": SPECS[name]}
-    ).spec
+    return parse_job(SPECS[name], name="a").spec
 
 
 @pytest.mark.parametrize(("name", "expected"), [*FIRST.items()])
@@ -161,7 +160,7 @@ def test_folders_for_dl4j_are_a_rule_of_the_jobs_whose_files_they_name(changes: 
     output = {"uri": "/out"} | {name: value for name, value in changes.items() if name != "two"}
     splits = {"splits": {"into": [{"name": "train", "first": 5}, {"name": "test"}]}} if "two" in changes else {}
     written = {"source": {"text": {"uris": ["/data"]}}, "output": output} | splits
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": written})
+    job = parse_job(written, name="a")
     assert versions(job.spec) == expected
 
 
@@ -183,5 +182,5 @@ def test_infinite_times_are_a_rule_of_the_jobs_that_only_count_rows(
         tables = [{"name": "a", "source": {"parquet": {"uris": ["/a"]}}}, {"name": "b", "source": source}]
         source = {"join": {"keys": ["id"], "tables": tables}}
     written = {"source": source, "output": {"uri": "/out"}}
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": written})
+    job = parse_job(written, name="a")
     assert versions(job.spec) == expected

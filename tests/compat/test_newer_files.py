@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import verified_run
+from tests.builders.specs import parse_job
 from tests.compat import making
-from tests.compat.test_stored_data_sets import Unpack, job_of, made
+from tests.compat.stored_data_sets import Unpack, job_of
 from tests.converter.cli.commandline import code_of
 
 from dataprep_api.dataset.plan import shards
@@ -47,11 +49,11 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 def a_job(source: dict[str, Any], output: dict[str, Any]) -> DataPrepJob:  # Any: the spec as in YAML
     spec = {"source": source, "output": output}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": spec})
+    return parse_job(spec, name="again")
 
 
 def replaced(overwrite: str) -> None:
-    made(a_job(making.CSV, {"uri": "out", "format": "parquet", "overwrite": overwrite}))
+    verified_run(a_job(making.CSV, {"uri": "out", "format": "parquet", "overwrite": overwrite}))
 
 
 def removed(folder: Path) -> None:
@@ -82,17 +84,17 @@ FINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "inspect as JSON": (lambda _: inspection.show("out", Access(), records=1, as_json=True, stream=io.StringIO()), {"manifest"}),
     "inspect as HTML": (lambda _: inspection.html("out", Access(), records=1), {"manifest"}),
     "repair": (lambda _: repair.repair("out", Access()), ALL),
-    "copy": (lambda _: made(a_job({"dataset": {"uri": "out"}}, {"uri": "again", "format": "copy"})), ALL - {"OWNER file"}),
-    "source": (lambda _: made(a_job({"dataset": {"uri": "out"}}, {"uri": "again"})), {"manifest"}),
+    "copy": (lambda _: verified_run(a_job({"dataset": {"uri": "out"}}, {"uri": "again", "format": "copy"})), ALL - {"OWNER file"}),
+    "source": (lambda _: verified_run(a_job({"dataset": {"uri": "out"}}, {"uri": "again"})), {"manifest"}),
     "read": (lambda _: next(iter(open_data_set("out", split="train"))), {"manifest"}),
-    "extend": (lambda folder: made(job_of(folder)), ALL),
+    "extend": (lambda folder: verified_run(job_of(folder)), ALL),
     "replace": (lambda _: replaced("Always"), {"plan", "OWNER file"}),
     "replace if changed": (lambda _: replaced("IfChanged"), {"plan", "OWNER file"}),
     "remove": (removed, ALL),
 }
 """Code paths to a finished data set, with the files that they read. A job with `fromJob` takes the path of a source."""
 UNFINISHED: dict[str, tuple[Callable[[Path], object], set[str]]] = {
-    "resume": (lambda folder: made(job_of(folder)), {"plan", "report", "OWNER file"}),
+    "resume": (lambda folder: verified_run(job_of(folder)), {"plan", "report", "OWNER file"}),
     "work": (worked, {"plan", "report", "OWNER file"}),
     "commit": (committed, {"plan", "report", "OWNER file"}),
     "remove": (removed, {"plan", "report", "OWNER file"}),

@@ -3,24 +3,22 @@
 import hashlib
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.builders.jobs import run_job, verified_run
+from tests.builders.specs import parse_job
 from tests.compat import making
+from tests.compat.stored_data_sets import Unpack, job_of, visible
 
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import shards
-from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.stored_plan import load_plan
-from dataprep_converter.inputs import job_file
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import convert_commit, convert_work
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection, repair
 from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
@@ -30,23 +28,6 @@ UNFINISHED = [f"{name}-{state}" for name in making.UNFINISHED for state in makin
 RECORDS = making.ROWS
 KEYED = {"hash"}
 """Made before the key was part of the run id."""
-
-Unpack = Callable[[str], Path]
-
-
-def job_of(folder: Path) -> DataPrepJob:
-    return job_file.load(str(folder / "job.yaml"))
-
-
-def made(job: DataPrepJob) -> Manifest:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
-    return verify(job.spec.output.uri, Access(), every_record=True)
-
-
-def visible(folder: Path) -> dict[str, bytes]:
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    names = {file: file.relative_to(folder) for file in files}
-    return {str(names[file]): file.read_bytes() for file in files if not any(part[0] in "_." for part in names[file].parts)}
 
 
 def values(folder: Path) -> list[int]:
@@ -111,7 +92,7 @@ def test_a_stored_data_set_is_reused_or_made_again_if_a_rule_has_changed(stored:
     if job.spec.output.overwrite == "Never":
         output = job.spec.output.model_copy(update={"overwrite": "IfChanged"})
         job = job.model_copy(update={"spec": job.spec.model_copy(update={"output": output})})
-    planned, _ = run(job, access=Access(), workers=1, display=Display(quiet=True))
+    planned, _ = run_job(job)
     after = verify("out", Access(), every_record=True)
     is_as_it_was = name in ("copy", "extended") or (name not in KEYED and not run_id.versions(job.spec))
     assert (after.records_in, after.records_out, after.bad) == (before.records_in, before.records_out, before.bad)
@@ -127,10 +108,10 @@ def test_an_unfinished_data_set_continues_or_is_made_again_with_all_records(stor
     fault = fault_of(job_of(folder))
     if "growing" in name and fault is not None:
         with pytest.raises(BadSpec) as refused:
-            made(job_of(folder))
+            verified_run(job_of(folder))
         assert fault in str(refused.value)
         return
-    manifest = made(job_of(folder))
+    manifest = verified_run(job_of(folder))
     assert manifest.records_out == len(expected)
     # A job that started with rules which this release still has is not started again.
     assert (folder / "out" / "_dataprep" / manifest.run_id / "plan.json").read_bytes() == begun or fault is not None or "growing" in name
@@ -167,7 +148,7 @@ def test_a_stored_data_set_is_extended(stored: Unpack, name: str) -> None:
         if name == "extended" or file.endswith(("0.tfrecords", "1.tfrecords"))
     }
     making.more(folder / "in", 3)
-    made(job_of(folder))
+    verified_run(job_of(folder))
     after = visible(folder / "out")
     assert {file: after[file] for file in before} == before
     assert values(folder / "out") == [number * 1000 + row for number in range(4) for row in range(RECORDS // 2)]
@@ -177,7 +158,7 @@ def test_a_stored_data_set_is_extended(stored: Unpack, name: str) -> None:
 def test_a_stored_data_set_is_copied(stored: Unpack, name: str) -> None:
     folder = stored(name)
     job = {"source": {"dataset": {"uri": "out"}}, "output": {"uri": "again", "format": "copy"}}
-    made(DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": job}))
+    verified_run(parse_job(job, name="again"))
     assert visible(folder / "again") == visible(folder / "out")
 
 
@@ -185,7 +166,5 @@ def test_a_stored_data_set_is_copied(stored: Unpack, name: str) -> None:
 def test_a_stored_data_set_is_a_source(stored: Unpack, name: str) -> None:
     stored(name)
     job = {"source": {"dataset": {"uri": "out"}}, "output": {"uri": "again", "format": "parquet"}}
-    again = made(
-        DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "again"}, "spec": job})
-    )
+    again = verified_run(parse_job(job, name="again"))
     assert again.records_out == verify("out", Access()).records_out

@@ -5,9 +5,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.compat.test_stored_data_sets import Unpack, job_of, made, visible
-from tests.compat.test_stored_objects import at, children
-from tests.operator.test_evictions import disrupted
+from tests.builders.jobs import verified_run
+from tests.builders.watched import disrupted, running_message
+from tests.compat.stored_data_sets import Unpack, job_of, visible
+from tests.compat.stored_objects import at, children
 from tests.operator.world import NAMESPACE, World
 
 from dataprep_api import CRON_KIND
@@ -18,10 +19,6 @@ from dataprep_converter.tools import repair
 from dataprep_operator.objects.observed import Key
 
 JOBS = "dataprepjobs"
-
-
-def running_message(world: World, name: str) -> str:
-    return str(next(each["message"] for each in world.status(name)["conditions"] if each["type"] == "Running"))
 
 
 def come_to_its_end(world: World) -> None:
@@ -150,7 +147,7 @@ def test_a_schedule_continues_its_job_and_creates_the_next_one() -> None:
 def made_anew(folder: Path) -> dict[str, bytes]:
     job = job_of(folder)
     output = job.spec.output.model_copy(update={"overwrite": "Always"})
-    made(job.model_copy(update={"spec": job.spec.model_copy(update={"output": output})}))
+    verified_run(job.model_copy(update={"spec": job.spec.model_copy(update={"output": output})}))
     return visible(folder / "out")
 
 

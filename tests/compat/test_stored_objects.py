@@ -1,35 +1,18 @@
 """Jobs that were started by an earlier release's operator, as objects on a cluster: this release continues them."""
 
 import json
-import lzma
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compat.stored_objects import at, children
 from tests.operator.world import NAMESPACE, World, retry
 
 from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.reasons import Reason
 from dataprep_operator.informer.cache import Kind
-from dataprep_operator.settings import PodDefaults
 
-FILES = sorted(Path(__file__).parent.glob("objects-*.json.xz"))
-STORED: dict[str, list[tuple[str, Any]]] = {
-    moment: objects for file in FILES for moment, objects in json.loads(lzma.decompress(file.read_bytes())).items()
-}
-"""(plural, object) by moment. Child names have six digits of the uid."""
 STEPS = ["plan", "convert-1", "commit-1"]
-
-
-def at(moment: str, *, changed: Callable[[str], str] = str, **settings: Any) -> World:
-    """A cluster at this moment with the earlier release's objects and this release's operator. `changed` edits the objects' JSON."""
-    world = World(pods=PodDefaults(image="dataprep:2", **settings.pop("pods", {})), **settings)
-    world.cluster._version = 1000
-    for plural, body in json.loads(changed(json.dumps(STORED[moment]))):
-        world.cluster.objects[(plural, NAMESPACE, body["metadata"]["name"])] = body
-    world.restart()
-    return world
 
 
 MARK = "Mk7-hunter2-Zq9"
@@ -59,10 +42,6 @@ def seen_by_people(world: World) -> str:
         if plural in ("dataprepjobs", "events")
     ]
     return json.dumps(shown)
-
-
-def children(world: World, plural: str = "jobs") -> list[str]:
-    return sorted(name for each, _, name in world.cluster.objects if each == plural)
 
 
 def spec_maps_named(world: World) -> set[str]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.compat.test_stored_objects import STORED
+from tests.compat.stored_objects import DEFINITIONS, RESOURCES
 
-from dataprep_api.generate import crd
 from dataprep_api.resources.cron import DataPrepCronJob, DataPrepCronJobStatus
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.profile import DataPrepProfile
@@ -20,13 +19,6 @@ from dataprep_api.resources.status import DataPrepJobStatus
 Value = Any  # JSON
 Schema = Mapping[str, Any]  # the same
 
-DEFINITIONS = {"dataprepjobs": crd.crd, "dataprepcronjobs": crd.cron_crd, "dataprepprofiles": crd.profile_crd}
-RESOURCES = {
-    f"{moment} {body['metadata']['name']}": (plural, body)
-    for moment, objects in STORED.items()
-    for plural, body in objects
-    if plural in DEFINITIONS
-}
 INVALID = "invalid mnist"
 """Valid by every schema, but rejected by the operator."""
 PHASES = {"Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"}

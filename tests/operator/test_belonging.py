@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.operator.test_cron import Cron
+from tests.builders.crons import Cron
 from tests.operator.world import NAMESPACE, World, a_plan
 
 from dataprep_api import CRON_KIND, KIND

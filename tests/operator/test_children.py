@@ -4,68 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.builders.children import DEFAULTS, SHA, a_convert_job, a_job, a_spec, container_of, exit_rules
 
 from dataprep_api import names
-from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import jobs
 from dataprep_operator.children.metadata import child_name
 from dataprep_operator.objects.child_jobs import ANNOTATION_TASKS, QUEUE_LABEL
-from dataprep_operator.objects.observed import Key, Observed
 from dataprep_operator.settings import PodDefaults
-
-DEFAULTS = PodDefaults(
-    image="dataprep:1",
-    cpu_node_selector={"pool": "cpu"},
-    cpu_tolerations=({"key": "cpu-only", "operator": "Exists"},),
-    gpu_node_selector={"pool": "gpu"},
-    gpu_tolerations=({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},),
-    resources={"requests": {"cpu": "250m"}},
-    status_url="http://status:8080",
-)
-SHA = "cd" * 32
-
-
-def a_spec(**rest: Any) -> DataPrepJobSpec:  # Any: the spec as YAML has it
-    spec = {"source": {"idx": {"subsets": [{"name": "train", "images": "s3://in/a"}]}}, "output": {"uri": "s3://out/x"}} | rest
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "m"}, "spec": spec}).spec
-
-
-def a_job(name: str = "mnist", **rest: Any) -> Observed:  # Any: fields of Observed
-    uid = "0f1e2d3c-0000-0000-0000-000000000000"
-    seen = Observed(
-        key=Key("team-a", name),
-        uid=uid,
-        version="1",
-        generation=1,
-        status=DataPrepJobStatus(),
-        spec=None,
-        raw_spec={"output": {"uri": "${where}"}},
-    )
-    return replace(seen, **rest)
-
-
-def a_convert_job(spec: DataPrepJobSpec | None = None, *, seen: Observed | None = None, **rest: Any) -> Any:  # Any: JSON
-    given: dict[str, Any] = {
-        "run_id": "run1",
-        "plan_sha256": SHA,
-        "tasks": 10,
-        "only": [],
-        "attempt": 1,
-        "gpu": False,
-        "memory": None,
-        "defaults": DEFAULTS,
-    }
-    return jobs.convert_job(seen or a_job(), spec or a_spec(), **(given | rest))
-
-
-def container(job: Any) -> Any:  # Any: JSON
-    return job["spec"]["template"]["spec"]["containers"][0]
-
-
-def exit_rules(job: Any) -> dict[str, list[int]]:  # Any: JSON
-    return {rule["action"]: rule["onExitCodes"]["values"] for rule in job["spec"]["podFailurePolicy"]["rules"] if "onExitCodes" in rule}
 
 
 @pytest.mark.parametrize(
@@ -267,21 +213,21 @@ def test_a_conversion_has_one_index_for_each_task() -> None:
     spec = job["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 10, 4)
     assert (spec["backoffLimitPerIndex"], spec["maxFailedIndexes"]) == (2, 10)
-    assert "--tasks" not in container(job)["args"]
+    assert "--tasks" not in container_of(job)["args"]
 
 
 def test_a_retry_has_one_index_for_each_missing_task() -> None:
     job = a_convert_job(a_spec(workers={"parallelism": 4}), only=[7, 1, 2], attempt=2)
 
     assert (job["spec"]["completions"], job["spec"]["parallelism"]) == (3, 3)
-    assert container(job)["args"][-2:] == ["--tasks", "1-2,7"]
+    assert container_of(job)["args"][-2:] == ["--tasks", "1-2,7"]
     assert job["metadata"]["annotations"][ANNOTATION_TASKS] == "1-2,7"
 
 
 def test_a_list_of_tasks_too_long_for_an_argument_becomes_all_tasks() -> None:
     job = a_convert_job(tasks=90_000, only=list(range(0, 90_000, 2)))
 
-    assert "--tasks" not in container(job)["args"]
+    assert "--tasks" not in container_of(job)["args"]
     assert job["spec"]["completions"] == 90_000
 
 
@@ -336,7 +282,7 @@ def test_only_devices_leaves_a_plan_without_resources() -> None:
 def test_a_conversion_that_fell_back_to_cpus_asks_for_no_gpu() -> None:
     workers = {"accelerator": {"policy": "Preferred"}, "resources": {"limits": {"memory": "4Gi", "nvidia.com/gpu": "1"}}}
 
-    assert container(a_convert_job(a_spec(workers=workers), gpu=False))["resources"] == {"limits": {"memory": "4Gi"}}
+    assert container_of(a_convert_job(a_spec(workers=workers), gpu=False))["resources"] == {"limits": {"memory": "4Gi"}}
 
 
 def test_the_jobs_own_choices_win_over_the_charts() -> None:
@@ -368,7 +314,7 @@ def test_secrets_and_hadoop_configuration_are_mounted_where_the_converter_looks(
 
 def test_our_environment_comes_after_the_users() -> None:
     job = a_convert_job(a_spec(workers={"env": [{"name": "DATAPREP_MOUNTS", "value": "/evil"}, {"name": "MINE", "value": "1"}]}))
-    last = {each["name"]: each.get("value") for each in container(job)["env"]}
+    last = {each["name"]: each.get("value") for each in container_of(job)["env"]}
 
     assert last["DATAPREP_MOUNTS"] == "/etc/dataprep"
     assert (last["MINE"], last["DATAPREP_JOB_NAME"], last["DATAPREP_ATTEMPT"]) == ("1", "mnist", "1")
@@ -379,7 +325,7 @@ def test_our_environment_comes_after_the_users() -> None:
 def test_without_a_status_url_workers_are_told_none() -> None:
     job = a_convert_job(defaults=PodDefaults())
 
-    assert not {each["name"] for each in container(job)["env"]} & {"DATAPREP_STATUS_URL", "DATAPREP_STATUS_TOKEN_FILE"}
+    assert not {each["name"] for each in container_of(job)["env"]} & {"DATAPREP_STATUS_URL", "DATAPREP_STATUS_TOKEN_FILE"}
 
 
 def test_an_init_container_has_no_more_rights_than_the_converter() -> None:

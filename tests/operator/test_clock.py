@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client import Configuration
-from tests.operator.test_lease import FakeLeases, a_lease
+from tests.builders.leases import FakeLeases, a_lease
 
 from dataprep_operator.cluster.clock import Clock
 from dataprep_operator.cluster.cluster import JOBS, LEASES, KubernetesCluster

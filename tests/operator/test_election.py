@@ -2,68 +2,22 @@
 
 import asyncio
 import threading
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from tests.operator.test_lease import FakeLeases
+from tests.builders.leases import PATIENCE_SECONDS, Leases, an_election
 
 from dataprep_operator import __main__ as program
 from dataprep_operator.errors import LeaseLost
 from dataprep_operator.informer.cache import Cache
 from dataprep_operator.informer.streams import Streams
 from dataprep_operator.leadership import election, lease, scope
-from dataprep_operator.leadership.election import LeaderElector
 from dataprep_operator.settings import Settings
-
-PATIENCE_SECONDS = 60.0
-
-
-class Leases(FakeLeases):
-    """The Leases of a namespace, of which the first one that is renewed counts."""
-
-    clock = staticmethod(lambda: datetime.now(UTC))
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.markers = FakeLeases()
-        self.renewed = threading.Semaphore(0)
-        self.closed = 0
-
-    async def get(self, *asked: Any) -> dict[str, Any]:
-        return await self.markers.get() if "scope" in asked[-1] else await super().get()
-
-    async def create(self, resource: Any, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
-        if "scope" in body["metadata"]["name"]:
-            return await self.markers.create(resource, namespace, body)
-        return await super().create(resource, namespace, body)
-
-    async def replace(self, resource: Any, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        if "scope" in name:
-            return await self.markers.replace(resource, namespace, name, body)
-        stored = await super().replace(resource, namespace, name, body)
-        self.renewed.release()
-        return stored
-
-    async def list(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
-        return []
-
-    async def close(self) -> None:
-        self.closed += 1
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(scope, "RENEW_SECONDS", 0.01)
-
-
-def an_election(leases: Leases, lost: list[BaseException]) -> LeaderElector:
-    async def connect() -> Any:  # Any: what a Lease asks for
-        return leases
-
-    settings = Settings(lease_namespace="n", identity="one")
-    return LeaderElector(connect=connect, settings=settings, clock=leases.clock, lost=lost.append)
 
 
 def test_the_lease_is_renewed_while_the_event_loop_stands_still() -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,60 +11,19 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from cryptography.hazmat.primitives.asymmetric import rsa
 from kopf._cogs.clients.watching import Bookmark
+from tests.builders.tokens import ISSUER, LABELS, OURS, Keys, a_cache, a_token, jwks
 
-from dataprep_api import names
 from dataprep_api.dataset.messages import PROGRESS_LIMIT, PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
-from dataprep_operator.errors import ReportRefused, Unavailable
+from dataprep_operator.errors import ReportRefused
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import Streams
 from dataprep_operator.objects.observed import Key
 from dataprep_operator.server.endpoint import Endpoint
 from dataprep_operator.server.probes import Health
 from dataprep_operator.server.progress import POD_REPORTS_AT_ONCE, ProgressStore
-from dataprep_operator.server.tokens import DISCOVERY_PATH, KEYS_PATH, Verifier
+from dataprep_operator.server.tokens import Verifier
 
-ISSUER = "https://kubernetes.default.svc"
-OURS = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 FORGED = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def jwks(kid: str = "k1", key: rsa.RSAPrivateKey = OURS) -> dict[str, Any]:  # Any: JSON
-    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
-    return {"keys": [public | {"kid": kid, "alg": "RS256", "use": "sig"}]}
-
-
-def a_token(
-    *,
-    key: Any = OURS,
-    kid: str = "k1",
-    algorithm: str = "RS256",
-    pod: Mapping[str, str] | None = None,
-    namespace: str = "team-a",
-    **claims: Any,
-) -> str:  # Any: claims are JSON, and PyJWT takes keys of many kinds
-    bound = {
-        "namespace": namespace,
-        "pod": dict(pod or {"name": "worker-0", "uid": "pod-uid"}),
-        "serviceaccount": {"name": "default", "uid": "x"},
-    }
-    given = {"iss": ISSUER, "aud": [TOKEN_AUDIENCE], "exp": datetime.now(UTC) + timedelta(hours=1), "kubernetes.io": bound}
-    return jwt.encode(given | claims, key, algorithm=algorithm, headers={"kid": kid})
-
-
-@dataclass
-class Keys:
-    """The API server's documents, as a fake that counts."""
-
-    document: dict[str, Any] = field(default_factory=jwks)
-    fetched: int = 0
-    down: bool = False
-
-    async def fetch(self, path: str) -> dict[str, Any]:
-        if self.down:
-            raise Unavailable("no route")
-        if path == KEYS_PATH:
-            self.fetched += 1
-        return {KEYS_PATH: self.document, DISCOVERY_PATH: {"issuer": ISSUER, "jwks_uri": "https://elsewhere/keys"}}[path]
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------------
@@ -144,26 +102,6 @@ def test_unreadable_keys_are_the_servers_fault() -> None:
 
 
 # --- the endpoint ---------------------------------------------------------------------------------------------------------
-
-LABELS = {names.LABEL_JOB_UID: "job-uid", names.LABEL_STEP: "convert", names.LABEL_ATTEMPT: "1"}
-
-
-def a_cache() -> Cache:
-    cache = Cache()
-    job = {"name": "mnist", "namespace": "team-a", "uid": "job-uid", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
-    cache.put(
-        Kind.DATAPREPJOBS, {"metadata": job, "spec": {}, "status": {"phase": "Running", "tasks": 4, "startTime": "2026-01-01T00:00:00Z"}}
-    )
-    other = job | {"name": "other", "uid": "other-uid"}
-    cache.put(Kind.DATAPREPJOBS, {"metadata": other, "spec": {}, "status": {"tasks": 4}})
-    owner = [{"kind": "DataPrepJob", "name": "mnist", "uid": "job-uid", "controller": True}]
-    child = {"name": "mnist-convert-1", "namespace": "team-a", "uid": "child-uid", "labels": LABELS, "ownerReferences": owner}
-    cache.put(Kind.JOBS, {"metadata": child, "spec": {}})
-    for name, uid, owned in (("worker-0", "pod-uid", "child-uid"), ("stranger", "stranger-uid", "elsewhere")):
-        jobs_of_cron = [{"kind": "Job", "name": "mnist-convert-1", "uid": owned, "controller": True}]
-        pod = {"name": name, "namespace": "team-a", "uid": uid, "labels": LABELS, "ownerReferences": jobs_of_cron}
-        cache.put(Kind.PODS, {"metadata": pod, "status": {"phase": "Running"}})
-    return cache
 
 
 @dataclass

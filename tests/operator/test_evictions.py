@@ -4,20 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.operator.test_children import a_convert_job, a_spec
+from tests.builders.children import a_convert_job, a_spec
+from tests.builders.watched import disrupted
 from tests.operator.world import NAMESPACE, World, retry
 
 from dataprep_operator.children import pod_template
 from dataprep_operator.cluster.cluster import Body
 from dataprep_operator.objects import times
 from dataprep_operator.settings import PodDefaults
-
-
-def disrupted(world: World, reason: str = "PreemptionByScheduler", **rest: Any) -> Body:  # Any: the API's JSON
-    now = times.text(world.cluster.now)
-    ended = world.ended(143, "terminated")
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": now}
-    return {**ended, "conditions": [*ended["conditions"], condition], **rest}
 
 
 def evict(world: World, number: int, suffix: str = "convert-1", **rest: Any) -> None:  # Any: the same

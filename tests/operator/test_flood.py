@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from tests.operator.test_election import PATIENCE_SECONDS, Leases, an_election
-from tests.operator.test_endpoint import Keys, a_cache, a_token
+from tests.builders.leases import PATIENCE_SECONDS, Leases, an_election
+from tests.builders.tokens import Keys, a_cache, a_token
 
 from dataprep_api.dataset.messages import PROGRESS_PATH
 from dataprep_operator import __main__ as program

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.operator.test_children import DEFAULTS, SHA, a_convert_job, a_job, a_spec
+from tests.builders.children import DEFAULTS, SHA, a_convert_job, a_job, a_spec
 from tests.operator.world import NAMESPACE, World, a_failure
 
 from dataprep_api.errors import SpecError

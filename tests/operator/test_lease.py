@@ -1,48 +1,12 @@
 """The Lease: one replica leads, and another takes over when it is silent."""
 
 import asyncio
-from typing import Any
 
 import pytest
+from tests.builders.leases import FakeLeases, a_lease
 
-from dataprep_operator.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unavailable
+from dataprep_operator.errors import LeaseLost
 from dataprep_operator.leadership import lease as lease_module
-from dataprep_operator.leadership.lease import Lease
-
-
-class FakeLeases:
-    """One Lease in memory, with versions."""
-
-    def __init__(self) -> None:
-        self.body: dict[str, Any] | None = None
-        self.down = False
-        self._version = 0
-
-    async def get(self, *_: Any) -> dict[str, Any]:
-        if self.down:
-            raise Unavailable("no route")
-        if self.body is None:
-            raise NotFound("no lease")
-        return {**self.body, "metadata": dict(self.body["metadata"]), "spec": dict(self.body["spec"])}
-
-    async def create(self, _resource: Any, _namespace: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self.body is not None:
-            raise AlreadyExists("there")
-        return self._store(body)
-
-    async def replace(self, _resource: Any, _namespace: str, _name: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self.body is None or body["metadata"]["resourceVersion"] != self.body["metadata"]["resourceVersion"]:
-            raise Conflict("modified")
-        return self._store(body)
-
-    def _store(self, body: dict[str, Any]) -> dict[str, Any]:
-        self._version += 1
-        self.body = body | {"metadata": body["metadata"] | {"resourceVersion": str(self._version)}}
-        return self.body
-
-
-def a_lease(leases: FakeLeases, identity: str, now: list[float]) -> Lease:
-    return Lease(leases, namespace="n", name="l", identity=identity, clock=lambda: now[0])  # type: ignore[arg-type]  # only what a Lease asks for
 
 
 def test_one_of_two_replicas_leads_and_the_other_takes_over_when_it_is_silent() -> None:

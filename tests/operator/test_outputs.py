@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.builders.watched import running_message
 from tests.operator.world import NAMESPACE, World, a_failure, retry
 
 from dataprep_api.reasons import Reason
@@ -31,10 +32,6 @@ def mounted(volume: Body, path: str = "/data", **mount: str) -> Body:
 
 def claim(name: str) -> Body:
     return {"persistentVolumeClaim": {"claimName": name}}
-
-
-def message(world: World, name: str) -> str:
-    return str(next(each["message"] for each in world.status(name)["conditions"] if each["type"] == "Running"))
 
 
 def second(world: World, name: str = "other", **spec: Any) -> str:  # Any: the spec as YAML has it
@@ -184,7 +181,7 @@ def test_a_job_waits_while_another_writes_to_its_output(world: World) -> None:
     assert second(world) == "Pending"
     assert world.condition("Running", "other") == ("False", "OutputInUse")
     assert (
-        message(world, "other")
+        running_message(world, "other")
         == f"Waiting for the unfinished DataPrepJob {NAMESPACE}/mnist, which writes to the same place, s3://out/mnist."
     )
     assert world.jobs() == ["plan"]
@@ -219,7 +216,7 @@ def test_the_wait_for_an_output_ends_with_the_start_deadline(world: World) -> No
 
     assert world.later(61, "other") == "Failed"
     assert world.condition("Failed", "other") == ("True", "StartDeadlineExceeded")
-    assert "The job could not start within 60 s: Waiting for the unfinished DataPrepJob" in message(world, "other")
+    assert "The job could not start within 60 s: Waiting for the unfinished DataPrepJob" in running_message(world, "other")
 
 
 def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None:
@@ -264,13 +261,14 @@ def test_no_job_of_another_namespace_is_named(world: World) -> None:
 
     assert world.settle() == "Pending"
     assert (
-        message(world, "mnist") == "Waiting for another namespace's unfinished DataPrepJob, which writes to the same place, s3://out/mnist."
+        running_message(world, "mnist")
+        == "Waiting for another namespace's unfinished DataPrepJob, which writes to the same place, s3://out/mnist."
     )
 
     world.cluster.change_in("team-b", "dataprepjobs", "secret-project", {"metadata": {"finalizers": ["dataprep.io/output"]}})
     world.cluster.end("dataprepjobs", "team-b", "secret-project")
     assert world.settle() == "Pending"
-    assert message(world, "mnist") == "Waiting for another namespace's deleted DataPrepJob, which removes s3://out/mnist."
+    assert running_message(world, "mnist") == "Waiting for another namespace's deleted DataPrepJob, which removes s3://out/mnist."
 
 
 # --- circles ----------------------------------------------------------------------------------------------------------------
@@ -293,7 +291,7 @@ def test_waits_for_an_output_count_in_circles(world: World) -> None:
 
     assert world.settle("a") == "Failed"
     assert world.condition("Failed", "a") == ("True", "CircularWait")
-    assert message(world, "a") == "These jobs wait for each other: a → b → c → d → a."
+    assert running_message(world, "a") == "These jobs wait for each other: a → b → c → d → a."
 
 
 # --- jobs of earlier releases -----------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.builders.specs import parse_job
 from tests.operator.world import World
 
 from dataprep_api.errors import SpecError
-from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children.privileges import fault
 from dataprep_operator.settings import PodDefaults
@@ -17,7 +17,7 @@ NOT_ALLOWED = "is not allowed by this installation of the operator (workers.allo
 
 def a_spec(**workers: Any) -> DataPrepJobSpec:  # Any: the spec as YAML has it
     spec = {"source": {"text": {"uris": ["s3://in/x"]}}, "output": {"uri": "s3://out/x"}, "workers": workers}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "m"}, "spec": spec}).spec
+    return parse_job(spec, name="m").spec
 
 
 def containers(**rest: Any) -> dict[str, Any]:  # Any: the same

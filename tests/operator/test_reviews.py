@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from tests.operator.test_endpoint import Keys, a_cache
+from tests.builders.tokens import Keys, a_cache
 
 from dataprep_operator.cluster import cluster as cluster_module
 from dataprep_operator.cluster.cluster import ACCESS_REVIEWS, DATAPREPJOBS, LEASES, TOKEN_REVIEWS, Resource

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.operator.test_children import DEFAULTS, a_convert_job, a_job, a_spec, container, exit_rules
+from tests.builders.children import DEFAULTS, a_convert_job, a_job, a_spec, container_of, exit_rules
 from tests.operator.world import World, a_failure, retry
 
 from dataprep_api.reasons import Reason
@@ -26,7 +26,7 @@ def a_script_job(*, script: dict[str, Any] | None = None, defaults: Any = DEFAUL
 
 
 def test_the_program_gets_its_words_one_by_one_and_no_shell() -> None:
-    made = container(a_script_job(script={"bucketsArgument": True, "checkpointDirArgument": True}))
+    made = container_of(a_script_job(script={"bucketsArgument": True, "checkpointDirArgument": True}))
 
     # `$$` is Kubernetes' dollar sign, `$(MINE)` the variable.
     words = ["python", "convert_to_records.py", "--name", "a b; $$(id)", "$(MINE)", "--buckets=s3://in/raw", "--checkpointDir=s3://out/x"]
@@ -35,11 +35,11 @@ def test_the_program_gets_its_words_one_by_one_and_no_shell() -> None:
 
 
 def test_its_image_is_unchanged_and_pulled_by_its_own_rules() -> None:
-    made = container(a_script_job(defaults=replace(DEFAULTS, image_pull_policy="Never")))
+    made = container_of(a_script_job(defaults=replace(DEFAULTS, image_pull_policy="Never")))
 
     assert made["image"] == "tensorflow/tensorflow:1.0.0"
     assert "imagePullPolicy" not in made
-    assert container(a_script_job(workers={"imagePullPolicy": "Always"}))["imagePullPolicy"] == "Always"
+    assert container_of(a_script_job(workers={"imagePullPolicy": "Always"}))["imagePullPolicy"] == "Always"
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_its_image_is_unchanged_and_pulled_by_its_own_rules() -> None:
     ],
 )
 def test_where_its_image_comes_from(script: dict[str, Any], workers: dict[str, Any], image: str) -> None:
-    assert container(a_script_job(script=script, workers=workers, defaults=replace(DEFAULTS, frameworks=FRAMEWORKS)))["image"] == image
+    assert container_of(a_script_job(script=script, workers=workers, defaults=replace(DEFAULTS, frameworks=FRAMEWORKS)))["image"] == image
 
 
 def test_its_environment_has_input_output_and_run_id_after_the_jobs_own() -> None:
-    env = container(a_script_job(script={"input": "s3://in/a$(b)"}))["env"]
+    env = container_of(a_script_job(script={"input": "s3://in/a$(b)"}))["env"]
 
     assert env[0] == {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
     assert env[1] == ENV[0]
@@ -85,9 +85,9 @@ def test_it_has_no_token_and_all_of_the_restricted_standard_but_the_read_only_ro
 def test_it_starts_in_the_folder_of_its_code() -> None:
     code = {"configMapRef": {"name": "mine"}}
 
-    assert container(a_script_job(code=code))["workingDir"] == "/etc/dataprep/code"
-    assert container(a_script_job(code=code, script={"workingDirectory": "/work"}))["workingDir"] == "/work"
-    assert "workingDir" not in container(a_script_job())
+    assert container_of(a_script_job(code=code))["workingDir"] == "/etc/dataprep/code"
+    assert container_of(a_script_job(code=code, script={"workingDirectory": "/work"}))["workingDir"] == "/work"
+    assert "workingDir" not in container_of(a_script_job())
 
 
 def test_its_exit_codes_mean_nothing_of_ours() -> None:
@@ -100,8 +100,8 @@ def test_plan_and_commit_are_ours() -> None:
     commit = jobs.commit_job(a_job(), spec, run_id="r", plan_sha256="ab", attempt=1, defaults=DEFAULTS)
 
     for job in (plan, commit):
-        assert (container(job)["image"], container(job)["command"]) == ("dataprep:1", ["dataprep"])
-        assert container(job)["securityContext"]["readOnlyRootFilesystem"] is True
+        assert (container_of(job)["image"], container_of(job)["command"]) == ("dataprep:1", ["dataprep"])
+        assert container_of(job)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def fetching(job: Any) -> Any:  # Any: JSON
 
 def test_an_init_container_of_ours_fetches_the_code_and_alone_has_its_secret() -> None:
     job = a_script_job(code=GIT)
-    init, program = fetching(job), container(job)
+    init, program = fetching(job), container_of(job)
 
     assert (init["image"], init["command"], init["args"][0]) == ("dataprep:1", ["dataprep"], "fetch-code")
     assert init["securityContext"]["readOnlyRootFilesystem"] is True
@@ -272,7 +272,7 @@ def test_an_init_container_of_ours_fetches_the_code_and_alone_has_its_secret() -
 
 
 def test_plug_ins_from_git_are_where_the_converter_looks() -> None:
-    env = {each["name"]: each.get("value") for each in container(a_convert_job(a_spec(code=GIT)))["env"]}
+    env = {each["name"]: each.get("value") for each in container_of(a_convert_job(a_spec(code=GIT)))["env"]}
 
     assert env["DATAPREP_CODE"] == "/etc/dataprep/code/tools"
     assert env["DATAPREP_CODE_COMMIT_FILE"] == "/etc/dataprep/code/.dataprep-commit"

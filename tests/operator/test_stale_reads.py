@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from kopf._cogs.clients import watching
+from tests.builders.crons import Cron, named
+from tests.builders.removals import finalizers, succeeded
 from tests.builders.watched import child_object, job_object
-from tests.operator.test_cron import Cron, named
-from tests.operator.test_removal import finalizers, succeeded
 from tests.operator.world import NAMESPACE, World, a_failure
 
 from dataprep_api import CRON_KIND, names

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.operator.test_cron import KEY, Cron
-from tests.operator.test_untrusted_values import VALUES, places
+from tests.builders.crons import KEY, Cron
+from tests.builders.foreign import VALUES, places
 from tests.operator.world import NAMESPACE, World
 
 from dataprep_operator.cluster.kueue import Kueue
