@@ -5,6 +5,7 @@ import io
 import os
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -103,9 +104,9 @@ class ArchiveContract(ReaderContract):
 
 
 class GzippedContract(ArchiveContract):
-    def open_files(self) -> list[str]:
+    def open_files(self) -> Counter[str]:
         """The store keeps the stream for the next member."""
-        return [name for name in super().open_files() if f"a.{self.suffix}" not in name and "(deleted)" not in name]
+        return Counter({name: n for name, n in super().open_files().items() if f"a.{self.suffix}" not in name and "(deleted)" not in name})
 
 
 class FixedLengthContract(ArchiveContract):

@@ -345,7 +345,7 @@ def gcs_secret(fake: FakeGcs) -> dict[str, str]:
 
 def gcs_rights() -> list[str]:
     """What the page says is needed of the role."""
-    [needed] = re.findall(r"What is needed of it: ([^;]*);", (pages.FOLDER / "gcs.md").read_text())
+    [needed] = re.findall(r"The rights used are ([^;]*);", (pages.FOLDER / "gcs.md").read_text())
     return re.findall(r"`(storage\.\w+\.\w+)`", needed)
 
 
