@@ -1,8 +1,10 @@
 """What all tests share. Quick tests run first. `tests/run` says what runs when."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ from workbench import mnist
 from workbench.sharing import PLACES, is_shared
 
 if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
     from kubecluster import Cluster
 
 # Machines that run tests are shared: a deadline would measure the neighbours.
@@ -50,6 +54,31 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail("Several processes need one cluster: run `python -m workbench test -k …`, or pytest without -n.", pytrace=False)
     if item.get_closest_marker("exclusive"):
         pytest.fail("This test needs the cluster for itself: run it without -n.", pytrace=False)
+
+
+_TRACKER_ENDED = "multiprocessing's resource tracker ended"
+_reported: set[int] = set()
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Notes the test in which multiprocessing's resource tracker ended. It should live as long as this process, and nobody knows yet what ends it."""
+    process: int | None = getattr(resource_tracker, "_resource_tracker")._pid  # noqa: B009 - the only place that knows
+    if process is None or process in _reported:
+        return
+    with contextlib.suppress(ChildProcessError):
+        ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is not None:
+            _reported.add(process)
+            item.user_properties.append((_TRACKER_ENDED, f"code {ended.si_code}, status {ended.si_status}"))
+
+
+def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
+    """Names those tests."""
+    reports = [report for each in terminalreporter.stats.values() for report in each if isinstance(report, pytest.TestReport)]
+    for line in sorted(
+        {f"{name} in {report.nodeid}: {how}" for report in reports for name, how in report.user_properties if name == _TRACKER_ENDED}
+    ):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
