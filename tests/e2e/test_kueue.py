@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.e2e.test_faults import assert_whole, slow_job, slow_writes, some_reports
+from tests.e2e.slow_jobs import assert_whole, slow_job, slow_writes, some_reports
 
 from kubecluster import Cluster
 from workbench import kueue

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
 
 from workbench import mnist
 from workbench.jobs import Document, Namespace, condition
@@ -129,8 +130,5 @@ def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, store
 def run_here(job: Document) -> None:
     """Runs the same YAML locally."""
     from dataprep_api.resources.job import DataPrepJob
-    from dataprep_converter.cli.display import Display
-    from dataprep_converter.inputs.access import Access
-    from dataprep_converter.steps.run import run
 
-    run(DataPrepJob.parse(job), access=Access(), workers=2, display=Display(quiet=True))
+    run_job(DataPrepJob.parse(job), workers=2)

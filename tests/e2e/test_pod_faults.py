@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable
 
-from tests.e2e.test_faults import assert_whole, running_workers, slow_job, slow_writes, some_reports
+from tests.e2e.slow_jobs import assert_whole, running_workers, slow_job, slow_writes, some_reports
 
 from workbench.jobs import Document, Namespace, condition
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
