@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from dataprep_converter.stores import Store
 
 _MORE_THAN_A_PART = 9 << 20
@@ -26,3 +28,10 @@ def every_call(store: Store, uri: str) -> dict[str, Callable[[], object]]:
         "list": lambda: list(store.list(uri)),
         "delete": lambda: store.delete(uri),
     }
+
+
+def assert_refused(store: Store, uri: str, error: type[Exception], *, match: str) -> None:
+    """Every call of a store ends in this error."""
+    for call in every_call(store, uri).values():
+        with pytest.raises(error, match=match):
+            call()

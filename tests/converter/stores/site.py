@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from tests.converter.stores.loopback import Quiet, served
 
 
@@ -77,4 +78,10 @@ def serving(files: dict[str, bytes]) -> Iterator[Site]:
     """The server of these files, by path, as long as it is needed."""
     made = Site(files)
     with served(type("Handler", (_Handler,), {"site": made})) as made.port:
+        yield made
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving({"/rows.csv": b"1,0\n2,1\n3,0\n", "/a%20b.csv?key=x": b"4,1\n"}) as made:
         yield made

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
+from tests.builders.specs import parse_job
 from tests.converter.stores.places import Place
 
 from dataprep_api.dataset.messages import CommitResult
@@ -110,7 +111,7 @@ def of_a_join(place: Place) -> SmallJob:
 def a_copy(source: str, output: str) -> DataPrepJob:
     """A copy of a data set, both given by their URIs."""
     spec = {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy"}, "workers": {"parallelism": 2}}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "copy"}, "spec": spec})
+    return parse_job(spec, name="copy")
 
 
 def plan(job: DataPrepJob, access: Access) -> plan_step.PlannedRun:

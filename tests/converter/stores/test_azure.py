@@ -2,15 +2,15 @@
 
 import base64
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.builders.stores import MIB, forget, fresh_name, put_in_parts
 from tests.converter.stores.at_once import raised
-from tests.converter.stores.calls import every_call
+from tests.converter.stores.calls import assert_refused, every_call
 from tests.converter.stores.loopback import Quiet, served
 from tests.converter.stores.lost_answers import lose_answers
 
@@ -32,20 +32,18 @@ from dataprep_converter.stores.objects.azure import AzureStore
 from dataprep_converter.stores.store_requests import Answer, Requests
 from storeservers import AzureServer
 
-MIB = 1 << 20
-
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STORAGE_ACCOUNT_NAME", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_TOKEN", "TENANT_ID", "CLIENT_ID", "FEDERATED_TOKEN_FILE"):
-        monkeypatch.delenv(f"AZURE_{name}", raising=False)
+        forget(monkeypatch, f"AZURE_{name}")
     # Nobody listens there: no machine of Azure's.
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:1")
 
 
 @pytest.fixture
 def container(azure_server: AzureServer) -> str:
-    name = f"azure-{uuid.uuid4().hex}"
+    name = fresh_name("azure")
     azure_server.make_container(name)
     return f"abfs://{name}@{azure_server.account}.dfs.core.windows.net"
 
@@ -63,9 +61,7 @@ def test_a_shared_access_signature_reads_and_writes(azure_server: AzureServer, a
     store = AzureStore(replace(azure_settings, credentials={"sasToken": f"?{azure_server.shared_access('rwdlc')}"}))
     content = bytes(range(256)) * 4096 * 9
 
-    upload = store.create(f"{container}/a b/file")
-    upload.write(content)
-    entry = upload.commit(replace=False)
+    entry = put_in_parts(store, f"{container}/a b/file", content)
 
     assert list(store.list(container)) == [entry]
     with store.open(f"{container}/a b/file") as source:
@@ -88,17 +84,13 @@ def test_the_preflight_names_the_right_that_is_missing(
 def test_refused_credentials_are_told_from_missing_rights(azure_settings: StoreSettings, container: str) -> None:
     store = AzureStore(replace(azure_settings, credentials={"accountKey": base64.b64encode(b"wrong").decode()}))
 
-    for call in every_call(store, f"{container}/file").values():
-        with pytest.raises(BadCredentials, match="refused the credentials: 403"):
-            call()
+    assert_refused(store, f"{container}/file", BadCredentials, match="refused the credentials: 403")
 
 
 @pytest.mark.store
 def test_an_absent_container_is_named(azure_server: AzureServer, store: AzureStore) -> None:
     uri = f"abfs://no-such-container@{azure_server.account}.dfs.core.windows.net/file"
-    for call in every_call(store, uri).values():
-        with pytest.raises(NotFound, match="container no-such-container does not exist at 127"):
-            call()
+    assert_refused(store, uri, NotFound, match="container no-such-container does not exist at 127")
 
 
 @pytest.mark.store
@@ -151,9 +143,7 @@ def test_a_completion_whose_answer_is_lost_is_ours(
     store: AzureStore, container: str, monkeypatch: pytest.MonkeyPatch, size: int, exclusive: bool
 ) -> None:
     lose_answers(monkeypatch, of=lambda method, query: method == "PUT" and query.get("comp") != "block")
-    upload = store.create(f"{container}/file")
-    upload.write(b"c" * size)
-    entry = upload.commit(replace=not exclusive)
+    entry = put_in_parts(store, f"{container}/file", b"c" * size, replace=not exclusive)
 
     assert entry == store.stat(f"{container}/file")
     assert store.get(f"{container}/file") == b"c" * size
@@ -330,9 +320,7 @@ def test_the_nodes_identity_is_asked_for_last(monkeypatch: pytest.MonkeyPatch, a
 
 def test_without_any_the_places_are_named() -> None:
     store = AzureStore(StoreSettings(uri_prefix="abfs://", endpoint="http://127.0.0.1:1"))
-    for call in every_call(store, "abfs://c@acc/file").values():
-        with pytest.raises(BadCredentials, match="AZURE_STORAGE_ACCOUNT_KEY"):
-            call()
+    assert_refused(store, "abfs://c@acc/file", BadCredentials, match="AZURE_STORAGE_ACCOUNT_KEY")
 
 
 @pytest.mark.slow

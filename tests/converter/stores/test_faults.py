@@ -7,18 +7,26 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import TypeAlias
-from urllib.parse import urlsplit
+from contextlib import ExitStack
+from dataclasses import dataclass
 
-import pyarrow as pa
 import pytest
 from tests.converter.stores import fault_report, small_jobs
-from tests.converter.stores.places import Place, azure, files, gcs, hdfs, in_folder, oss, s3, webhdfs
-from tests.converter.stores.site import serving
+from tests.converter.stores.lanes import (
+    ANSWER_SECONDS,
+    ANSWER_SECONDS_OF_PARTS,
+    Lane,
+    Stretching,
+    azure_lane,
+    hdfs_lane,
+    http_lane,
+    maxcompute_lane,
+    of_objects,
+    webhdfs_lane,
+)
+from tests.converter.stores.places import gcs, oss, s3
 from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
 from dataprep_api.reasons import Reason
@@ -27,9 +35,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime.retry import Patience
 from dataprep_converter.steps import convert_work as converter_working
 from dataprep_converter.steps import preflight
-from storeservers import AzureServer, HdfsCluster
-from storeservers.faulty import OF_TCP, Fault, HttpProxy, Kind, TcpProxy
-from storeservers.odps import FakeMaxCompute, rows_of
+from storeservers.faulty import Fault, Kind
 
 pytestmark = pytest.mark.store
 
@@ -38,47 +44,7 @@ _LANES, _LANES_OF = 4, {"maxcompute": 1}
 """Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits. The client of
 MaxCompute is told of its proxy by the environment, so it has one lane.
 """
-_TYPES = {"x": "bigint", "label": "bigint"}
-_ROWS = pa.schema({name: pa.int64() for name in _TYPES})
 _MOST_FAULTS = 6
-_STALL_SECONDS, _ANSWER_SECONDS = 2.0, 1.5
-_STALL_SECONDS_OF_PARTS, _ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
-"""Of stores whose requests have 5 MiB."""
-
-
-@dataclass(frozen=True)
-class Sink:
-    """A table of the fake that holds the rows of the data set when its `_SUCCESS` is there, and no rows or all of them at any time."""
-
-    fake: FakeMaxCompute
-    uri: str = "odps://p/tables/out"
-
-    def empty(self) -> None:
-        self.fake.make("out", _TYPES, _ROWS)
-
-    def rows(self) -> pa.Table:
-        return self.fake.rows("out")
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A place behind a proxy, with the job that is done there and the table that it makes besides; `small_jobs.of_parts` when none is named."""
-
-    name: str
-    place: Place
-    proxy: HttpProxy | TcpProxy
-    kinds: tuple[Kind, ...] = tuple(Kind)
-    job: SmallJob | None = None
-    table: Sink | None = None
-    direct: Place | None = None
-    """The same place without the proxy, where it is looked at; through the proxy when there is none."""
-
-    @property
-    def seen(self) -> Place:
-        return self.direct or self.place
-
-
-Stretching: TypeAlias = Callable[[pytest.FixtureRequest], AbstractContextManager[Lane]]
 
 
 @dataclass(frozen=True)
@@ -108,11 +74,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     # Not WebHDFS: a NameNode that has just begun takes seconds for its first answer, and the proxy ends a stall by a reset.
     for module in (oss_store, http):
-        monkeypatch.setattr(module, "ANSWER_SECONDS", _ANSWER_SECONDS)
+        monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS)
     for module in (objects, store_requests):
-        monkeypatch.setattr(module, "ANSWER_SECONDS", _ANSWER_SECONDS_OF_PARTS)
+        monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS_OF_PARTS)
     # pyodps takes whole seconds.
-    monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(_ANSWER_SECONDS))
+    monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
     small_jobs.least_parts(monkeypatch)
@@ -127,87 +93,6 @@ def stretch(lane: Lane) -> Stretch:
         table.empty()
     small_jobs.live(job.to("counted"), Access([place.settings]))
     return Stretch(lane, job, small_jobs.whole(lane.seen, "whole"), proxy.count)
-
-
-def of_objects(name: str, server: str, place: Callable[[pytest.FixtureRequest], Place], *, expired: str) -> Stretching:
-    """Lanes to a server of objects, which the client is told of by its endpoint; `server` is its fixture, `expired` its word for an old token."""
-
-    @contextmanager
-    def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-        with HttpProxy(request.getfixturevalue(server).port, expired=expired, stall_seconds=_STALL_SECONDS_OF_PARTS) as proxy:
-            direct = place(request)
-            yield Lane(name, at_endpoint(direct, proxy.endpoint), proxy, direct=direct)
-
-    return lane
-
-
-@contextmanager
-def hdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
-    with TcpProxy(cluster.port) as proxy:
-        yield Lane("hdfs", at_port(hdfs(request), cluster.port, proxy.port), proxy, OF_TCP)
-
-
-@contextmanager
-def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    server: AzureServer = request.getfixturevalue("azure_server")
-    # Azurite tells of a body that was changed on its way in words that the service uses for other things.
-    kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
-    with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=_STALL_SECONDS_OF_PARTS) as proxy:
-        yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)
-
-
-@contextmanager
-def webhdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
-    with HttpProxy(cluster.http_port, expired="InvalidToken", stall_seconds=_STALL_SECONDS) as proxy:
-        yield Lane("webhdfs", at_port(webhdfs(request), cluster.http_port, proxy.port), proxy)
-
-
-@contextmanager
-def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    """Files of the web, made into a data set on this machine."""
-    # Answers of the web have no checksum, and there is no token.
-    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.FLIPPED_UP, Kind.EXPIRED))
-    paths = [f"/{number}.csv" for number in range(3)]
-    with (
-        serving(dict.fromkeys(paths, small_jobs.ROWS.encode())) as site,
-        HttpProxy(site.port, expired="", stall_seconds=_STALL_SECONDS) as proxy,
-    ):
-        place = in_folder(request.getfixturevalue("tmp_path_factory").mktemp("web"))
-        yield Lane("http", place, proxy, kinds, small_jobs.of_csv(place, *(f"{proxy.endpoint}{path}" for path in paths)))
-
-
-@contextmanager
-def maxcompute_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    """A table that becomes a data set on this machine and another table."""
-    # What the service tells of a table has no checksum; its rows have. Its refusals look otherwise than those that the proxy makes.
-    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
-    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-    with FakeMaxCompute() as fake:
-        address = urlsplit(fake.tunnel_endpoint)
-        with HttpProxy(address.port or 0, expired="", stall_seconds=_STALL_SECONDS) as proxy:
-            monkeypatch.setenv("ODPS_ENDPOINT", fake.endpoint.replace(address.netloc, f"{proxy.host}:{proxy.port}"))
-            monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", proxy.endpoint)
-            monkeypatch.setenv("ODPS_ACCESS_ID", fake.access_id)
-            monkeypatch.setenv("ODPS_ACCESS_KEY", fake.secret)
-            fake.make("in", _TYPES, _ROWS)
-            fake.fill("in", rows_of(pa.table({"x": range(24), "label": [number % 3 for number in range(24)]}, schema=_ROWS)))
-            sink = Sink(fake)
-            sink.empty()
-            place = files(request)
-            job = SmallJob(
-                place, {"table": {"uris": ["odps://p/tables/in"]}}, output={"format": "arrow", "index": False, "table": {"uri": sink.uri}}
-            )
-            yield Lane("maxcompute", place, proxy, kinds, job, sink)
-
-
-def at_endpoint(place: Place, endpoint: str) -> Place:
-    return replace(place, settings=replace(place.settings, endpoint=endpoint))
-
-
-def at_port(place: Place, port: int, other: int) -> Place:
-    return replace(place, root=place.root.replace(f":{port}/", f":{other}/"))
 
 
 _STRETCHES: dict[str, Stretching] = {

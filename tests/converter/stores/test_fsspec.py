@@ -1,16 +1,13 @@
 """Schemes that go through fsspec, against a real FTP server: sources only, in our order, pinned by what the server tells."""
 
-import asyncio
 import os
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import aioftp
 import pytest
+from tests.builders.specs import parse_job
+from tests.converter.stores.ftp import put
 
-from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadCredentials, BadSpec, InputChanged, NotFound, Unreachable
 from dataprep_converter.inputs.access import Access
@@ -21,35 +18,9 @@ from dataprep_converter.stores.registry import store_class
 from dataprep_converter.tools import file_copy
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder, and the URI by which a server has it for a user with a password."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    loop = asyncio.new_event_loop()
-    server = aioftp.Server([aioftp.User("reader", "marked-password", base_path=folder)])
-    loop.run_until_complete(server.start("127.0.0.1", 0))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield folder, f"ftp://127.0.0.1:{server.address[1]}"
-    finally:
-        asyncio.run_coroutine_threadsafe(server.close(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
 def access_to(uri: str, **credentials: str) -> Access:
     login = credentials or {"username": "reader", "password": "marked-password"}
     return Access([StoreSettings(uri_prefix=uri, credentials=login)])
-
-
-def put(folder: Path, **contents: bytes) -> None:
-    for name, content in contents.items():
-        file = folder / name.replace("__", "/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
 
 
 def test_files_are_listed_in_the_order_of_whole_paths(served: tuple[Path, str]) -> None:
@@ -102,7 +73,7 @@ def test_a_job_reads_a_folder_of_an_ftp_server(served: tuple[Path, str], tmp_pat
     folder, uri = served
     put(folder, days__1=b"one\ntwo\n", days__2=b"three\n")
     spec: dict[str, Any] = {"source": {"text": {"uris": [f"{uri}/days"]}}, "output": {"uri": str(tmp_path / "out"), "format": "jsonl"}}
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "ftp"}, "spec": spec})
+    job = parse_job(spec, name="ftp")
     assert run(job, access=access_to(uri), workers=1, display=Display(quiet=True))[1].records.out == 3
 
 

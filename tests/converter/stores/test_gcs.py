@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.converter.stores.calls import every_call
+from tests.builders.stores import MIB, fresh_name, put_in_parts
+from tests.converter.stores.calls import assert_refused, every_call
 from tests.converter.stores.lost_answers import lose_answers
 
 from dataprep_converter.core.errors import AlreadyExists, BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted, Unreachable
@@ -20,13 +20,12 @@ from storeservers import FakeGcs
 
 pytestmark = pytest.mark.store
 
-MIB = 1 << 20
 RIGHTS = ["storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete"]
 
 
 @pytest.fixture
 def bucket(gcs_fake: FakeGcs) -> str:
-    name = f"gcs-{uuid.uuid4().hex}"
+    name = fresh_name("gcs")
     gcs_fake.make_bucket(name)
     return name
 
@@ -51,9 +50,7 @@ def test_leftovers_that_may_not_be_listed_are_left_and_the_right_is_named(gcs_fa
 
 
 def test_an_absent_bucket_is_named(store: GcsStore) -> None:
-    for call in every_call(store, "gs://no-such-bucket/file").values():
-        with pytest.raises(NotFound, match="bucket no-such-bucket does not exist at 127"):
-            call()
+    assert_refused(store, "gs://no-such-bucket/file", NotFound, match="bucket no-such-bucket does not exist at 127")
 
 
 def test_a_key_of_another_account_is_refused_by_the_token_service(gcs_settings: StoreSettings, bucket: str, tmp_path: Path) -> None:
@@ -61,9 +58,7 @@ def test_a_key_of_another_account_is_refused_by_the_token_service(gcs_settings: 
     key = strange.service_account_key.replace(strange.endpoint, gcs_settings.endpoint or "")
     store = GcsStore(replace(gcs_settings, credentials={"serviceAccountKey": key}))
 
-    for call in every_call(store, f"gs://{bucket}/file").values():
-        with pytest.raises(BadCredentials, match="No token for the Secret's service account: .*invalid_grant"):
-            call()
+    assert_refused(store, f"gs://{bucket}/file", BadCredentials, match="No token for the Secret's service account: .*invalid_grant")
 
 
 @pytest.mark.parametrize(("key", "said"), [("no JSON", "is not the JSON that Google gives"), ("{}", "No token for the Secret's")])
@@ -108,9 +103,7 @@ def test_a_completion_whose_answer_is_lost_is_ours(
     lose_answers(
         monkeypatch, of=lambda method, query: (method == "POST" and "uploadId" in query) or (method == "PUT" and not query), times=times
     )
-    upload = store.create(f"gs://{bucket}/file")
-    upload.write(b"c" * size)
-    entry = upload.commit(replace=not exclusive)
+    entry = put_in_parts(store, f"gs://{bucket}/file", b"c" * size, replace=not exclusive)
 
     assert entry == store.stat(f"gs://{bucket}/file")
     assert store.get(f"gs://{bucket}/file") == b"c" * size

@@ -1,25 +1,17 @@
 """The web as a source: ranges, pins, retries at the cursor; and nothing is ever written there."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.converter.stores.site import Site, serving
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
+from tests.converter.stores.site import Site
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
-from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.http import HttpStore
 from storeservers.faulty import Fault, HttpProxy, Kind
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serving({"/rows.csv": b"1,0\n2,1\n3,0\n", "/a%20b.csv?key=x": b"4,1\n"}) as made:
-        yield made
 
 
 @pytest.fixture
@@ -139,14 +131,14 @@ def test_a_bad_day_changes_no_byte(site: Site, store: HttpStore, kind: Kind) -> 
 def a_job(source: str, output: str) -> DataPrepJob:
     columns = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
     spec = {"source": {"csv": {"uris": [source], "columns": columns}}, "output": {"uri": output}}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "web"}, "spec": spec})
+    return parse_job(spec, name="web")
 
 
 def test_a_job_reads_from_the_web(site: Site, tmp_path: Path) -> None:
-    made = run(a_job(site.at("/rows.csv"), str(tmp_path / "out")), access=Access(), workers=1, display=Display(quiet=True))[1]
+    made = run_job(a_job(site.at("/rows.csv"), str(tmp_path / "out")))[1]
     assert made.records.out == 3
 
 
 def test_a_job_that_writes_to_the_web_is_refused_at_once(site: Site) -> None:
     with pytest.raises(BadSpec, match="nothing can be written to the web; http:// and https:// are for sources"):
-        run(a_job(site.at("/rows.csv"), site.at("/out")), access=Access(), workers=1, display=Display(quiet=True))
+        run_job(a_job(site.at("/rows.csv"), site.at("/out")))

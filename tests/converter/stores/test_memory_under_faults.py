@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.converter.stores.lanes import Stretching, azure_lane, hdfs_lane, maxcompute_lane, of_objects, webhdfs_lane
 from tests.converter.stores.places import Place, gcs, hdfs, s3, webhdfs
 from tests.converter.stores.site import serving
-from tests.converter.stores.test_faults import Stretching, azure_lane, hdfs_lane, maxcompute_lane, of_objects, webhdfs_lane
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import Unreachable

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
-from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.errors import SpecError
 from dataprep_api.exits import Exit
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, OutputExists
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import plan_step
 from dataprep_converter.steps.remove import remove
-from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings, files
 from dataprep_converter.stores.files import FileStore
 from dataprep_converter.tools import repair
@@ -26,16 +25,12 @@ from dataprep_converter.tools.verification import verify
 def a_job(source: str, to: Path | str, *, overwrite: str = "Never", **spec: Any) -> DataPrepJob:
     made_to = {"uri": str(to), "overwrite": overwrite, "shards": {"count": 2}, **spec.pop("output", {})}
     written = {"source": {"text": {"uris": [source]}}, "output": made_to, **spec}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "lines"}, "spec": written})
-
-
-def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return parse_job(written, name="lines")
 
 
 def refusal(job: DataPrepJob) -> ConvertError | None:
     try:
-        made(job)
+        run_job(job)
     except ConvertError as exc:
         return exc
     return None
@@ -60,7 +55,7 @@ def test_a_link_to_itself_among_inputs_is_named_and_not_tried_again(lines: Path,
     (lines / "sub").mkdir()
     (lines / "sub/loop").symlink_to("loop")
     with pytest.raises(NotFound) as told:
-        made(a_job(str(lines), tmp_path / "out"))
+        run_job(a_job(str(lines), tmp_path / "out"))
     assert str(told.value) == (
         f"{lines}/sub/loop is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder."
     )
@@ -68,14 +63,14 @@ def test_a_link_to_itself_among_inputs_is_named_and_not_tried_again(lines: Path,
 
 def test_a_hidden_link_to_itself_is_passed_over(lines: Path, tmp_path: Path) -> None:
     (lines / ".loop").symlink_to(".loop")
-    assert made(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
+    assert run_job(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
 
 
 def test_a_link_to_itself_that_is_the_input_is_named(lines: Path, tmp_path: Path) -> None:
     (lines / "loop").symlink_to("loop")
     for uri in (f"{lines}/loop", f"{lines}/loop/x"):
         with pytest.raises(NotFound, match=rf"{uri} is a link that leads to itself"):
-            made(a_job(uri, tmp_path / "out"))
+            run_job(a_job(uri, tmp_path / "out"))
 
 
 def test_a_folder_of_nothing_but_pipes_sockets_and_links_to_nowhere_is_empty(lines: Path, tmp_path: Path) -> None:
@@ -85,9 +80,9 @@ def test_a_folder_of_nothing_but_pipes_sockets_and_links_to_nowhere_is_empty(lin
     (folder / "nowhere").symlink_to("absent")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.path.relpath(folder / "socket"))
-        assert made(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
+        assert run_job(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
         with pytest.raises(NotFound, match=rf"{folder} names nothing: no such file, and no file below it"):
-            made(a_job(str(folder), tmp_path / "none"))
+            run_job(a_job(str(folder), tmp_path / "none"))
 
 
 @pytest.mark.timeout(60)
@@ -97,7 +92,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(lines: Path, tmp_path: 
         store.open(str(tmp_path / "pipe"))
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out/_SUCCESS")
-    assert made(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
+    assert run_job(a_job(str(lines), tmp_path / "out"))[1].records.out == 4
 
 
 # --- names ---------------------------------------------------------------------------------------------------------
@@ -121,7 +116,7 @@ def test_a_name_of_300_characters_is_refused(lines: Path, tmp_path: Path, where:
     name = "n" * 300
     job = a_job(f"{lines}/{name}", tmp_path / "out") if where == "input" else a_job(str(lines), tmp_path / name)
     with pytest.raises(BadSpec, match=r"is too long a name for its file system \(300 bytes in one part, most take 255\)"):
-        made(job)
+        run_job(job)
 
 
 # --- files that were cut short -----------------------------------------------------------------------------------------
@@ -129,7 +124,7 @@ def test_a_name_of_300_characters_is_refused(lines: Path, tmp_path: Path, where:
 
 def unfinished(lines: Path, to: Path, **more: Any) -> DataPrepJob:
     job = a_job(str(lines), to, **more)
-    made(job)
+    run_job(job)
     (to / "_SUCCESS").unlink()
     return job
 
@@ -145,7 +140,7 @@ def test_what_was_cut_short_beside_an_unfinished_data_set_is_made_again(lines: P
     job = unfinished(lines, tmp_path / "out", overwrite=overwrite)
     before = {file.name: file.read_bytes() for file in (tmp_path / "out").glob("train*")}
     cut(tmp_path / "out", name)
-    assert made(job)[1].records.out == 4
+    assert run_job(job)[1].records.out == 4
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").glob("train*")} == before
     verify(str(tmp_path / "out"), Access(), every_record=True)
 
@@ -153,14 +148,14 @@ def test_what_was_cut_short_beside_an_unfinished_data_set_is_made_again(lines: P
 def test_a_plan_that_is_gone_in_part_is_made_again(lines: Path, tmp_path: Path) -> None:
     job = unfinished(lines, tmp_path / "out")
     next((tmp_path / "out").rglob("units.parquet")).unlink()
-    assert made(job)[1].records.out == 4
+    assert run_job(job)[1].records.out == 4
 
 
 @pytest.mark.parametrize("name", ["plan.json", "OWNER", "00000001.json"])
 def test_another_job_replaces_what_was_cut_short(lines: Path, tmp_path: Path, name: str) -> None:
     unfinished(lines, tmp_path / "out")
     cut(tmp_path / "out", name)
-    assert made(a_job(str(lines), tmp_path / "out", overwrite="Always", limit=1))[1].records.out == 1
+    assert run_job(a_job(str(lines), tmp_path / "out", overwrite="Always", limit=1))[1].records.out == 1
     assert len(list((tmp_path / "out").glob("train*"))) == 1
     verify(str(tmp_path / "out"), Access(), every_record=True)
 
@@ -169,7 +164,7 @@ def test_a_folder_of_nobody_knows_whom_is_refused_under_never(lines: Path, tmp_p
     made_by = plan_step.run_plan_step(a_job(str(lines), tmp_path / "out"), Access()).plan.head.run_id
     cut(tmp_path / "out", "OWNER")
     with pytest.raises(OutputExists) as told:
-        made(a_job(str(lines), tmp_path / "out", limit=1))
+        run_job(a_job(str(lines), tmp_path / "out", limit=1))
     assert str(told.value) == (
         f"{tmp_path}/out/_dataprep/OWNER is damaged, so it can't be told whose files these are. It holds files of the run {made_by}, and "
         "overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri."
@@ -182,7 +177,7 @@ def test_whatever_is_cut_short_is_no_defect_of_ours(lines: Path, tmp_path: Path,
     for overwrite in ("Never", "IfChanged", "Always", "Extend"):
         folder = tmp_path / overwrite
         job = a_job(str(lines), folder, overwrite=overwrite)
-        made(job)
+        run_job(job)
         cut(folder, name)
         told = refusal(job)
         assert told is None or (told.exit is not Exit.INTERNAL and str(folder) in str(told))
@@ -191,7 +186,7 @@ def test_whatever_is_cut_short_is_no_defect_of_ours(lines: Path, tmp_path: Path,
 
 
 def test_nothing_is_removed_by_an_owner_that_can_not_be_read(lines: Path, tmp_path: Path) -> None:
-    run_id = made(a_job(str(lines), tmp_path / "out"))[0].run_id
+    run_id = run_job(a_job(str(lines), tmp_path / "out"))[0].run_id
     cut(tmp_path / "out", "OWNER")
     with pytest.raises(ConvertError, match=r"OWNER is damaged, so it can't be told whose files these are; nothing was removed\."):
         remove(str(tmp_path / "out"), Access(), runs=[run_id])

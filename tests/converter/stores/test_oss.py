@@ -1,11 +1,11 @@
 """What only OSS does: rights, credentials, completions in doubt, connections that break."""
 
-import uuid
 from dataclasses import replace
 
 import pytest
+from tests.builders.stores import MIB, forget, fresh_name, put_in_parts
 from tests.converter.stores.at_once import raised
-from tests.converter.stores.calls import every_call
+from tests.converter.stores.calls import assert_refused, every_call
 
 from dataprep_converter.core.errors import AlreadyExists, BadCredentials, BadSpec, InputChanged, NotFound, NotPermitted, Unreachable
 from dataprep_converter.stores import StoreSettings
@@ -14,18 +14,15 @@ from dataprep_converter.stores.objects.oss_client import OssClient
 from storeservers import FakeOss
 from storeservers.oss import AccessKey, Fault
 
-MIB = 1 << 20
-
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN", "OSS_ENDPOINT", "OSS_REGION"):
-        monkeypatch.delenv(name, raising=False)
+    forget(monkeypatch, "OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN", "OSS_ENDPOINT", "OSS_REGION")
 
 
 @pytest.fixture
 def bucket(oss_fake: FakeOss) -> str:
-    name = f"oss-{uuid.uuid4().hex}"
+    name = fresh_name("oss")
     oss_fake.make_bucket(name)
     oss_fake.clear_requests()
     return name
@@ -85,9 +82,7 @@ def test_four_rights_are_enough(oss_fake: FakeOss, store: OssStore, bucket: str)
 )
 def test_refused_credentials_are_told_from_missing_rights(oss_settings: StoreSettings, bucket: str, credentials: dict[str, str]) -> None:
     store = OssStore(replace(oss_settings, credentials=credentials))
-    for call in every_call(store, f"oss://{bucket}/file").values():
-        with pytest.raises(BadCredentials, match="refused the credentials: 403"):
-            call()
+    assert_refused(store, f"oss://{bucket}/file", BadCredentials, match="refused the credentials: 403")
 
 
 @pytest.mark.store
@@ -141,9 +136,7 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 
 @pytest.mark.store
 def test_an_absent_bucket_is_named(store: OssStore) -> None:
-    for call in every_call(store, "oss://no-such-bucket/file").values():
-        with pytest.raises(NotFound, match="bucket no-such-bucket does not exist at 127"):
-            call()
+    assert_refused(store, "oss://no-such-bucket/file", NotFound, match="bucket no-such-bucket does not exist at 127")
 
 
 @pytest.mark.store
@@ -151,9 +144,7 @@ def test_an_absent_bucket_is_named(store: OssStore) -> None:
 @pytest.mark.parametrize("size", [100, 17 * MIB], ids=str)
 def test_a_completion_whose_answer_is_lost_is_ours(oss_fake: FakeOss, store: OssStore, bucket: str, size: int, exclusive: bool) -> None:
     oss_fake.inject(Fault("drop", after=True, matching="CompleteMultipartUpload|PutObject"))
-    upload = store.create(f"oss://{bucket}/file")
-    upload.write(b"c" * size)
-    entry = upload.commit(replace=not exclusive)
+    entry = put_in_parts(store, f"oss://{bucket}/file", b"c" * size, replace=not exclusive)
 
     assert oss_fake.faults() == []
     assert entry == store.stat(f"oss://{bucket}/file")
@@ -182,9 +173,7 @@ def test_a_lost_answer_does_not_make_anothers_object_ours(oss_fake: FakeOss, sto
 def test_parts_that_fail_are_sent_again(oss_fake: FakeOss, store: OssStore, bucket: str, fault: Fault) -> None:
     oss_fake.inject(replace(fault, matching="UploadPart"))
     content = bytes(range(256)) * 4096 * 30
-    upload = store.create(f"oss://{bucket}/file")
-    upload.write(content)
-    upload.commit(replace=False)
+    put_in_parts(store, f"oss://{bucket}/file", content)
 
     assert oss_fake.faults() == []
     assert oss_fake.read(bucket, "file") == content

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.builders import pairs
+from tests.builders.specs import parse_job
 from tests.converter.stores.loopback import QuietFolder, served
 from tests.converter.stores.places import PLACES, Place, a_folder, files, oss, s3
 from tests.converter.stores.small_jobs import live
@@ -118,7 +119,7 @@ def photos_of(source: Source, output: str) -> DataPrepJob:
 
 def a_job(source: dict[str, Any], output: dict[str, Any], **spec: Any) -> DataPrepJob:
     written = {"source": source, "output": output, **spec}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "pair"}, "spec": written})
+    return parse_job(written, name="pair")
 
 
 def made(job: DataPrepJob, *settings: StoreSettings) -> dict[str, str]:

@@ -1,15 +1,15 @@
 """What only S3 does: rights, credentials, completions in doubt, servers that fail."""
 
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.stores import MIB, forget, fresh_name, put_in_parts
 from tests.converter.stores.at_once import raised
-from tests.converter.stores.calls import every_call
+from tests.converter.stores.calls import assert_refused, every_call
 from tests.converter.stores.loopback import Quiet, served
 from tests.converter.stores.lost_answers import lose_answers
 
@@ -30,20 +30,17 @@ from dataprep_converter.stores.objects.s3_requests import S3Requests
 from dataprep_converter.stores.store_requests import Answer
 from storeservers import S3Server
 
-MIB = 1 << 20
-
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
+    forget(monkeypatch, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_PROFILE")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
 
 
 @pytest.fixture
 def bucket(s3_server: S3Server) -> str:
-    name = f"s3-{uuid.uuid4().hex}"
+    name = fresh_name("s3")
     s3_server.make_bucket(name)
     return name
 
@@ -88,16 +85,12 @@ def test_a_missing_right_is_named(s3_server: S3Server, s3_settings: StoreSetting
 def test_refused_credentials_are_told_from_missing_rights(s3_settings: StoreSettings, bucket: str, credentials: dict[str, str]) -> None:
     store = S3Store(replace(s3_settings, credentials=credentials))
 
-    for call in every_call(store, f"s3://{bucket}/file").values():
-        with pytest.raises(BadCredentials, match="refused the credentials: 403"):
-            call()
+    assert_refused(store, f"s3://{bucket}/file", BadCredentials, match="refused the credentials: 403")
 
 
 @pytest.mark.store
 def test_an_absent_bucket_is_named(store: S3Store) -> None:
-    for call in every_call(store, "s3://no-such-bucket/file").values():
-        with pytest.raises(NotFound, match="bucket no-such-bucket does not exist at 127"):
-            call()
+    assert_refused(store, "s3://no-such-bucket/file", NotFound, match="bucket no-such-bucket does not exist at 127")
 
 
 @pytest.mark.store
@@ -140,9 +133,7 @@ def test_a_completion_whose_answer_is_lost_is_ours(
     store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch, size: int, exclusive: bool
 ) -> None:
     lose_answers(monkeypatch, of=lambda method, query: (method == "POST" and "uploadId" in query) or (method == "PUT" and not query))
-    upload = store.create(f"s3://{bucket}/file")
-    upload.write(b"c" * size)
-    entry = upload.commit(replace=not exclusive)
+    entry = put_in_parts(store, f"s3://{bucket}/file", b"c" * size, replace=not exclusive)
 
     assert entry == store.stat(f"s3://{bucket}/file")
     assert store.get(f"s3://{bucket}/file") == b"c" * size
@@ -162,9 +153,7 @@ def test_parts_whose_answers_are_lost_are_sent_again(
 ) -> None:
     lose_answers(monkeypatch, of=lambda _, query: "partNumber" in query, times=3)
     content = bytes(range(256)) * 4096 * 30
-    upload = store.create(f"s3://{bucket}/file")
-    upload.write(content)
-    upload.commit(replace=False)
+    put_in_parts(store, f"s3://{bucket}/file", content)
 
     assert s3_server.read(bucket, "file") == content
 
@@ -386,6 +375,4 @@ def test_without_any_the_places_are_named() -> None:
     with pytest.raises(BadCredentials, match="AWS_ACCESS_KEY_ID"):
         current()
     store = S3Store(StoreSettings(uri_prefix="s3://", endpoint="http://127.0.0.1:1"))
-    for call in every_call(store, "s3://bucket/file").values():
-        with pytest.raises(BadCredentials, match="AWS_ACCESS_KEY_ID"):
-            call()
+    assert_refused(store, "s3://bucket/file", BadCredentials, match="AWS_ACCESS_KEY_ID")

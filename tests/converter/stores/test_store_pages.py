@@ -17,9 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from tests.converter.stores import pages, small_jobs
+from tests.converter.stores.ftp import put
 from tests.converter.stores.site import Site
-from tests.converter.stores.test_fsspec import put, served
-from tests.converter.stores.test_http import site
 
 from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.resources.job import DataPrepJob
@@ -33,8 +32,6 @@ from dataprep_converter.stores.hdfs import hdfs, hdfs_border
 from dataprep_converter.tools.verification import verify
 from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.odps import FakeMaxCompute, rows_of
-
-__all__ = ["served", "site"]
 
 WITHOUT_A_JOB: Final = frozenset({"credentials.md"})
 """About the credentials of several stores, with no job of its own; roles and rights are in test_alibaba_roles.py, test_aws_roles.py and test_rights.py."""

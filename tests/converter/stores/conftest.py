@@ -1,0 +1,6 @@
+"""Servers that several modules ask for."""
+
+from tests.converter.stores.ftp import served
+from tests.converter.stores.site import site
+
+__all__ = ["served", "site"]

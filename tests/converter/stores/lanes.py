@@ -1,0 +1,140 @@
+"""Places behind proxies that make faults, one lane to each store."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from tests.converter.stores import small_jobs
+from tests.converter.stores.places import Place, azure, files, hdfs, in_folder, webhdfs
+from tests.converter.stores.site import serving
+from tests.converter.stores.small_jobs import SmallJob
+
+from storeservers import AzureServer, HdfsCluster
+from storeservers.faulty import OF_TCP, HttpProxy, Kind, TcpProxy
+from storeservers.odps import FakeMaxCompute, rows_of
+
+TYPES = {"x": "bigint", "label": "bigint"}
+ROWS = pa.schema({name: pa.int64() for name in TYPES})
+STALL_SECONDS, ANSWER_SECONDS = 2.0, 1.5
+STALL_SECONDS_OF_PARTS, ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
+"""Of stores whose requests have 5 MiB."""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A table of the fake that holds the rows of the data set when its `_SUCCESS` is there, and no rows or all of them at any time."""
+
+    fake: FakeMaxCompute
+    uri: str = "odps://p/tables/out"
+
+    def empty(self) -> None:
+        self.fake.make("out", TYPES, ROWS)
+
+    def rows(self) -> pa.Table:
+        return self.fake.rows("out")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A place behind a proxy, with the job that is done there and the table that it makes besides; `small_jobs.of_parts` when none is named."""
+
+    name: str
+    place: Place
+    proxy: HttpProxy | TcpProxy
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    job: SmallJob | None = None
+    table: Sink | None = None
+    direct: Place | None = None
+    """The same place without the proxy, where it is looked at; through the proxy when there is none."""
+
+    @property
+    def seen(self) -> Place:
+        return self.direct or self.place
+
+
+Stretching: TypeAlias = Callable[[pytest.FixtureRequest], AbstractContextManager[Lane]]
+
+
+def of_objects(name: str, server: str, place: Callable[[pytest.FixtureRequest], Place], *, expired: str) -> Stretching:
+    """Lanes to a server of objects, which the client is told of by its endpoint; `server` is its fixture, `expired` its word for an old token."""
+
+    @contextmanager
+    def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+        with HttpProxy(request.getfixturevalue(server).port, expired=expired, stall_seconds=STALL_SECONDS_OF_PARTS) as proxy:
+            direct = place(request)
+            yield Lane(name, at_endpoint(direct, proxy.endpoint), proxy, direct=direct)
+
+    return lane
+
+
+@contextmanager
+def hdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
+    with TcpProxy(cluster.port) as proxy:
+        yield Lane("hdfs", at_port(hdfs(request), cluster.port, proxy.port), proxy, OF_TCP)
+
+
+@contextmanager
+def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    server: AzureServer = request.getfixturevalue("azure_server")
+    # Azurite tells of a body that was changed on its way in words that the service uses for other things.
+    kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
+    with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=STALL_SECONDS_OF_PARTS) as proxy:
+        yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)
+
+
+@contextmanager
+def webhdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    cluster: HdfsCluster = request.getfixturevalue("hdfs_cluster")
+    with HttpProxy(cluster.http_port, expired="InvalidToken", stall_seconds=STALL_SECONDS) as proxy:
+        yield Lane("webhdfs", at_port(webhdfs(request), cluster.http_port, proxy.port), proxy)
+
+
+@contextmanager
+def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """Files of the web, made into a data set on this machine."""
+    # Answers of the web have no checksum, and there is no token.
+    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.FLIPPED_UP, Kind.EXPIRED))
+    paths = [f"/{number}.csv" for number in range(3)]
+    with (
+        serving(dict.fromkeys(paths, small_jobs.ROWS.encode())) as site,
+        HttpProxy(site.port, expired="", stall_seconds=STALL_SECONDS) as proxy,
+    ):
+        place = in_folder(request.getfixturevalue("tmp_path_factory").mktemp("web"))
+        yield Lane("http", place, proxy, kinds, small_jobs.of_csv(place, *(f"{proxy.endpoint}{path}" for path in paths)))
+
+
+@contextmanager
+def maxcompute_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
+    """A table that becomes a data set on this machine and another table."""
+    # What the service tells of a table has no checksum; its rows have. Its refusals look otherwise than those that the proxy makes.
+    kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    with FakeMaxCompute() as fake:
+        address = urlsplit(fake.tunnel_endpoint)
+        with HttpProxy(address.port or 0, expired="", stall_seconds=STALL_SECONDS) as proxy:
+            monkeypatch.setenv("ODPS_ENDPOINT", fake.endpoint.replace(address.netloc, f"{proxy.host}:{proxy.port}"))
+            monkeypatch.setenv("ODPS_TUNNEL_ENDPOINT", proxy.endpoint)
+            monkeypatch.setenv("ODPS_ACCESS_ID", fake.access_id)
+            monkeypatch.setenv("ODPS_ACCESS_KEY", fake.secret)
+            fake.make("in", TYPES, ROWS)
+            fake.fill("in", rows_of(pa.table({"x": range(24), "label": [number % 3 for number in range(24)]}, schema=ROWS)))
+            sink = Sink(fake)
+            sink.empty()
+            place = files(request)
+            job = SmallJob(
+                place, {"table": {"uris": ["odps://p/tables/in"]}}, output={"format": "arrow", "index": False, "table": {"uri": sink.uri}}
+            )
+            yield Lane("maxcompute", place, proxy, kinds, job, sink)
+
+
+def at_endpoint(place: Place, endpoint: str) -> Place:
+    return replace(place, settings=replace(place.settings, endpoint=endpoint))
+
+
+def at_port(place: Place, port: int, other: int) -> Place:
+    return replace(place, root=place.root.replace(f":{port}/", f":{other}/"))
