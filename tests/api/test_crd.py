@@ -1,14 +1,13 @@
 """The CRD's generator: each keyword of JSON Schema by name, the files, the rules on what may change."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, create_model
-from tests.builders.definitions import with_second_version
+from tests.builders.definitions import every_schema, with_second_version
 
 from dataprep_api.errors import CrdError
 from dataprep_api.generate import crd, generated
@@ -48,16 +47,6 @@ def schema_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
 def structural(model: type[BaseModel]) -> dict[str, Any]:
     whole = model.model_json_schema(by_alias=True)
     return crd.structural(whole, whole.get("$defs", {}), path="spec")
-
-
-def every_schema(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """`schema` and all schemas within, each with its path."""
-    yield path, schema
-    for name, member in schema.get("properties", {}).items():
-        yield from every_schema(member, f"{path}.{name}")
-    for inner in ("items", "additionalProperties"):
-        if inner in schema:
-            yield from every_schema(schema[inner], f"{path}.{inner}")
 
 
 # --- rewritten ------------------------------------------------------------------------------------------------------------

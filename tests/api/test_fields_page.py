@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.api.test_crd import every_schema
+from tests.builders.definitions import every_schema
 
 from dataprep_api.generate import crd, fields_page
 

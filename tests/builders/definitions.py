@@ -1,6 +1,7 @@
 """CustomResourceDefinitions as the next release may have them."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -10,3 +11,13 @@ def with_second_version(definition: dict[str, Any]) -> dict[str, Any]:  # Any: Y
     (version,) = whole["spec"]["versions"]
     whole["spec"]["versions"].append(version | {"name": "v1beta1", "storage": False})
     return whole
+
+
+def every_schema(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """`schema` and all schemas within, each with its path."""
+    yield path, schema
+    for name, member in schema.get("properties", {}).items():
+        yield from every_schema(member, f"{path}.{name}")
+    for inner in ("items", "additionalProperties"):
+        if inner in schema:
+            yield from every_schema(schema[inner], f"{path}.{inner}")

@@ -11,6 +11,8 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.planning import planner
+from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
@@ -35,3 +37,9 @@ def verified_run(job: DataPrepJob) -> Manifest:
     """Run a job, and verify every record; return the manifest."""
     run_job(job)
     return verify(job.spec.output.uri, Access(), every_record=True)
+
+
+def plan_of(job: DataPrepJob) -> Plan:
+    """The plan of a job, which is not run."""
+    with planner.make_plan(job.spec, Access()) as new:
+        return new.plan

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from tests.builders.files import put
+from tests.builders.images import images_source
 from tests.converter.readers.reader_contract import batches, faults, rows
-from tests.converter.readers.test_reader_images import a_source, put
 from tests.converter.transforms.image_batches import applied, drawn, file_of, files, pixels, reasons
 from tests.fuzz.damage import damaged
 
@@ -69,7 +70,7 @@ def test_a_header_of_billions_of_pixels_is_refused_with_little_memory(name: str,
     put(tmp_path, {f"class/a.{name}": HUGE[name]})
     tracemalloc.start()
     try:
-        found = batches(ImagesReader, a_source(tmp_path, extensions=[name]))
+        found = batches(ImagesReader, images_source(tmp_path, extensions=[name]))
         decoded = applied(files(HUGE[name]), *DECODE)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:

@@ -16,9 +16,11 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from tests.builders.data_sets import data_set, dataset_source, lines
+from tests.builders.jobs import run_spec
 from tests.converter.formats.cases import OF_ROWS
+from tests.converter.readers.dataset_contract import DatasetReaderContract
 from tests.converter.readers.reader_contract import ReaderContract, batches, plan, rows
-from tests.converter.readers.test_reader_dataset import TestDatasetReader, a_source, convert, lines, made
 from tests.fuzz.damage import damaged
 
 from dataprep_api.spec import Source
@@ -63,19 +65,19 @@ def data_sets() -> dict[str, type[ReaderContract]]:
     """A data set of each format, for the source `dataset`."""
 
     def of(make: Callable[[Path, int], Path]) -> type[ReaderContract]:
-        class DataSet(TestDatasetReader):
+        class DataSet(DatasetReaderContract):
             def a_source(self, folder: Path, *, size: int = 1) -> Source:
-                return a_source(make(folder, 40 * size))
+                return dataset_source(make(folder, 40 * size))
 
         return DataSet
 
     def rows_as(format_: str) -> type[ReaderContract]:
-        return of(lambda folder, count: made(folder, lines(count), format=format_))
+        return of(lambda folder, count: data_set(folder, lines(count), format=format_))
 
     def arrays_as(format_: str) -> type[ReaderContract]:
         numbers = [{"name": "v", "columns": ["a", "b"]}]
         return of(
-            lambda folder, count: made(folder, lines(count), features=numbers, format=format_, granularity="Minibatch", minibatchSize=8)
+            lambda folder, count: data_set(folder, lines(count), features=numbers, format=format_, granularity="Minibatch", minibatchSize=8)
         )
 
     texts = [*(format_ for format_ in OF_ROWS if format_ != "tfrecord"), "recordioProtobuf"]
@@ -89,7 +91,7 @@ def of_files(folder: Path, count: int) -> Path:
     inputs.mkdir()
     for number in range(count):
         (inputs / f"{number:03}.bin").write_bytes(bytes([number % 256]) * number)
-    convert(
+    run_spec(
         {
             "source": {"wholeFile": {"uris": [str(inputs)]}},
             "features": [{"name": "content"}, {"name": "path"}],

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from tests.builders.jobs import run_job
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
-from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from workbench import mnist
 
 Row = dict[str, list[Any]]
@@ -64,7 +62,7 @@ def made(
 def convert(spec: Mapping[str, Any]) -> None:
     """Runs a job."""
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "interop"}, "spec": spec}
-    run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
+    run_job(DataPrepJob.parse(job))
 
 
 def shards(folder: Path) -> list[Path]:
@@ -129,3 +127,17 @@ _FEATURES: Final[Mapping[str, list[dict[str, Any]]]] = {
     ],
     "libsvm": [{"name": "keys"}, {"name": "values"}],
 }
+
+
+WEBDATASET_EXTENSIONS = {
+    "idx": {"image": "npy", "label": "cls"},
+    "csv": {
+        "measures": "npy", "exact": "json", "count": "count.cls", "name": "name.txt", "id": "id.txt", "about": "about.txt", "label": "cls",
+    },
+    "libsvm": {"keys": "keys.json", "values": "values.json", "label": "json"},
+}  # fmt: skip
+"""The default extension of each feature."""
+
+
+def flat(value: Any) -> list[Any]:
+    return [each for part in value for each in flat(part)] if isinstance(value, list) else [value]

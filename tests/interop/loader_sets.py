@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.interop.test_tensorflow import a_job, made
+from tests.builders.jobs import output_of
+from tests.builders.specs import job_into
 
 from workbench import photos
 
@@ -56,7 +57,7 @@ def vectors(folder: Path, **output: Any) -> Path:
 def images(folder: Path, **output: Any) -> Path:
     """39 photographs in three classes."""
     source = {"images": {"uris": [str(photos.write(folder / "photos"))]}}
-    return made(a_job(folder / "out", source=source, output={"shards": {"count": 2}} | output))
+    return output_of(job_into(folder / "out", source=source, output={"shards": {"count": 2}} | output))
 
 
 def files(folder: Path) -> Path:
@@ -64,13 +65,13 @@ def files(folder: Path) -> Path:
     source = {"images": {"uris": [str(photos.write(folder / "photos"))]}}
     features = [{"name": "image/encoded"}, {"name": "image/filename"}]
     output = {"format": "fileBatch", "granularity": "Minibatch", "minibatchSize": 8}
-    return made(a_job(folder / "out", source=source, features=features, output=output))
+    return output_of(job_into(folder / "out", source=source, features=features, output=output))
 
 
 def _made(folder: Path, spec: dict[str, Any], output: dict[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in WHOLE))
-    return made(a_job(folder / "out", source={"jsonl": {"uris": [str(folder / "in.jsonl")]}}, output=output, **spec))
+    return output_of(job_into(folder / "out", source={"jsonl": {"uris": [str(folder / "in.jsonl")]}}, output=output, **spec))
 
 
 def loader(out: Path, framework: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.interop import data_sets
 from tests.interop.comparisons import compared
-from tests.interop.test_webdataset import EXTENSIONS
+from tests.interop.data_sets import WEBDATASET_EXTENSIONS
 
 import environments
 
@@ -52,7 +52,7 @@ def test_every_member_of_every_sample_is_read(tmp_path: Path) -> None:
                 "format": "webdataset",
                 "files": list(map(str, shards)),
                 "indexes": list(map(str, indexes)),
-                "extensions": sorted(EXTENSIONS[source].values()),
+                "extensions": sorted(WEBDATASET_EXTENSIONS[source].values()),
                 "records": data_sets.COUNT,
             }
         )
@@ -68,5 +68,5 @@ def test_every_member_of_every_sample_is_read(tmp_path: Path) -> None:
             versions=said["versions"],
             source=source,
             records=len(found),
-            fields=sorted(EXTENSIONS[source]),
+            fields=sorted(WEBDATASET_EXTENSIONS[source]),
         )

@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from tests.availability import unavailable
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.interop import comparisons
 
 import javareaders
 from dataprep_api.dataset.report import Manifest
-from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 from storeservers.cache import BuildFailed
 from workbench import mnist
@@ -49,8 +48,8 @@ def job(folder: Path, name: str, spec: dict[str, Any], **output: Any) -> Path:
         "params": {"here": str(folder)},
         "output": {"uri": str(folder / name), "granularity": "Minibatch", "minibatchSize": BATCH, **output},
     }
-    parsed = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
-    run(parsed, access=Access(), workers=1, display=Display(quiet=True))
+    parsed = parse_job(written)
+    run_job(parsed)
     return folder / name
 
 

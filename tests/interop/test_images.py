@@ -1,7 +1,6 @@
 """Pixels are equal to TensorFlow's: decoding, cropping and standardizing, on files that Pillow wrote and on photographs."""
 
 import importlib.util
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 from tests.converter.transforms import image_batches
+from tests.converter.transforms.image_batches import file_of
 
 from dataprep_api.spec.transforms.images import Decode, Resize
 from dataprep_converter.images import image_files, resampling
@@ -28,12 +28,6 @@ def photo() -> Image.Image:
     assert package.submodule_search_locations
     with Image.open(Path(package.submodule_search_locations[0], "datasets/images/china.jpg")) as found:
         return found.convert("RGB").crop((100, 50, 431, 297))
-
-
-def file_of(picture: Image.Image, kind: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    picture.save(file, kind, **options)
-    return file.getvalue()
 
 
 def decoded(data: bytes, channels: int = 3, **options: Any) -> Pixels:

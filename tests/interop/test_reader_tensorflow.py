@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.converter.readers.test_reader_dataset import lines, made
+from tests.builders.data_sets import data_set, lines
 from tests.reader.sets import SCORES, WORDS, lists, opened
 
 pytestmark = pytest.mark.interop
@@ -18,7 +18,7 @@ def module(tf: Any) -> Any:
 
 
 def test_batches_are_tensors_of_the_features_types(module: Any, tf: Any, tmp_path: Path) -> None:
-    dataset = module.batches(opened(made(tmp_path, lines(30)), batch_size=8, epochs=2))
+    dataset = module.batches(opened(data_set(tmp_path, lines(30)), batch_size=8, epochs=2))
     found = list(dataset)
     assert [len(batch["n"]) for batch in found] == [8, 8, 8, 6] * 2
     assert (found[0]["v"].dtype, found[0]["v"].shape.as_list()) == (tf.float32, [8, 2])

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from tests.converter.formats import test_matrix as matrix
+from tests.builders import shapes
 from tests.interop.comparisons import compared
 
 pytestmark = pytest.mark.interop
@@ -22,11 +22,11 @@ Rows = list[dict[str, Any]]
 
 
 def csv_rows(_folder: Path) -> Rows:
-    return [{"features": [float(number), number / 4], "name": f"name {number}", "label": number % 3} for number in range(matrix.RECORDS)]
+    return [{"features": [float(number), number / 4], "name": f"name {number}", "label": number % 3} for number in range(shapes.RECORDS)]
 
 
 def jsonl_rows(_folder: Path) -> Rows:
-    return [{"id": number, "scores": [0.5] * (number % 4), "words": ["a"] * (number % 3)} for number in range(matrix.RECORDS)]
+    return [{"id": number, "scores": [0.5] * (number % 4), "words": ["a"] * (number % 3)} for number in range(shapes.RECORDS)]
 
 
 def image_rows(folder: Path) -> Rows:
@@ -45,21 +45,21 @@ def image_rows(folder: Path) -> Rows:
 
 
 def walk_rows(_folder: Path) -> Rows:
-    steps = [[[step / 2, float(number)] for step in range(2 + number % 3)] for number in range(matrix.RECORDS)]
+    steps = [[[step / 2, float(number)] for step in range(2 + number % 3)] for number in range(shapes.RECORDS)]
     return [{"walk": walk, "label": number % 2} for number, walk in enumerate(steps)]
 
 
 def digit_rows(_folder: Path) -> Rows:
     """csv only: in the other formats these readers show tensors in their own ways."""
-    pixels = [number % 251 for number in range(matrix.RECORDS * 16)]
+    pixels = [number % 251 for number in range(shapes.RECORDS * 16)]
     return [
         {"image": pixels[16 * number : 16 * number + 16], "height": 4, "width": 4, "depth": 1, "label": number % 10}
-        for number in range(matrix.RECORDS)
+        for number in range(shapes.RECORDS)
     ]
 
 
 def array_rows(_folder: Path) -> Rows:
-    return [{"values": [float(6 * number + place) for place in range(6)]} for number in range(matrix.RECORDS)]
+    return [{"values": [float(6 * number + place) for place in range(6)]} for number in range(shapes.RECORDS)]
 
 
 ROWS: Final[Mapping[str, Callable[[Path], Rows]]] = {
@@ -112,10 +112,10 @@ TENSORS: Final = ("idx", "numpy")
 @pytest.mark.parametrize(("format_", "read"), READERS, ids=lambda each: getattr(each, "__name__", each))
 @pytest.mark.parametrize("source", ROWS)
 def test_every_field_of_a_data_set(source: str, format_: str, read: Callable[[Path, str], Rows], tmp_path: Path) -> None:
-    if (source, format_) in matrix.REFUSED or (source in TENSORS and format_ != "csv"):
+    if (source, format_) in shapes.REFUSED or (source in TENSORS and format_ != "csv"):
         return
-    written = matrix.SOURCES[source](tmp_path)
-    matrix.made(matrix.a_job(written, tmp_path / "out", format_=format_, parallelism=1), workers=1)
+    written = shapes.SOURCES[source](tmp_path)
+    shapes.file_digests(shapes.shape_job(written, tmp_path / "out", format_=format_, parallelism=1), workers=1)
     rows = ROWS[source](tmp_path)
     if format_ == "jsonl":
         rows = [

@@ -9,38 +9,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders.jobs import output_of
+from tests.builders.specs import job_into
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Output
 from dataprep_converter.cli.convert_to_records import mnist_job
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.formats.tfrecord.tfrecord_encoder import TfrecordEncoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 from workbench import mnist, photos
 
 pytestmark = pytest.mark.interop
 
 RECORD = 891
-
-
-def made(job: DataPrepJob) -> Path:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
-    return Path(job.spec.output.uri)
-
-
-def a_job(folder: Path, **spec: Any) -> DataPrepJob:
-    return DataPrepJob.parse(
-        {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "interop"},
-            "spec": spec | {"output": spec.get("output", {}) | {"uri": str(folder)}},
-        }
-    )
 
 
 def digits_job(source: Path, output: Path, **options: Any) -> DataPrepJob:
@@ -57,7 +41,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def digits(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Synthetic MNIST, 70,000 images in three files."""
-    return made(digits_job(source, tmp_path_factory.mktemp("digits")))
+    return output_of(digits_job(source, tmp_path_factory.mktemp("digits")))
 
 
 @pytest.fixture
@@ -115,7 +99,7 @@ def test_a_single_example_has_the_image_in_its_shape(tf: Any, digits: Path) -> N
 
 
 def test_shards_read_in_sequence_are_the_whole_data_set(tf: Any, source: Path, tmp_path: Path) -> None:
-    output = made(digits_job(source, tmp_path, shards={"count": 8}, fileName="{split}-{shard}-of-{shards}.{ext}"))
+    output = output_of(digits_job(source, tmp_path, shards={"count": 8}, fileName="{split}-{shard}-of-{shards}.{ext}"))
     files = sorted(str(file) for file in output.glob("train-*"))
     assert len(files) == 8
     assert_digits(tf, tf.data.TFRecordDataset(files), first=5000, count=55_000)
@@ -134,14 +118,16 @@ def test_batches_and_epochs(tf: Any, digits: Path, size: int, epochs: int, drop_
 
 
 def test_gzip_shards_are_read_with_the_gzip_option(tf: Any, source: Path, tmp_path: Path) -> None:
-    output = made(digits_job(source, tmp_path, fileName="{split}.{ext}", tfrecord={"compression": "Gzip"}))
+    output = output_of(digits_job(source, tmp_path, fileName="{split}.{ext}", tfrecord={"compression": "Gzip"}))
     dataset = tf.data.TFRecordDataset(str(output / "validation.tfrecords.gz"), compression_type="GZIP")
     assert_digits(tf, dataset, first=0, count=5000)
 
 
 def test_photographs_keep_their_bytes_and_have_their_class(tf: Any, tmp_path: Path) -> None:
     folder = photos.write(tmp_path / "photos")
-    output = made(a_job(tmp_path / "out", source={"images": {"uris": [str(folder)]}}, shuffle={"seed": 7}, output={"shards": {"count": 3}}))
+    output = output_of(
+        job_into(tmp_path / "out", source={"images": {"uris": [str(folder)]}}, shuffle={"seed": 7}, output={"shards": {"count": 3}})
+    )
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in ("image/encoded", "image/format", "image/class/text")}
     features |= {name: tf.io.FixedLenFeature([], tf.int64) for name in ("image/height", "image/width", "image/class/label")}
 
@@ -168,8 +154,8 @@ def test_numbers_and_texts_of_a_csv_are_equal(tf: Any, tmp_path: Path) -> None:
     with (tmp_path / "in.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(ROWS)
     columns = [{"name": name, "type": kind} for name, kind in COLUMNS]
-    output = made(
-        a_job(
+    output = output_of(
+        job_into(
             tmp_path / "out",
             source={"csv": {"uris": [str(tmp_path / "in.csv")], "columns": columns}},
             features=[*({"name": name} for name, _ in COLUMNS), {"name": "both", "columns": ["float", "double"], "dtype": "float32"}],

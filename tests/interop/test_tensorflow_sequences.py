@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.converter.readers.test_reader_dataset import convert
-from tests.converter.readers.test_reader_tfrecord import a_source, values
+from tests.builders.jobs import run_spec
+from tests.builders.tfrecords import tfrecord_source, values
 
 pytestmark = pytest.mark.interop
 
@@ -49,7 +49,7 @@ def test_tensorflows_records_survive_a_round_trip(tf: Any, tmp_path: Path, compr
     with tf.io.TFRecordWriter(str(file), options=tf.io.TFRecordOptions(compression_type=compression)) as writer:
         for each in messages:
             writer.write(each.SerializeToString())
-    assert values(a_source(file)) == ROWS
-    convert({"source": {"tfrecord": {"uris": [str(file)]}}, "output": {"uri": str(tmp_path / "out")}})
+    assert values(tfrecord_source(file)) == ROWS
+    run_spec({"source": {"tfrecord": {"uris": [str(file)]}}, "output": {"uri": str(tmp_path / "out")}})
     found = [tf.train.SequenceExample.FromString(each.numpy()) for each in tf.data.TFRecordDataset(str(tmp_path / "out/train.tfrecords"))]
     assert found == messages

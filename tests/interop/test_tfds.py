@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.availability import unavailable
+from tests.builders.jobs import output_of
+from tests.builders.specs import job_into, parse_job
 from tests.interop.comparisons import compared
-from tests.interop.test_tensorflow import a_job, made
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.convert_to_records import mnist_job
@@ -72,7 +73,7 @@ def test_digits_have_their_shape_label_and_split(tfds: Any, tmp_path: Path, shar
         by_alias=True, exclude_none=True
     )
     document["spec"]["output"] |= {"shards": {"count": shards}, "fileName": file_name}
-    shutil.move(made(DataPrepJob.parse(document)), tmp_path / "moved")
+    shutil.move(output_of(DataPrepJob.parse(document)), tmp_path / "moved")
 
     for split, first, count in (("train", 50, 250), ("validation", 0, 50), ("train[:10]", 50, 10)):
         numbers = np.arange(first, first + count)
@@ -87,7 +88,7 @@ def test_digits_have_their_shape_label_and_split(tfds: Any, tmp_path: Path, shar
 
 def test_photographs_are_decoded_and_have_the_names_of_their_classes(tfds: Any, tmp_path: Path) -> None:
     folder = photos.write(tmp_path / "photos")
-    output = made(a_job(tmp_path / "out", source={"images": {"uris": [str(folder)]}}, output={"shards": {"count": 2}}))
+    output = output_of(job_into(tmp_path / "out", source={"images": {"uris": [str(folder)]}}, output={"shards": {"count": 2}}))
 
     found = read(tfds, output)
 
@@ -104,8 +105,8 @@ def test_photographs_are_decoded_and_have_the_names_of_their_classes(tfds: Any, 
 
 def test_a_table_has_numbers_texts_and_vectors(tfds: Any, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a,b,c,d,label\n1.5,2,true,x,0\n-0.5,3,false,,1\n")
-    output = made(
-        a_job(
+    output = output_of(
+        job_into(
             tmp_path / "out",
             source={"csv": {"uris": [str(tmp_path / "in.csv")], "header": True}},
             features=[*({"name": name} for name in "abcd"), {"name": "both", "columns": ["a", "b"], "dtype": "float32"}],
@@ -125,7 +126,7 @@ def test_a_table_has_numbers_texts_and_vectors(tfds: Any, tmp_path: Path) -> Non
 def test_lists_of_any_length_are_equal(tfds: Any, tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"ints": [1, -2, 3], "floats": [], "texts": ["a", ""]}, {"ints": [], "floats": [0.5], "texts": []}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    output = made(a_job(tmp_path / "out", source={"jsonl": {"uris": [str(tmp_path / "in.jsonl")]}}))
+    output = output_of(job_into(tmp_path / "out", source={"jsonl": {"uris": [str(tmp_path / "in.jsonl")]}}))
 
     found = read(tfds, output)
 
@@ -141,10 +142,10 @@ def test_an_extended_data_set_is_read_as_one(tfds: Any, tmp_path: Path) -> None:
             "source": {"csv": {"uris": [str(tmp_path / "in")], "columns": [{"name": "x", "type": "Int64"}]}},
             "output": {"uri": str(tmp_path / "out"), "overwrite": "Extend", "shards": {"records": 10}},
         }
-        return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "days"}, "spec": spec})
+        return parse_job(spec, name="days")
 
     (tmp_path / "in").mkdir()
     for day in (2, 1):
         (tmp_path / f"in/{day}.csv").write_text("".join(f"{day * 100 + row}\n" for row in range(25)))
-        made(job())
+        output_of(job())
     assert [int(np.squeeze(record["x"])) for record in read(tfds, tmp_path / "out")] == [*range(200, 225), *range(100, 125)]

@@ -9,20 +9,13 @@ import numpy as np
 import pytest
 from tests.interop import data_sets
 from tests.interop.comparisons import compared
+from tests.interop.data_sets import WEBDATASET_EXTENSIONS
 
 import environments
 
 pytestmark = pytest.mark.interop
 
 READER = Path(__file__).parent / "readers" / "webdataset_sets.py"
-EXTENSIONS = {
-    "idx": {"image": "npy", "label": "cls"},
-    "csv": {
-        "measures": "npy", "exact": "json", "count": "count.cls", "name": "name.txt", "id": "id.txt", "about": "about.txt", "label": "cls",
-    },
-    "libsvm": {"keys": "keys.json", "values": "values.json", "label": "json"},
-}  # fmt: skip
-"""The default extension of each feature."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +36,7 @@ def sample(source: str, number: int, row: data_sets.Row) -> dict[str, Any]:
     in_shard = data_sets.COUNT // data_sets.SHARDS
     found: dict[str, Any] = {"__key__": f"{number // in_shard:06d}{number % in_shard:06d}"}
     for name, values in row.items():
-        extension = EXTENSIONS[source][name]
+        extension = WEBDATASET_EXTENSIONS[source][name]
         if extension == "npy":
             dtype, shape = ("uint8", [28, 28]) if name == "image" else ("float32", [5])
             found[extension] = {"dtype": dtype, "shape": shape, "values": np.array(values, dtype).tolist()}
@@ -72,7 +65,7 @@ def test_the_library_decodes_every_member(by_library: Any, source: str) -> None:
         versions=by_library["versions"],
         source=source,
         records=len(found),
-        fields=sorted(EXTENSIONS[source]),
+        fields=sorted(WEBDATASET_EXTENSIONS[source]),
     )
 
 
@@ -81,7 +74,7 @@ def test_gnu_tar_unpacks_what_it_lists(outputs: dict[str, Path], tmp_path: Path)
     assert first.name == "train-000000.tar"
     subprocess.run(["/bin/tar", "-xf", str(first), "-C", str(tmp_path)], check=True)
     files = sorted(tmp_path.iterdir())
-    assert len(files) == data_sets.COUNT // data_sets.SHARDS * len(EXTENSIONS["csv"])
+    assert len(files) == data_sets.COUNT // data_sets.SHARDS * len(WEBDATASET_EXTENSIONS["csv"])
     listed = subprocess.run(["/bin/tar", "-tf", str(first)], check=True, capture_output=True, text=True).stdout.splitlines()
     assert listed == [file.name for file in files]
     assert (tmp_path / "000000000000.name.txt").read_text() == data_sets.rows("csv")[0]["name"][0]

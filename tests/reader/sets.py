@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.converter.readers.test_reader_dataset import convert
+from tests.builders.jobs import run_spec
 
 import dataprep_reader
 from dataprep_reader import Ragged, Reader
@@ -24,7 +24,7 @@ def numbers(folder: Path, *, count: int = 40, splits: dict[str, Any] | None = No
         "allowEmpty": True,
         "output": {"shards": {"count": 3}} | output | {"uri": str(folder / "set")},
     }
-    convert(spec | ({"splits": splits} if splits else {}))
+    run_spec(spec | ({"splits": splits} if splits else {}))
     return folder / "set"
 
 
@@ -48,7 +48,7 @@ def lists(folder: Path, *, sequence: bool = False, **output: Any) -> Path:
         "source": {"jsonl": {"uris": [str(folder / "rows.jsonl")], "columns": columns}},
         "output": {"shards": {"count": 2}} | output | {"uri": str(folder / "set")},
     }
-    convert(spec | ({"features": steps} if sequence else {}))
+    run_spec(spec | ({"features": steps} if sequence else {}))
     return folder / "set"
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders.data_sets import data_set, expected, lines
+from tests.builders.jobs import run_spec
 from tests.converter.cli.commandline import EXAMPLES, code_of, settings
 from tests.converter.formats.cases import CASES, OF_ROWS
 from tests.converter.readers.reader_contract import batches as source_batches
 from tests.converter.readers.reader_contract import rows as source_rows
-from tests.converter.readers.test_reader_dataset import convert, expected, lines, made
 from tests.reader.sets import SCORES, WORDS, exactly, flat, lists, numbers, opened, plain, rows
 
 from dataprep_api.spec import Source
@@ -37,7 +38,7 @@ def one(source: Any, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("format_", TABLES)
 def test_arrays_have_the_types_and_shapes_of_the_features(format_: str, tmp_path: Path) -> None:
-    reader = opened(made(tmp_path, lines(30), format=format_), batch_size=12)
+    reader = opened(data_set(tmp_path, lines(30), format=format_), batch_size=12)
     number = "float32" if format_ == "recordioProtobuf" else "int64"
     found = list(reader)
     assert [len(batch["n"]) for batch in found] == [12, 12, 6]
@@ -56,13 +57,13 @@ def test_arrays_have_the_types_and_shapes_of_the_features(format_: str, tmp_path
 
 def test_wide_formats_are_read_without_a_step_for_each_record(tmp_path: Path) -> None:
     for format_, kind in (("tfrecord", IndexedShard), ("parquet", ParquetShard), ("arrow", ArrowShard)):
-        reader = opened(made(tmp_path / format_, lines(5), format=format_))
+        reader = opened(data_set(tmp_path / format_, lines(5), format=format_))
         assert {type(shard) for shard in reader._shards} == {kind}
 
 
 def test_examples_are_parsed_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, output in (("index", {}), ("gzip", {"tfrecord": {"compression": "Gzip"}}), ("plain", {"index": False})):
-        folder = made(tmp_path / name, lines(30), **output)
+        folder = data_set(tmp_path / name, lines(30), **output)
         with monkeypatch.context() as patched:
             patched.delattr(Form, "built")
             assert rows(opened(folder, as_="arrow")) == expected(30)
@@ -131,7 +132,7 @@ def test_sequences_of_vectors_have_a_dimension_more(format_: str, tmp_path: Path
         (tmp_path / "walks" / f"{number}.csv").write_text("\n".join(steps) + "\n")
     source = {"csvSequences": {"uris": [str(tmp_path / "walks")], "perSequence": ["2"]}}
     features = {"features": [{"name": "walk", "columns": ["0..1"]}], "labels": [{"name": "label", "columns": ["2"]}]}
-    convert({"source": source, **features, "output": {"uri": str(tmp_path / "set"), "format": format_}})
+    run_spec({"source": source, **features, "output": {"uri": str(tmp_path / "set"), "format": format_}})
     walk = one(tmp_path / "set")["walk"]
     assert walk.values.shape == (2 + 3 + 4 + 5, 2)
     assert [each.tolist() for each in walk] == [[[step / 2, number] for step in range(2 + number)] for number in range(4)]
@@ -143,7 +144,7 @@ def test_sequences_of_vectors_have_a_dimension_more(format_: str, tmp_path: Path
 
 @pytest.mark.parametrize("format_", TABLES)
 def test_only_the_wanted_features_in_the_wanted_order(format_: str, tmp_path: Path) -> None:
-    reader = opened(made(tmp_path, lines(30), format=format_), columns=["word", "n"], as_="arrow")
+    reader = opened(data_set(tmp_path, lines(30), format=format_), columns=["word", "n"], as_="arrow")
     assert reader.schema.names == ["word", "n"]
     assert rows(reader) == [{"word": row["word"], "n": row["n"]} for row in expected(30)]
 
@@ -183,7 +184,7 @@ def test_what_a_format_does_not_hold_is_missing(format_: str, tmp_path: Path) ->
     (tmp_path / "rows.csv").write_text("nan\n1.5\n")
     source = {"csv": {"uris": [str(tmp_path / "rows.csv")], "columns": [{"name": "x", "type": "Float64"}]}}
     options = {"jsonl": {"nonFinite": "Null"}} if format_ == "jsonl" else {}
-    convert({"source": source, "output": {"uri": str(tmp_path / "set"), "format": format_} | options})
+    run_spec({"source": source, "output": {"uri": str(tmp_path / "set"), "format": format_} | options})
     assert np.array_equal(one(tmp_path / "set")["x"], [np.nan, 1.5], equal_nan=True)
     found = rows(opened(tmp_path / "set", as_="arrow"))
     assert found[1] == {"x": 1.5}
@@ -207,7 +208,7 @@ def test_tensors_keep_type_and_shape(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", values)
     for format_ in ("tfrecord", "parquet", "arrow", "npz"):
         folder = tmp_path / format_
-        convert({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(folder), "format": format_}})
+        run_spec({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(folder), "format": format_}})
         batch = one(folder)
         assert batch["values"].dtype == np.uint16
         assert np.array_equal(batch["values"], values), format_
@@ -218,7 +219,7 @@ def test_tensors_keep_type_and_shape(tmp_path: Path) -> None:
 
 def test_whole_records_come_as_bytes(tmp_path: Path) -> None:
     folder = numbers(tmp_path / "first", count=9)
-    convert({"source": {"tfrecord": {"uris": [str(folder)], "raw": True}}, "output": {"uri": str(tmp_path / "set")}})
+    run_spec({"source": {"tfrecord": {"uris": [str(folder)], "raw": True}}, "output": {"uri": str(tmp_path / "set")}})
     (name,) = opened(tmp_path / "set").features
     assert len(one(tmp_path / "set")[name]) == 9
     assert all(isinstance(record, bytes) for record in one(tmp_path / "set")[name])
@@ -228,7 +229,7 @@ def test_whole_records_come_as_bytes(tmp_path: Path) -> None:
 def test_arrays_of_npz_are_sliced_and_not_taken_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataprep_converter.formats.archives.npz_decoder.NpzDecoder.read", None)
     np.save(tmp_path / "x.npy", np.arange(60, dtype=np.uint8).reshape(10, 2, 3))
-    convert({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(tmp_path / "set"), "format": "npz"}})
+    run_spec({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(tmp_path / "set"), "format": "npz"}})
     found = [batch["values"] for batch in opened(tmp_path / "set", batch_size=4)]
     assert [(each.dtype.name, each.shape) for each in found] == [("uint8", (4, 2, 3)), ("uint8", (4, 2, 3)), ("uint8", (2, 2, 3))]
     assert np.concatenate(found).ravel().tolist() == list(range(60))
@@ -236,7 +237,7 @@ def test_arrays_of_npz_are_sliced_and_not_taken_apart(tmp_path: Path, monkeypatc
 
 def test_a_broken_file_of_npz_is_named(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(10))
-    convert({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(tmp_path / "set"), "format": "npz"}})
+    run_spec({"source": {"numpy": {"uris": [str(tmp_path / "x.npy")]}}, "output": {"uri": str(tmp_path / "set"), "format": "npz"}})
     data = bytearray((tmp_path / "set" / "train.npz").read_bytes())
     data[200] ^= 1
     (tmp_path / "set" / "train.npz").write_bytes(data)
@@ -265,7 +266,7 @@ def test_text_is_read_as_record_by_record(
     columns = [{"name": "x", "type": kind}, {"name": "n", "type": "Int64"}]
     source = {"jsonl": {"uris": [str(tmp_path / "in.jsonl")], "columns": columns}}
     features = [{"name": "x"}, {"name": "n", "dtype": "uint8"}]
-    convert(
+    run_spec(
         {
             "source": source,
             "features": features,
@@ -285,7 +286,7 @@ class _Nothing:
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv"])
 def test_text_takes_no_step_for_each_record(format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = made(tmp_path, lines(30), format=format_)
+    folder = data_set(tmp_path, lines(30), format=format_)
     monkeypatch.setattr(shards, "by_feature", None)
     assert rows(opened(folder, as_="arrow")) == expected(30)
 
@@ -302,7 +303,7 @@ def test_text_takes_no_step_for_each_record(format_: str, tmp_path: Path, monkey
 )
 def test_a_wrong_value_of_text_is_named(format_: str, value: bytes, wrong: bytes, message: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"csv": {"labelsFirst": False}} if format_ == "csv" else {}  # Any: fields of the output
-    folder = made(tmp_path, lines(200), format=format_, **options)
+    folder = data_set(tmp_path, lines(200), format=format_, **options)
     (file,) = [file for file in folder.glob("*." + format_) if value in file.read_bytes()]
     file.write_bytes(file.read_bytes().replace(value, wrong))
     with pytest.raises(BadData) as caught:

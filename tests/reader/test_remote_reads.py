@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from tests.converter.readers.test_reader_dataset import convert
-from tests.converter.readers.test_reader_images import an_image
+from tests.builders.images import an_image
+from tests.builders.jobs import run_spec
 
 import dataprep_reader
 from dataprep_api.dataset.report import ManifestFile
@@ -52,7 +52,7 @@ def test_a_thousand_images_in_batches_of_32_are_32_files_that_are_read_once(
     (tmp_path / "in").mkdir()
     for number in range(1000):
         (tmp_path / "in" / f"{number:04}.jpg").write_bytes(image + number.to_bytes(2))
-    convert(
+    run_spec(
         {
             "source": {"wholeFile": {"uris": [str(tmp_path / "in")]}},
             "features": [{"name": "content"}, {"name": "path"}],

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.converter.readers.test_reader_dataset import convert
+from tests.builders.jobs import run_spec
 from tests.scale import inputs
 
 
@@ -12,7 +12,7 @@ from tests.scale import inputs
 @pytest.mark.parametrize("kind", sorted(inputs.KINDS.keys() - {"join"}))
 def test_every_record_of_an_input_is_found_again(kind: str, tmp_path: Path) -> None:
     made = inputs.KINDS[kind](tmp_path, 300_000)
-    convert(made.spec | {"output": {"uri": str(tmp_path / "out"), "shards": {"count": 3}}})
+    run_spec(made.spec | {"output": {"uri": str(tmp_path / "out"), "shards": {"count": 3}}})
     inputs.check(tmp_path / "out", made)
 
     assert made.records > 5

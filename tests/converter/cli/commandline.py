@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.builders.files import visible
 
 from dataprep_converter.cli import commands
 
@@ -53,11 +54,6 @@ def settings(fields: Mapping[str, object]) -> list[str]:
 def mnist_run(source: Path, output: Path, fields: Mapping[str, object] | None = None) -> list[str | Path]:
     """Arguments that convert a folder of MNIST's files by the example."""
     return [EXAMPLES / "mnist-local.yaml", *settings({"params.input": source, "output.uri": output} | dict(fields or {}))]
-
-
-def visible(folder: Path) -> list[str]:
-    """What a reader of the output sees."""
-    return sorted(file.name for file in folder.iterdir() if file.name[0] not in "_.")
 
 
 def contents(folder: Path, names: Sequence[str] | None = None) -> dict[str, bytes]:

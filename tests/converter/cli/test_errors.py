@@ -11,7 +11,8 @@ from typing import NoReturn
 
 import pytest
 from PIL import Image
-from tests.converter.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run, visible
+from tests.builders.files import visible
+from tests.converter.cli.commandline import DATAPREP, code_of, dataprep, environment, mnist_run
 
 from dataprep_api.exits import Exit
 from dataprep_api.reasons import Reason

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.converter.cli.commandline import EXAMPLES, ROOT, code_of, environment, settings, visible
+from tests.builders.files import visible
+from tests.converter.cli.commandline import EXAMPLES, ROOT, code_of, environment, settings
 
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins

@@ -14,6 +14,7 @@ from dulwich import porcelain
 from dulwich.repo import Repo
 from dulwich.server import BackendRepo, DictBackend
 from dulwich.web import HTTPGitApplication
+from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import EXAMPLES, code_of, settings
 
 from dataprep_api.resources.job import DataPrepJob
@@ -165,7 +166,7 @@ def test_the_commit_is_part_of_the_run_and_of_what_the_plan_tells(
     def a_job(**git: str) -> DataPrepJob:
         script = {"command": ["./run.sh"], "outputs": ["made.txt"]}
         spec = {"code": {"git": {"url": commits.url, "subPath": "tools"} | git}, "script": script, "output": {"uri": str(tmp_path / "out")}}
-        job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "a"}, "spec": spec})
+        job = parse_job(spec, name="a")
         monkeypatch.setenv(plugins.CODE_VARIABLE, "")
         git_code.provide(job.spec)
         return job

@@ -14,7 +14,8 @@ import pyarrow.parquet
 import pytest
 import yaml
 from PIL import Image
-from tests.converter.cli.commandline import code_of, visible
+from tests.builders.files import visible
+from tests.converter.cli.commandline import code_of
 from tests.converter.stores.site import serving
 
 from dataprep_converter.core import framing

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.converter.cli.commandline import DATAPREP, code_of, contents, environment, mnist_run, visible
+from tests.builders.files import visible
+from tests.converter.cli.commandline import DATAPREP, code_of, contents, environment, mnist_run
 
 from dataprep_api.dataset import messages
 from workbench import mnist

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.converter.cli.commandline import code_of, contents, dataprep, mnist_run, visible
+from tests.builders.files import visible
+from tests.converter.cli.commandline import code_of, contents, dataprep, mnist_run
 from tests.converter.readers import annotated
 
 from dataprep_api.dataset import messages

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import output_of, run_job
+from tests.builders.scores import scores_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset.report import IndexFile, Manifest, ManifestFile, ManifestSplit, ShardReport
-from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.cli.display import Display
 from dataprep_converter.dataset import sidecars
 from dataprep_converter.dataset.sidecars import Finished, croissant, loaders, paths, sagemaker, tfds
@@ -22,27 +24,6 @@ from dataprep_converter.tools.verification import verify
 from workbench import photos
 
 FRAMEWORKS = ("tensorflow", "torch", "dali", "sagemaker", "spark", "numpy")
-HALVES = {"into": [{"name": "train", "first": 5}, {"name": "validation"}]}
-ROWS = "".join(f"{number},{number / 4},name {number},{number % 2}\n" for number in range(9))
-
-
-def a_job(folder: Path, out: str = "out", **spec: Any) -> DataPrepJob:
-    (folder / "in.csv").write_text("id,score,text,label\n" + ROWS)
-    output = spec.pop("output", {}) | {"uri": str(folder / out)}
-    source = {"csv": {"uris": [str(folder / "in.csv")], "header": True}}
-    return DataPrepJob.parse(
-        {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "metadata"},
-            "spec": {"source": source, "splits": HALVES, "labels": [{"name": "label", "numClasses": 2}], "output": output} | spec,
-        }
-    )
-
-
-def made(job: DataPrepJob) -> Path:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
-    return Path(job.spec.output.uri)
 
 
 def hidden(folder: Path) -> dict[str, str]:
@@ -76,13 +57,8 @@ def a_finished(
     splits = list(dict.fromkeys(file.split for file in files))
     records = {split: sum(file.records for file in files if file.split == split) for split in splits}
     index = IndexFile(file="_dataprep/index/x.idx", size=1, sha256="0", pin="0") if indexed else None
-    spec = DataPrepJob.parse(
-        {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "metadata"},
-            "spec": {"source": {"csv": {"uris": ["/in.csv"]}}, "output": {"uri": "/out", "format": format_} | output},
-        }
+    spec = parse_job(
+        {"source": {"csv": {"uris": ["/in.csv"]}}, "output": {"uri": "/out", "format": format_} | output}, name="metadata"
     ).spec
     total = sum(records.values())
     manifest = Manifest(
@@ -148,8 +124,8 @@ def contents(finished: Finished, module: Any) -> dict[str, str]:
 
 def test_nothing_but_data_has_a_visible_name(tmp_path: Path) -> None:
     folder = photos.write(tmp_path / "photos")
-    job = a_job(tmp_path, source={"images": {"uris": [str(folder)]}}, labels=None, splits=None, output={"shards": {"count": 2}})
-    out = made(job)
+    job = scores_job(tmp_path, source={"images": {"uris": [str(folder)]}}, labels=None, splits=None, output={"shards": {"count": 2}})
+    out = output_of(job)
     visible = [file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()]
     visible = [path for path in visible if not any(part[0] in "_." for part in path.split("/"))]
     assert sorted(visible) == ["train-00000-of-00002.tfrecords", "train-00001-of-00002.tfrecords"]
@@ -160,7 +136,7 @@ def test_nothing_but_data_has_a_visible_name(tmp_path: Path) -> None:
 
 
 def test_the_manifest_has_the_digest_of_every_file_around_the_data(tmp_path: Path) -> None:
-    out = made(a_job(tmp_path))
+    out = output_of(scores_job(tmp_path))
     manifest = verify(str(out), Access())
     assert {file.file: file.sha256 for file in manifest.metadata} == unplaced(out)
     assert all((out / file.file).stat().st_size == file.size for file in manifest.metadata)
@@ -168,7 +144,7 @@ def test_the_manifest_has_the_digest_of_every_file_around_the_data(tmp_path: Pat
 
 @pytest.mark.parametrize("format_", ["tfrecord", "parquet"])
 def test_equal_data_sets_have_equal_files_around_them_wherever_they_lie(tmp_path: Path, format_: str) -> None:
-    one, other = (made(a_job(tmp_path, name, output={"format": format_})) for name in ("one", "other"))
+    one, other = (output_of(scores_job(tmp_path, name, output={"format": format_})) for name in ("one", "other"))
     assert unplaced(one) == unplaced(other)
     assert len(unplaced(one)) >= 9
     for file in unplaced(one):
@@ -176,16 +152,9 @@ def test_equal_data_sets_have_equal_files_around_them_wherever_they_lie(tmp_path
 
 
 def test_a_copy_has_the_files_of_its_own_place(tmp_path: Path) -> None:
-    one = made(a_job(tmp_path, "one"))
+    one = output_of(scores_job(tmp_path, "one"))
     run(
-        DataPrepJob.parse(
-            {
-                "apiVersion": "dataprep.io/v1alpha1",
-                "kind": "DataPrepJob",
-                "metadata": {"name": "copy"},
-                "spec": {"source": {"dataset": {"uri": str(one)}}, "output": {"uri": str(tmp_path / "two"), "format": "copy"}},
-            }
-        ),
+        parse_job({"source": {"dataset": {"uri": str(one)}}, "output": {"uri": str(tmp_path / "two"), "format": "copy"}}, name="copy"),
         access=Access(),
         workers=1,
         display=Display(quiet=True),
@@ -199,8 +168,8 @@ def test_a_copy_has_the_files_of_its_own_place(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_an_earlier_run(tmp_path: Path) -> None:
-    made(a_job(tmp_path, output={"shards": {"count": 2}}))
-    out = made(a_job(tmp_path, splits={"into": [{"name": "all"}]}, output={"format": "parquet", "overwrite": "Always"}))
+    output_of(scores_job(tmp_path, output={"shards": {"count": 2}}))
+    out = output_of(scores_job(tmp_path, splits={"into": [{"name": "all"}]}, output={"format": "parquet", "overwrite": "Always"}))
     found = hidden(out)
     assert not [file for file in found if file.startswith(("_tfds", "_dataprep/index"))]
     assert [file for file in found if "files/" in file] == ["_dataprep/files/all.txt"]
@@ -209,7 +178,7 @@ def test_nothing_is_left_of_an_earlier_run(tmp_path: Path) -> None:
 
 
 def test_path_lists_have_a_shard_a_line_in_their_order(tmp_path: Path) -> None:
-    out = made(a_job(tmp_path, output={"shards": {"count": 2}, "fileName": "{split}/{shard}.{ext}"}))
+    out = output_of(scores_job(tmp_path, output={"shards": {"count": 2}, "fileName": "{split}/{shard}.{ext}"}))
     for split in ("train", "validation"):
         files = [f"{split}/00000.tfrecords", f"{split}/00001.tfrecords"]
         assert (out / f"_dataprep/files/{split}.txt").read_text() == "".join(f"{file}\n" for file in files)
@@ -223,17 +192,17 @@ def test_path_lists_have_a_shard_a_line_in_their_order(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_data_set_is_not_reused_without_the_files_around_it(tmp_path: Path, lost: str, damage: str) -> None:
-    job = a_job(tmp_path, output={"overwrite": "IfChanged"})
-    out = made(job)
+    job = scores_job(tmp_path, output={"overwrite": "IfChanged"})
+    out = output_of(job)
     before = hidden(out)
     if damage == "missing":
         (out / lost).unlink()
     else:
         (out / lost).write_bytes((out / lost).read_bytes()[:-1])
-    planned, _ = run(job, access=Access(), workers=1, display=Display(quiet=True))
+    planned, _ = run_job(job)
     assert planned.reused is False
     assert hidden(out) == before
-    assert run(job, access=Access(), workers=1, display=Display(quiet=True))[0].reused is True
+    assert run_job(job)[0].reused is True
 
 
 # --- TensorFlow Datasets ------------------------------------------------------------------------------------------
@@ -308,7 +277,7 @@ def test_channels_are_named_by_the_beginning_of_their_files(files: list[Manifest
 
 
 def test_the_loader_says_the_same_of_any_place(tmp_path: Path) -> None:
-    out = made(a_job(tmp_path, output={"format": "recordioProtobuf"}, features=[{"name": "id"}, {"name": "score"}]))
+    out = output_of(scores_job(tmp_path, output={"format": "recordioProtobuf"}, features=[{"name": "id"}, {"name": "score"}]))
     loader = out / "_dataprep/loaders/load_sagemaker.py"
     loaded: dict[str, Any] = {"__file__": str(loader), "__name__": "loaded"}
     exec(compile(loader.read_text(), loader, "exec"), loaded)  # noqa: S102 - what a user does with the file
@@ -421,7 +390,7 @@ def test_hadoop_and_dl4j_have_programs_of_their_own(format_: str, options: dict[
 
 
 def test_numpys_loader_loads_what_it_lies_in(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    out = made(a_job(tmp_path, output={"format": "npz", "shards": {"count": 2}}, features=[{"name": "id"}, {"name": "score"}]))
+    out = output_of(scores_job(tmp_path, output={"format": "npz", "shards": {"count": 2}}, features=[{"name": "id"}, {"name": "score"}]))
     loader = out / "_dataprep/loaders/load_numpy.py"
     monkeypatch.setattr("sys.argv", [str(loader)])
     runpy.run_path(str(loader), run_name="__main__")
@@ -442,7 +411,7 @@ def test_dali_is_given_what_it_can_read() -> None:
 
 
 def test_croissant_has_every_shard_relative_to_itself(tmp_path: Path) -> None:
-    out = made(a_job(tmp_path, output={"format": "csv", "shards": {"count": 2}}))
+    out = output_of(scores_job(tmp_path, output={"format": "csv", "shards": {"count": 2}}))
     described = json.loads((out / "_dataprep/croissant.json").read_text())
     for file in described["distribution"]:
         data = (out / "_dataprep" / file["contentUrl"]).read_bytes()
@@ -456,7 +425,7 @@ def test_croissant_names_the_columns_that_the_files_have(tmp_path: Path) -> None
     """A vector is several columns of a CSV; without a header there is nothing to name."""
     features = [{"name": "v", "columns": ["id", "score"], "dtype": "float32"}]
     for number, (options, columns) in enumerate([({}, ["label", "v_0", "v_1"]), ({"header": False}, None), ({"delimiter": ";"}, None)]):
-        out = made(a_job(tmp_path, out=str(number), features=features, output={"format": "csv", "csv": options}))
+        out = output_of(scores_job(tmp_path, out=str(number), features=features, output={"format": "csv", "csv": options}))
         described = json.loads((out / "_dataprep/croissant.json").read_text())
         records = [each for each in described["recordSet"] if each["@id"].startswith("records/")]
         assert ([field["name"] for field in records[0]["field"]] if records else None) == columns

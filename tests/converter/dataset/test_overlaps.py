@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tests.builders.files import everything
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
-from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
 from dataprep_converter.cli.display import Display
@@ -25,18 +27,7 @@ from dataprep_converter.tools.verification import verify
 
 def a_job(source: Mapping[str, Any], to: str | Path, **spec: Any) -> DataPrepJob:
     made_to = {"uri": str(to), "overwrite": "Always", **spec.pop("output", {})}
-    return DataPrepJob.parse(
-        {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "rows"},
-            "spec": {"source": source, "output": made_to, **spec},
-        }
-    )
-
-
-def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return parse_job({"source": source, "output": made_to, **spec}, name="rows")
 
 
 def rows_in(folder: Path, name: str = "in.jsonl", *, rows: int = 40) -> Path:
@@ -46,15 +37,11 @@ def rows_in(folder: Path, name: str = "in.jsonl", *, rows: int = 40) -> Path:
     return file
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
-
-
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
     """A finished data set of 40 records in 4 shards."""
     rows_in(tmp_path / "raw")
-    made(a_job({"jsonl": {"uris": [str(tmp_path / "raw")]}}, tmp_path / "set", output={"shards": {"count": 4}}))
+    run_job(a_job({"jsonl": {"uris": [str(tmp_path / "raw")]}}, tmp_path / "set", output={"shards": {"count": 4}}))
     return tmp_path / "set"
 
 
@@ -91,7 +78,7 @@ def test_an_output_below_an_input_folder_is_refused(tmp_path: Path) -> None:
 def test_an_output_in_a_hidden_folder_of_the_input_is_no_input(tmp_path: Path, hidden: str) -> None:
     rows_in(tmp_path / "in")
     job = a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "in" / hidden)
-    assert [made(job)[1].records.out for _ in range(2)] == [40, 40]
+    assert [run_job(job)[1].records.out for _ in range(2)] == [40, 40]
 
 
 def test_an_input_below_the_output_is_refused(tmp_path: Path) -> None:
@@ -106,7 +93,7 @@ def test_the_bad_records_of_a_data_set_are_no_input_of_itself(finished: Path) ->
     quarantine = finished / "_dataprep/0123456789abcdef/quarantine"
     rows_in(quarantine)
     assert "lies in output.uri" in refused(a_job({"jsonl": {"uris": [str(quarantine)]}}, finished), kept=finished)
-    assert made(a_job({"jsonl": {"uris": [str(quarantine)]}}, finished.parent / "again"))[1].records.out == 40
+    assert run_job(a_job({"jsonl": {"uris": [str(quarantine)]}}, finished.parent / "again"))[1].records.out == 40
 
 
 def spellings(real: Path) -> dict[str, str]:
@@ -158,7 +145,7 @@ def test_a_second_name_of_a_file_in_the_output_is_another_file(finished: Path) -
     for shard in finished.glob("train-*"):
         (folder / shard.name).hardlink_to(shard)
     job = a_job({"tfrecord": {"uris": [str(folder)]}}, finished, output={"shards": {"count": 2}})
-    assert made(job)[1].records.out == 40
+    assert run_job(job)[1].records.out == 40
 
 
 def test_a_joined_table_with_a_link_into_the_output_is_refused(tmp_path: Path) -> None:
@@ -178,7 +165,7 @@ def test_a_joined_table_with_a_link_into_the_output_is_refused(tmp_path: Path) -
 def test_a_glob_that_can_not_reach_the_output_is_no_overlap(tmp_path: Path) -> None:
     rows_in(tmp_path)
     job = a_job({"jsonl": {"uris": [f"{tmp_path}/*.jsonl"]}}, tmp_path / "out", output={"format": "jsonl"})
-    assert [made(job)[1].records.out for _ in range(2)] == [40, 40]
+    assert [run_job(job)[1].records.out for _ in range(2)] == [40, 40]
     for glob in ("**/*.jsonl", "o*/*.jsonl"):
         job = a_job({"jsonl": {"uris": [f"{tmp_path}/{glob}"]}}, tmp_path / "out", output={"format": "jsonl"})
         assert "lies in the input" in refused(job, kept=tmp_path)
@@ -190,7 +177,7 @@ def test_a_glob_that_can_not_reach_the_output_is_no_overlap(tmp_path: Path) -> N
 def test_a_glob_for_other_names_than_the_output_s_is_no_overlap(tmp_path: Path, glob: str) -> None:
     rows_in(tmp_path / "raw")
     job = a_job({"jsonl": {"uris": [f"{tmp_path}/{glob}"]}}, tmp_path / "out")
-    assert [made(job)[1].records.out for _ in range(2)] == [40, 40]
+    assert [run_job(job)[1].records.out for _ in range(2)] == [40, 40]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +210,7 @@ def test_input_and_output_side_by_side_are_no_overlap(tmp_path: Path) -> None:
     rows_in(tmp_path / "out-raw")
     file = rows_in(tmp_path)
     for source in (tmp_path / "out-raw", file):
-        assert made(a_job({"jsonl": {"uris": [str(source)]}}, tmp_path / "out"))[1].records.out == 40
+        assert run_job(a_job({"jsonl": {"uris": [str(source)]}}, tmp_path / "out"))[1].records.out == 40
 
 
 @pytest.mark.parametrize("how", ["a list", "not recursive"])
@@ -235,7 +222,7 @@ def test_a_folder_of_images_may_hold_the_output_where_its_folders_are_not_read(t
     if how == "a list":
         images = {"list": {"uri": f"{tmp_path}/list.txt", "root": f"{tmp_path}/in"}}
     source = {"images": {**images, "labelFrom": "None"}}
-    assert made(a_job(source, tmp_path / "in/out"))[1].records.out == 1
+    assert run_job(a_job(source, tmp_path / "in/out"))[1].records.out == 1
     assert "may not write where it reads" in refused(a_job(source, tmp_path / "in"), kept=tmp_path)
 
 
@@ -256,23 +243,23 @@ def test_a_data_set_below_an_input_folder_is_passed_over_and_counted(tmp_path: P
     rows_in(tmp_path / "in/1")
     rows_in(tmp_path / "raw")
     before = a_job({"jsonl": {"uris": [str(tmp_path / "raw")]}}, tmp_path / "in" / name, output={"format": "jsonl", "shards": {"count": 4}})
-    made(before)
-    planned, result = made(a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out"))
+    run_job(before)
+    planned, result = run_job(a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out"))
     assert result.records.out == 40
     assert planned.warnings == [
         f"4 files are left out that belong to data sets below the inputs, such as {tmp_path}/in/{name}: a data set is read where it is named itself"
     ]
     head = json.loads((tmp_path / f"out/_dataprep/{planned.run_id}/plan.json").read_text())
     assert head["ignored"] == 4
-    assert made(a_job({"jsonl": {"uris": [str(tmp_path / "in" / name)]}}, tmp_path / "named"))[1].records.out == 40
-    assert made(a_job({"jsonl": {"uris": [f"{tmp_path}/in/*/*.jsonl"]}}, tmp_path / "matched"))[1].records.out == 80
+    assert run_job(a_job({"jsonl": {"uris": [str(tmp_path / "in" / name)]}}, tmp_path / "named"))[1].records.out == 40
+    assert run_job(a_job({"jsonl": {"uris": [f"{tmp_path}/in/*/*.jsonl"]}}, tmp_path / "matched"))[1].records.out == 80
 
 
 def test_an_input_folder_of_data_sets_alone_names_no_file(finished: Path) -> None:
     (finished.parent / "sets").mkdir()
     finished.rename(finished.parent / "sets/a")
     with pytest.raises(NotFound) as told:
-        made(a_job({"tfrecord": {"uris": [f"{finished.parent}/sets"]}}, finished.parent / "out"))
+        run_job(a_job({"tfrecord": {"uris": [f"{finished.parent}/sets"]}}, finished.parent / "out"))
     folder = f"{finished.parent}/sets"
     assert str(told.value) == (
         f"{folder} names no file but those of data sets, such as {folder}/a, which are read where they are named themselves."
@@ -286,7 +273,7 @@ def test_so_many_files_before_the_mark_of_a_data_set_are_not_kept_in_memory(tmp_
         rows_in(tmp_path / "in/set", f"{number}.jsonl", rows=1)
     (tmp_path / "in/set/_dataprep").mkdir()
     (tmp_path / "in/set/_dataprep/OWNER").write_text("{}")
-    assert made(a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out"))[1].records.out == 9
+    assert run_job(a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out"))[1].records.out == 9
 
 
 # --- what is known of other stores ----------------------------------------------------------------------------------

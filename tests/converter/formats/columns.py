@@ -1,6 +1,7 @@
 """Columns through a format's encoder and decoder, as a job would take them, and columns of every kind to do so with."""
 
 import gzip
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 from tests.converter.formats.late import read_late
 
@@ -179,3 +181,16 @@ def all_same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
     return [list(each) for each in found] == [list(each) for each in wanted] and all(
         same(one[name], other[name]) for one, other in zip(found, wanted, strict=True) for name in one
     )
+
+
+PARQUET: Any = pq
+
+
+IPC: Any = pa.ipc
+
+
+def table_of(made: Written) -> Any:
+    """By Arrow's own readers."""
+    if made.output.format == "parquet":
+        return PARQUET.ParquetFile(io.BytesIO(made.data)).read()
+    return IPC.open_file(io.BytesIO(made.data)).read_all()

@@ -6,11 +6,10 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.converter.formats.columns import Written, all_same, any_columns, expected, plain, same, tensors, written
+from tests.converter.formats.columns import IPC, PARQUET, Written, all_same, any_columns, expected, plain, same, table_of, tensors, written
 from tests.fuzz.damage import damaged
 
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord
@@ -18,23 +17,14 @@ from dataprep_converter.formats.columnar.tables_encoder import Groups, schema_of
 
 BOTH = pytest.mark.parametrize("format_", ["parquet", "arrow"])
 LIMITS = {"parquet": ("rowGroupSize", "rowGroupRecords"), "arrow": ("batchSize", "batchRecords")}
-_parquet: Any = pq
-_ipc: Any = pa.ipc
-
-
-def table_of(made: Written) -> Any:
-    """By Arrow's own readers."""
-    if made.output.format == "parquet":
-        return _parquet.ParquetFile(io.BytesIO(made.data)).read()
-    return _ipc.open_file(io.BytesIO(made.data)).read_all()
 
 
 def group_sizes(made: Written) -> list[int]:
     """Records of each row group, or record batch."""
     if made.output.format == "parquet":
-        metadata = _parquet.ParquetFile(io.BytesIO(made.data)).metadata
+        metadata = PARQUET.ParquetFile(io.BytesIO(made.data)).metadata
         return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    file = _ipc.open_file(io.BytesIO(made.data))
+    file = IPC.open_file(io.BytesIO(made.data))
     return [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
 
 
@@ -163,7 +153,7 @@ def test_a_group_is_given_out_when_the_next_record_is_of_another() -> None:
 )
 def test_pages_of_parquet_are_compressed(compression: str, expected_name: str) -> None:
     made = written("parquet", {"x": pa.array([1] * 100)}, options={"compression": compression})
-    assert _parquet.ParquetFile(io.BytesIO(made.data)).metadata.row_group(0).column(0).compression == expected_name
+    assert PARQUET.ParquetFile(io.BytesIO(made.data)).metadata.row_group(0).column(0).compression == expected_name
     assert made.records() == [{"x": [1]}] * 100
 
 
@@ -254,7 +244,7 @@ def test_every_cut_of_a_file_is_noticed(format_: str) -> None:
 
 def test_a_flipped_bit_in_a_page_of_parquet_is_found_where_it_is() -> None:
     made = written("parquet", {"x": pa.array(range(40))}, options={"rowGroupRecords": 10, "compression": "None"})
-    group = _parquet.ParquetFile(io.BytesIO(made.data)).metadata.row_group(2).column(0)
+    group = PARQUET.ParquetFile(io.BytesIO(made.data)).metadata.row_group(2).column(0)
     at = group.dictionary_page_offset + group.total_compressed_size - 1
     wrong = bytearray(made.data)
     wrong[at] ^= 4

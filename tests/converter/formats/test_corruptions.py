@@ -10,16 +10,16 @@ from typing import Any, Final
 
 import pytest
 from tests.builders import pairs
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.formats.cases import CASES
 
 from dataprep_api import canonical, names
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import NotFound, NotWhole
 from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import Verification, verify
 
@@ -54,11 +54,7 @@ def a_job(folder: Path, format_: str, out: Path, **more: Any) -> DataPrepJob:
         source = {"wholeFile": {"uris": [str(folder / "files")]}}
     output = {"shards": {"count": 3}} | more.pop("output", {}) | {"uri": str(out), "format": format_}
     spec = {"source": source, "onBadRecord": {"policy": "Quarantine"}, **holds, **more, "output": output}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
-
-
-def made(job: DataPrepJob) -> None:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return parse_job(spec)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +72,7 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     def of(format_: str) -> Path:
         if format_ not in known:
             known[format_] = tmp_path_factory.mktemp(format_) / "out"
-            made(a_job(source, format_, known[format_]))
+            run_job(a_job(source, format_, known[format_]))
         return known[format_]
 
     return of
@@ -94,13 +90,13 @@ def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     ),
 )
 def test_nothing_is_reported_of_a_healthy_data_set(format_: str, variant: str, source: Path, tmp_path: Path) -> None:
-    made(a_job(source, format_, tmp_path, **dict(VARIANTS[variant])))
+    run_job(a_job(source, format_, tmp_path, **dict(VARIANTS[variant])))
     assert [fault.text for fault in Verification(str(tmp_path), Access()).faults(every_record=True)] == []
 
 
 @pytest.mark.parametrize("format_", GZIP)
 def test_nothing_is_reported_of_a_healthy_compressed_data_set(format_: str, source: Path, tmp_path: Path) -> None:
-    made(a_job(source, format_, tmp_path, output={format_: {"compression": "Gzip"}}))
+    run_job(a_job(source, format_, tmp_path, output={format_: {"compression": "Gzip"}}))
     assert [fault.text for fault in Verification(str(tmp_path), Access()).faults(every_record=True)] == []
 
 

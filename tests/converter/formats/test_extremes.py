@@ -12,16 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.builders import pairs
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.formats.batches import Encoded
 from tests.converter.formats.cases import CASES
 
 from dataprep_api.dataset.report import Manifest
-from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 MAGIC: Final = bytes.fromhex("0a23d7ce")
@@ -49,8 +48,8 @@ def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: lis
     """The manifest of a finished and verified data set in `folder`."""
     output = {"uri": str(folder), "format": format_, "shards": {"count": 1}, format_: CASES[format_].options}
     spec = {"source": source, "features": features, "output": output, "allowEmpty": True}
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    job = parse_job(spec)
+    run_job(job)
     return verify(str(folder), Access())
 
 

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.jobs import run_job
 from tests.converter.formats.batches import Encoded, breaks, flipped
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord
 from dataprep_converter.formats.archives.file_batch_encoder import uri_of
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 
@@ -84,7 +83,7 @@ def test_a_job_makes_a_batch_of_every_32_files(tmp_path: Path) -> None:
         },
     }  # fmt: skip
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
-    run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
+    run_job(DataPrepJob.parse(job))
     manifest = verify(str(tmp_path / "out"), Access())
     assert [(file.file, file.records) for file in manifest.files] == [
         ("train/batch_00000.zip", 32), ("train/batch_00001.zip", 32), ("train/batch_00002.zip", 6),

@@ -7,9 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.converter.formats.columns import tensors, written
-from tests.converter.formats.test_column_formats import table_of
-from tests.converter.readers.test_reader_dataset import convert
+from tests.builders.jobs import run_spec
+from tests.converter.formats.columns import table_of, tensors, written
 from tests.reader.sets import rows
 
 import dataprep_reader
@@ -30,7 +29,7 @@ def images(folder: Path, **parquet: Any) -> Path:
     output = {"uri": str(folder / "set"), "format": "parquet", "shards": {"count": 2}, "parquet": {"huggingFace": {}} | parquet}
     features = [{"name": "image", "columns": ["image/encoded"]}, {"name": "word", "columns": ["image/class/text"]}]
     labels = [{"name": "label", "columns": ["image/class/label"]}]
-    convert({"source": source, "features": features, "labels": labels, "output": output})
+    run_spec({"source": source, "features": features, "labels": labels, "output": output})
     return folder / "set"
 
 
@@ -52,7 +51,7 @@ def test_they_are_verified_and_read_back_as_bytes(tmp_path: Path) -> None:
     out = images(tmp_path)
     assert verify(str(out), Access(), every_record=True).records_out == 3
     assert [row["image"] for row in rows(dataprep_reader.open(str(out), as_="arrow"))] == list(PICTURES.values())
-    convert({"source": {"dataset": {"uri": str(out)}}, "output": {"uri": str(tmp_path / "again"), "format": "jsonl"}})
+    run_spec({"source": {"dataset": {"uri": str(out)}}, "output": {"uri": str(tmp_path / "again"), "format": "jsonl"}})
     assert len((tmp_path / "again" / "train.jsonl").read_text().splitlines()) == 3
 
 

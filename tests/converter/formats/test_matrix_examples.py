@@ -6,9 +6,8 @@ from typing import Final
 
 import pytest
 from tests.builders import pairs
+from tests.builders.shapes import SERVICES, SOURCES
 from tests.converter.cli.commandline import EXAMPLES, code_of, settings
-from tests.converter.formats import test_matrix_services
-from tests.converter.formats.test_matrix import SOURCES
 
 from dataprep_api.spec import Source
 from dataprep_converter.formats.registry import FORMATS
@@ -135,7 +134,7 @@ CASES: Final = pairs.chosen(((kind, format_) for kind in EXAMPLE_OF for format_ 
 
 def test_every_source_takes_part() -> None:
     kinds = {field.alias or name for name, field in Source.model_fields.items()}
-    assert kinds == {*SOURCES, *EXAMPLE_OF, *test_matrix_services.SOURCES}
+    assert kinds == {*SOURCES, *EXAMPLE_OF, *SERVICES}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from tests.builders import pairs
-from tests.converter.formats.test_matrix import RECORDS, a_job, csv, made
+from tests.builders.shapes import RECORDS, SERVICES, csv, file_digests, shape_job
 
 from dataprep_api.resources import chaining
 from dataprep_api.resources.status import FromJob
@@ -17,7 +17,6 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of
 
-SOURCES: Final = ("table", "fromJob")
 REFUSED: Final[Mapping[str, str]] = {
     "npz": "The feature 'name' holds bytes or text",
     "dl4jDataset": "The feature 'name' holds bytes or text",
@@ -51,8 +50,8 @@ def table() -> Iterator[dict[str, Any]]:
 def from_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The spec as the operator hands it to the run, once the other job is Complete."""
     folder = tmp_path_factory.mktemp("other")
-    other = a_job(csv(folder), folder / "set", format_="parquet", parallelism=1)
-    made(other, workers=1)
+    other = shape_job(csv(folder), folder / "set", format_="parquet", parallelism=1)
+    file_digests(other, workers=1)
     digest = verify(other.spec.output.uri, Access()).digest
     return chaining.resolved({"source": {"fromJob": {"name": "other"}}}, FromJob(uri=other.spec.output.uri, digest=digest))
 
@@ -61,7 +60,7 @@ def from_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("source", "format_"),
     pairs.chosen(
-        ((source, format_) for source in SOURCES for format_ in FORMATS),
+        ((source, format_) for source in SERVICES for format_ in FORMATS),
         lambda source, format_: format_ in REFUSED or (source, format_) in {("table", "tfrecord"), ("fromJob", "parquet")},
     ),
 )
@@ -70,13 +69,13 @@ def test_any_source_in_any_format(
 ) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
     written = {"table": table, "fromJob": from_job}[source]
-    one = a_job(written, tmp_path / "one", format_=format_, parallelism=1)
+    one = shape_job(written, tmp_path / "one", format_=format_, parallelism=1)
     if refusal := REFUSED.get(format_):
         with pytest.raises(BadSpec) as caught:
-            made(one, workers=1)
+            file_digests(one, workers=1)
         assert format_ in str(caught.value)
         assert refusal in str(caught.value)
         return
-    first = made(one, workers=1)
+    first = file_digests(one, workers=1)
     assert verify(one.spec.output.uri, Access()).records_out == RECORDS
-    assert made(a_job(written, tmp_path / "two", format_=format_, parallelism=2), workers=2) == first
+    assert file_digests(shape_job(written, tmp_path / "two", format_=format_, parallelism=2), workers=2) == first

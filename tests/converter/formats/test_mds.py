@@ -11,18 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.builders.jobs import run_job
 from tests.converter.formats.columns import Written, all_same, any_columns, expected, plain, tensors, written
 
 import dataprep_reader
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord, NotWhole
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats import values
 from dataprep_converter.formats.mds import mds_encoder
 from dataprep_converter.formats.registry import by_feature, decoder
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 pytestmark = pytest.mark.usefixtures("native_and_python")
@@ -181,7 +180,7 @@ def convert(folder: Path, **output: Any) -> None:
         "output": {"uri": str(folder / "out"), "overwrite": "Always", **output},
     }
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "j"}, "spec": spec}
-    run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
+    run_job(DataPrepJob.parse(job))
 
 
 def visible(folder: Path) -> list[str]:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset import plan
 from dataprep_api.dataset.plan import SplitPlan
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Output
-from dataprep_converter.cli.display import Display
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 HALVES = {"into": [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5}]}
@@ -33,8 +33,8 @@ def made(folder: Path, rows: int, out: str, **spec: Any) -> Path:
         **spec,
         "output": {"uri": str(folder / out), **spec.get("output", {})},
     }
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    job = parse_job(written)
+    run_job(job)
     return folder / out
 
 
@@ -108,7 +108,7 @@ def test_what_is_filtered_or_bad_is_missing_from_its_minibatch(tmp_path: Path) -
     for format_, out in (("tfrecord", "records"), ("npz", "arrays"), ("dl4jDataset", "data")):
         whole = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}}
         parsed = DataPrepJob.parse({**whole, "spec": job | {"output": {**output, "uri": str(tmp_path / out), "format": format_}}})
-        run(parsed, access=Access(), workers=1, display=Display(quiet=True))
+        run_job(parsed)
     expected = [[0, 1, 2, 3], [4, 6, 7], [], [13, 14, 15], [16, 17, 18, 19]]
     assert ids(tmp_path / "records") == {"train": expected}
     assert ids(tmp_path / "arrays") == {"train": expected}

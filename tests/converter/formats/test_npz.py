@@ -12,16 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from tests.builders.jobs import run_job
 from tests.converter.formats.batches import Encoded, breaks, flipped
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.archives.held import Held
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 from workbench import mnist
 
@@ -210,7 +209,7 @@ def test_numpy_reads_every_field_of_three_sources(tmp_path: Path) -> None:
     for name, (spec, expected) in cases.items():
         output = {"uri": str(tmp_path / name), "format": "npz", "granularity": "Minibatch", "minibatchSize": 20}
         job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec | {"output": output}}
-        run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
+        run_job(DataPrepJob.parse(job))
         files = [tmp_path / name / file.file for file in verify(str(tmp_path / name), Access()).files]
         found = [loaded(file.read_bytes()) for file in files]
         assert [len(next(iter(arrays.values()))) for arrays in found] == [20, 20, 10]

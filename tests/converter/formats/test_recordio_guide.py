@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.errors import SpecError
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Output
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, ConvertError
 from dataprep_converter.formats.recordio.recordio_decoder import parse_record
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
 from workbench import mnist
@@ -35,12 +35,7 @@ def shard(folder: Path, *, source: dict[str, Any], options: dict[str, Any] | Non
         "provenance": provenance,
     }
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "guide"}}
-    run(
-        DataPrepJob.parse({**job, "spec": {"source": source, **spec, "output": output}}),
-        access=Access(),
-        workers=1,
-        display=Display(quiet=True),
-    )
+    run_job(DataPrepJob.parse({**job, "spec": {"source": source, **spec, "output": output}}))
     return (folder / "output" / "train.rec").read_bytes()
 
 
@@ -142,8 +137,8 @@ def test_the_length_is_the_same_whatever_the_workers_and_the_shuffle(tmp_path: P
     for number, workers in enumerate((1, 3)):
         output = {"format": "recordioProtobuf", "shards": {"count": 3}, "uri": str(tmp_path / f"out{number}")}
         spec = {"source": {"libsvm": {"uris": uris}}, "shuffle": {"seed": 1}, "output": output}
-        job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
-        planned, made = run(job, access=Access(), workers=workers, display=Display(quiet=True))
+        job = parse_job(spec)
+        planned, made = run_job(job, workers=workers)
         found.add((planned.run_id, made.digest))
     assert len(found) == 1
 
@@ -153,13 +148,13 @@ def test_new_lines_that_are_longer_are_no_extension(tmp_path: Path) -> None:
     (tmp_path / "in/a").write_text("1 4:1\n")
     output = {"format": "recordioProtobuf", "uri": str(tmp_path / "out"), "overwrite": "Extend"}
     spec = {"source": {"libsvm": {"uris": [str(tmp_path / "in")]}}, "output": output}
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
+    job = parse_job(spec)
     for name, line in (("a", "1 4:1\n"), ("b", "0 3:1\n")):
         (tmp_path / "in" / name).exists() or (tmp_path / "in" / name).write_text(line)
-        run(job, access=Access(), workers=1, display=Display(quiet=True))
+        run_job(job)
     (tmp_path / "in/c").write_text("1 9:1\n")
     with pytest.raises(BadSpec, match="With the new inputs the source's numFeatures would be 9, and the data set was made with 4"):
-        run(job, access=Access(), workers=1, display=Display(quiet=True))
+        run_job(job)
 
 
 def test_idx_is_the_flat_vector_of_the_size_that_sagemaker_users_know(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.converter.formats.test_matrix import SOURCES, made
+from tests.builders.shapes import SOURCES, file_digests
+from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.inputs.access import Access
@@ -36,12 +37,12 @@ READABLE: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
 def a_job(spec: dict[str, Any], output: Path, *, format_: str) -> DataPrepJob:
     shards = {"count": 1 if format_ == "tfrecord" else 3}
     whole = spec | {"output": {"uri": str(output), "format": format_, "shards": shards}, "splits": {"into": [{"name": "train"}]}}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": whole})
+    return parse_job(whole)
 
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl", "csv"])
 def test_inspect_shows_the_first_record(format_: str, tmp_path: Path) -> None:
-    made(a_job(SOURCES["csv"](tmp_path), tmp_path / "out", format_=format_), workers=1)
+    file_digests(a_job(SOURCES["csv"](tmp_path), tmp_path / "out", format_=format_), workers=1)
     shown = io.StringIO()
     inspection.show(str(tmp_path / "out"), Access(), records=2, as_json=True, stream=shown)
     first, second = json.loads(shown.getvalue())["records"]
@@ -53,8 +54,8 @@ def test_inspect_shows_the_first_record(format_: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("source", "format_"), READABLE)
 def test_our_own_source_reads_what_was_written(source: str, format_: str, tmp_path: Path) -> None:
     written = SOURCES[source](tmp_path)
-    direct = made(a_job(written, tmp_path / "direct", format_="tfrecord"), workers=1)
-    made(a_job(written, tmp_path / format_, format_=format_), workers=1)
+    direct = file_digests(a_job(written, tmp_path / "direct", format_="tfrecord"), workers=1)
+    file_digests(a_job(written, tmp_path / format_, format_=format_), workers=1)
 
     again: dict[str, Any] = {"source": {format_: {"uris": [str(tmp_path / format_)], **READABLE[source, format_]}}}
     if (source, format_) == ("csv", "csv"):
@@ -63,7 +64,7 @@ def test_our_own_source_reads_what_was_written(source: str, format_: str, tmp_pa
         pixels = [f"image_{number}" for number in range(16)]
         again["features"] = [{"name": name} for name in ("height", "width", "depth")] + [{"name": "image", "columns": pixels}]
         written = written | {"features": [{"name": name} for name in ("height", "width", "depth")] + [{"name": "image", "dtype": "int64"}]}
-        direct = made(a_job(written, tmp_path / "values", format_="tfrecord"), workers=1)
-    found = made(a_job(again, tmp_path / "again", format_="tfrecord"), workers=1)
+        direct = file_digests(a_job(written, tmp_path / "values", format_="tfrecord"), workers=1)
+    found = file_digests(a_job(again, tmp_path / "again", format_="tfrecord"), workers=1)
     assert len(found) == 1
     assert found == direct

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.converter.formats.late import read_late
+from tests.converter.formats.tfrecord_bytes import encoded, payloads
 
 from dataprep_api.spec import Output
 from dataprep_converter.core.errors import BadSpec
@@ -32,14 +33,6 @@ def a_sequence(name: str, kind: str, *, shape: tuple[int, ...] = (-1,), **change
 
 def a_context(name: str, kind: str) -> FeatureSpec:
     return FeatureSpec(name, kind, "bytes", ())
-
-
-def encoded(columns: Mapping[str, Any], features: Sequence[FeatureSpec]) -> bytes:
-    return bytes(TfrecordEncoder(OUTPUT, features).encode(pa.record_batch(dict(columns))))
-
-
-def payloads(data: bytes) -> list[bytes]:
-    return [payload for _, payload in records.read([data])]
 
 
 def parsed(columns: Mapping[str, Any], features: Sequence[FeatureSpec]) -> list[dict[str, list[Any]]]:

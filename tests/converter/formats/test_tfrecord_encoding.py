@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.converter.formats.late import read_late
+from tests.converter.formats.tfrecord_bytes import OUTPUT, encoded, payloads
 
 from dataprep_api.spec import Output
 from dataprep_converter.core.errors import BadSpec
@@ -22,7 +22,6 @@ from dataprep_converter.records.feature import FeatureSpec
 
 pytestmark = pytest.mark.usefixtures("native_and_python")
 
-OUTPUT = Output(uri="out")
 SYNTHETIC = {
     # name: (first image, image after the last, SHA-256), sorted keys, computed from hand-written wire bytes
     "validation": (0, 5_000, "1c95197f5308779e02693ff20778c6a1c1a6b46c740eef9f7292da97be1ff08f"),
@@ -45,14 +44,6 @@ CSV_REGRESSION_ROW = (
 
 def a_feature(name: str, kind: str, **changes: Any) -> FeatureSpec:
     return FeatureSpec(**{"name": name, "kind": kind, "dtype": "bytes", "shape": (), **changes})
-
-
-def encoded(columns: Mapping[str, Any], features: Sequence[FeatureSpec]) -> bytes:
-    return bytes(TfrecordEncoder(OUTPUT, features).encode(pa.record_batch(dict(columns))))
-
-
-def payloads(data: bytes) -> list[bytes]:
-    return [payload for _, payload in records.read([data])]
 
 
 MNIST = [

@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.transforms.image_batches import drawn, file_of
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Transform
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning.planner import make_plan
 from dataprep_converter.records.batch import Batch, RejectedSample
-from dataprep_converter.steps.run import run
 from dataprep_converter.transforms import decode
 from dataprep_converter.transforms.encode import EncodeStep
 from dataprep_converter.transforms.pixels import images_array
@@ -39,18 +39,13 @@ def folder(tmp_path: Path) -> Path:
 
 def a_job(source: Path, *transforms: Any, **spec: Any) -> DataPrepJob:
     output = {"uri": str(source.parent / "out"), "shards": {"count": 1}, "fileName": "all.{ext}"}
-    return DataPrepJob.parse(
-        {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "images"},
-            "spec": {"source": {"images": {"uris": [str(source)]}}, "transforms": list(transforms), "output": output, **spec},
-        }
+    return parse_job(
+        {"source": {"images": {"uris": [str(source)]}}, "transforms": list(transforms), "output": output, **spec}, name="images"
     )
 
 
 def made(job: DataPrepJob) -> list[dict[str, list[Any]]]:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    run_job(job)
     file = next(Path(job.spec.output.uri).glob("all.*"))
     return [records.parse_example(payload) for _, payload in records.read([file.read_bytes()])]
 
@@ -191,6 +186,6 @@ def test_the_bytes_do_not_depend_on_where_batches_are_cut(folder: Path, monkeypa
     for size in (1, 40_000, 16 << 20):
         monkeypatch.setattr("dataprep_converter.pipeline.pipeline._TENSOR_BYTES", size)
         job = a_job(folder, *chain, output={"uri": str(folder.parent / str(size))})
-        run(job, access=Access(), workers=1, display=Display(quiet=True))
+        run_job(job)
         digests.add(manifest(job)["digest"])
     assert len(digests) == 1

@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.builders.archives import a_tar, a_zip
+from tests.builders.jobs import run_job
 from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, read_all, rows
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import DataPrepJobSpec, Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound
 from dataprep_converter.inputs import archive_index, archives, streamed
 from dataprep_converter.inputs.access import Access
@@ -26,27 +27,8 @@ from dataprep_converter.readers.arrays.fixed_length import FixedLengthReader
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.readers.whole_file import WholeFileReader
 from dataprep_converter.steps.convert_plan import source_uris
-from dataprep_converter.steps.run import run
 
 SUFFIXES = ["zip", "stored.zip", "tar", "tar.gz", "tgz"]
-
-
-def a_tar(files: Mapping[str, bytes], *, form: int = tarfile.PAX_FORMAT) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as archive:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return out.getvalue()
-
-
-def a_zip(files: Mapping[str, bytes], *, method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return out.getvalue()
 
 
 def put(path: Path, files: Mapping[str, bytes]) -> Path:
@@ -257,7 +239,7 @@ def test_a_data_set_from_an_archive_is_that_from_the_folder(tmp_path: Path) -> N
                 "output": {"uri": str(tmp_path / "out" / name), "shards": {"count": 2}},
             },
         }
-        run(DataPrepJob.parse(document), access=Access(), workers=1, display=Display(quiet=True))
+        run_job(DataPrepJob.parse(document))
         made[name] = {file.name: file.read_bytes() for file in (tmp_path / "out" / name).glob("*.tfrecords")}
     assert len(made["folder"]) == 4
     assert made["zip"] == made["tar.gz"] == made["folder"]

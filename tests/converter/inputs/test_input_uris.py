@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.builders.specs import parse_job
 from tests.converter.stores.places import Place, files, hdfs, oss, s3
 from tests.converter.stores.small_jobs import live
 
-from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 
@@ -39,7 +39,7 @@ def read(place: Place, kind: str, *uris: str, **options: Any) -> list[int]:
         "source": {kind: {"uris": [place.at(uri) for uri in uris], **({"header": True} if kind == "csv" else {}), **options}},
         "output": {"uri": place.at("out"), "shards": {"count": 1}, "overwrite": "Always"},
     }
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "inputs"}, "spec": spec})
+    job = parse_job(spec, name="inputs")
     live(job, Access([place.settings]))
     made = place.store().get(place.at("out/train.tfrecords"))
     found = [records.parse_example(payload) for _, payload in records.read([made])]

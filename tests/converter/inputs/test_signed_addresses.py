@@ -7,17 +7,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.converter.readers.test_reader_images import an_image
+from tests.builders.images import an_image
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.stores.site import Site, serving
 from tests.secret_forms import forms_of
 
 from dataprep_api.dataset.messages import PlanResult
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import pool
-from dataprep_converter.steps.run import run
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.http import HttpStore
 from dataprep_converter.tools import repair
@@ -46,11 +46,11 @@ def site() -> Iterator[Site]:
 
 def a_job(uris: list[str], out: Path, **more: Any) -> DataPrepJob:
     spec = {"source": {"csv": {"uris": uris, "header": True}}, "output": {"uri": str(out), **more.pop("output", {})}, **more}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "j"}, "spec": spec})
+    return parse_job(spec, name="j")
 
 
 def made(job: DataPrepJob, *, workers: int = 1) -> PlanResult:
-    return run(job, access=Access(), workers=workers, display=Display(quiet=True))[0]
+    return run_job(job, workers=workers)[0]
 
 
 def stored(folder: Path) -> dict[str, str]:

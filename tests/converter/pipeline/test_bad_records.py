@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.statistics.statistics import ShardStatistics
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection
 from dataprep_converter.tools.verification import verify
 
@@ -34,13 +34,11 @@ def a_job(folder: Path, *, policy: dict[str, Any], text: bytes | None = None, **
         "onBadRecord": policy,
         "output": {"uri": str(folder / "out"), "shards": {"count": 3}, "overwrite": "IfChanged"},
     }
-    return DataPrepJob.parse(
-        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written | spec}
-    )
+    return parse_job(written | spec)
 
 
 def made(job: DataPrepJob) -> CommitResult:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))[1]
+    return run_job(job)[1]
 
 
 def kept(folder: Path) -> dict[str, list[dict[str, Any]]]:

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api import canonical
 from dataprep_api.dataset.messages import CommitResult, PlanResult
@@ -34,11 +36,11 @@ DIGITS = Decimal("12345678901234567.89")
 
 def a_job(folder: Path, source: dict[str, Any], format_: str, *, output: dict[str, Any] | None = None, **spec: Any) -> DataPrepJob:
     written = {"source": source, "output": {"uri": str(folder / "out"), "format": format_, **(output or {})}, **spec}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "lossy"}, "spec": written})
+    return parse_job(written, name="lossy")
 
 
 def made(job: DataPrepJob, *, workers: int = 1) -> tuple[PlanResult, CommitResult, Manifest]:
-    planned, result = run(job, access=Access(), workers=workers, display=Display(quiet=True))
+    planned, result = run_job(job, workers=workers)
     assert result is not None
     return planned, result, verify(job.spec.output.uri, Access(), every_record=True)
 
@@ -347,7 +349,7 @@ def test_counts_are_the_same_whatever_the_workers_and_the_shards_that_are_made_a
 def test_a_finished_data_set_that_is_reused_tells_it_again(tmp_path: Path) -> None:
     job = a_job(tmp_path, csv(tmp_path, "16777217\n", x="Int64"), "recordioProtobuf", output={"overwrite": "IfChanged"})
     _, result, _ = made(job)
-    planned, _ = run(job, access=Access(), workers=1, display=Display(quiet=True))
+    planned, _ = run_job(job)
     assert planned.reused
     assert planned.commit is not None
     assert planned.commit.warnings == result.warnings != []

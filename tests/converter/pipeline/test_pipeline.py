@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders.jobs import plan_of
+from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
-from dataprep_converter.planning import planner
 from dataprep_converter.sampling.plan import Plan
 
 ROWS = 20
@@ -27,14 +28,7 @@ def a_job(folder: Path, *, rows: str = "", **spec: Any) -> DataPrepJob:  # Any: 
         "output": {"uri": str(folder / "out")},
         "onBadRecord": {"policy": "Skip"},
     }
-    return DataPrepJob.parse(
-        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written | spec}
-    )
-
-
-def planned(job: DataPrepJob) -> Plan:
-    with planner.make_plan(job.spec, Access()) as new:
-        return new.plan
+    return parse_job(written | spec)
 
 
 def opened(job: DataPrepJob, plan: Plan) -> Pipeline:
@@ -47,7 +41,7 @@ def numbers(*chunks: list[int]) -> Iterator[np.ndarray[Any, Any]]:
 
 def test_records_come_in_the_order_asked_for(tmp_path: Path) -> None:
     job = a_job(tmp_path)
-    plan = planned(job)
+    plan = plan_of(job)
     with opened(job, plan) as pipeline:
         batches = list(pipeline.batches(plan.units, numbers([7, 3], [0, 19, 1])))
     assert [batch.records.column("x").to_pylist() for batch in batches] == [[7.5, 3.5], [0.5, 19.5, 1.5]]
@@ -55,7 +49,7 @@ def test_records_come_in_the_order_asked_for(tmp_path: Path) -> None:
 
 def test_bad_records_are_counted_by_reason_and_name_their_line(tmp_path: Path) -> None:
     job = a_job(tmp_path, rows="oops,n0\n")
-    plan = planned(job)
+    plan = plan_of(job)
     with opened(job, plan) as pipeline:
         stream = pipeline.batches(plan.units, numbers([0, ROWS]))
         (batch,) = stream
@@ -70,7 +64,7 @@ def test_bad_records_are_counted_by_reason_and_name_their_line(tmp_path: Path) -
 
 def test_the_estimated_size_is_that_of_the_encoded_records(tmp_path: Path) -> None:
     job = a_job(tmp_path)
-    plan = planned(job)
+    plan = plan_of(job)
     with opened(job, plan) as pipeline:
         size, good = pipeline.encoded_size(plan.units, np.arange(ROWS))
         one, _ = pipeline.encoded_size(plan.units, np.arange(1))
@@ -81,7 +75,7 @@ def test_the_estimated_size_is_that_of_the_encoded_records(tmp_path: Path) -> No
 def test_a_step_is_fitted_once_and_loaded_by_others(tmp_path: Path) -> None:
     vocabulary = {"vocabulary": {"columns": ["name"]}}
     job = a_job(tmp_path, transforms=[vocabulary], features=[{"name": "name"}])
-    plan = planned(job)
+    plan = plan_of(job)
     assert list(plan.head.learned) == ["0"]
     with opened(job, plan) as pipeline:
         (batch,) = pipeline.batches(plan.units, numbers([0, 1, 2]))
@@ -92,12 +86,12 @@ def test_a_step_is_fitted_once_and_loaded_by_others(tmp_path: Path) -> None:
 def test_a_step_that_cannot_take_the_columns_is_refused_when_the_pipeline_is_made(tmp_path: Path) -> None:
     job = a_job(tmp_path, transforms=[{"scale": {"columns": ["nowhere"]}}])
     with pytest.raises(BadSpec, match="nowhere"):
-        planned(job)
+        plan_of(job)
 
 
 def test_closing_it_closes_the_reader(tmp_path: Path) -> None:
     job = a_job(tmp_path)
-    pipeline = opened(job, planned(job))
+    pipeline = opened(job, plan_of(job))
     closed: list[bool] = []
     close = pipeline.reader.close
     pipeline.reader.close = lambda: closed.append(True) or close()  # type: ignore[func-returns-value, method-assign]

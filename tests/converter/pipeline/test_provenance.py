@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
 from tests.converter.stores.loopback import QuietFolder, served
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.formats.tfrecord.records import parse_example, read
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 # Records begin on the lines 2, 4, 5 and 8.
@@ -26,7 +25,7 @@ def made(folder: Path, source: dict[str, Any], *, workers: int = 1, **spec: Any)
     output = {"uri": str(out), "provenance": True, "overwrite": "Always", "shards": {"count": 2}, **spec.pop("output", {})}
     document = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}}
     written = {"source": source, "workers": {"parallelism": workers}, **spec, "output": output}
-    run(DataPrepJob.parse({**document, "spec": written}), access=Access(), workers=workers, display=Display(quiet=True))
+    run_job(DataPrepJob.parse({**document, "spec": written}), workers=workers)
     return out
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.converter.dataset.test_metadata import a_job, made
+from tests.builders.jobs import output_of
+from tests.builders.scores import scores_job
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.formats.format import IndexLine
@@ -46,7 +47,7 @@ def test_a_tfrecord_index_has_offset_and_size(
 ) -> None:
     monkeypatch.setattr(shard_samples, "MOST_RECORDS", batch)
     monkeypatch.setattr(record_index, "_TOGETHER", together)
-    out = made(a_job(tmp_path, features=features, output={"shards": {"count": 2}}))
+    out = output_of(scores_job(tmp_path, features=features, output={"shards": {"count": 2}}))
     for file in sorted(out.glob("*.tfrecords")):
         assert index_of(out, file.name) == frames(file.read_bytes())
     assert len(list(out.glob("*.tfrecords"))) == 4
@@ -58,7 +59,7 @@ def test_a_recordio_index_has_number_and_offset_of_the_first_frame(tmp_path: Pat
     rows = [{"x": [1.0] * n + [MAGIC] * (n % 4)} for n in range(12)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = {"jsonl": {"uris": [str(tmp_path / "in.jsonl")]}}
-    out = made(a_job(tmp_path, source=source, splits=None, labels=None, output={"format": "recordioProtobuf"}))
+    out = output_of(scores_job(tmp_path, source=source, splits=None, labels=None, output={"format": "recordioProtobuf"}))
     data = (out / "train.rec").read_bytes()
     assert data.count(struct.pack("<I", 0xCED7230A)) > len(rows)
     offsets = [offset for offset, _ in RecordioDecoder(NO_MANIFEST).read([data])]
@@ -71,25 +72,25 @@ def test_a_recordio_index_has_number_and_offset_of_the_first_frame(tmp_path: Pat
     ids=["not wanted", "gzip", "another format"],
 )
 def test_there_is_none_where_nobody_would_use_it(tmp_path: Path, output: dict[str, Any]) -> None:
-    out = made(a_job(tmp_path, output=output))
+    out = output_of(scores_job(tmp_path, output=output))
     assert not (out / "_dataprep/index").exists()
     assert verify(str(out), Access()).records_out == 9
 
 
 def test_a_shard_without_records_has_an_empty_index(tmp_path: Path) -> None:
-    out = made(a_job(tmp_path, transforms=[{"filter": {"where": "id < 5"}}]))
+    out = output_of(scores_job(tmp_path, transforms=[{"filter": {"where": "id < 5"}}]))
     assert (out / "_dataprep/index/validation.tfrecords.idx").read_bytes() == b""
     assert (out / "validation.tfrecords").read_bytes() == b""
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("0 1\n")], ids=["gone", "changed"])
 def test_a_shard_whose_index_is_not_as_it_was_written_is_made_again(tmp_path: Path, damage: Any) -> None:
-    job = a_job(tmp_path, output={"overwrite": "IfChanged"})
-    index = made(job) / "_dataprep/index/train.tfrecords.idx"
+    job = scores_job(tmp_path, output={"overwrite": "IfChanged"})
+    index = output_of(job) / "_dataprep/index/train.tfrecords.idx"
     written = index.read_bytes()
     damage(index)
     (index.parents[2] / "_SUCCESS").unlink()
-    made(job)
+    output_of(job)
     assert index.read_bytes() == written
 
 

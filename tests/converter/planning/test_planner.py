@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import plan_of
+from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import NoInput
-from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.pipeline import Pipeline
 from dataprep_converter.planning import planner
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
-from dataprep_converter.sampling.plan import Plan
 
 ROW_BYTES = 940
 """Of a row as a record, which has a few more than the row."""
@@ -32,12 +32,7 @@ def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPre
         "output": {"uri": str(folder / "out"), "shards": {"count": shards}},
         **spec,
     }
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written})
-
-
-def plan_of(job: DataPrepJob) -> Plan:
-    with planner.make_plan(job.spec, Access()) as new:
-        return new.plan
+    return parse_job(written)
 
 
 def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:  # Any: the same

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.converter.readers.test_reader_images import an_image, put
+from tests.builders.files import put
+from tests.builders.images import an_image
 
 from dataprep_api.spec import Source
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.builders.files import put
+from tests.builders.images import IMAGE_FILES, an_image
 from tests.converter.readers.annotated import a_source, coco, voc, yolo
 from tests.converter.readers.reader_contract import batches, faults, rows
-from tests.converter.readers.test_reader_images import MADE, an_image, put
 
 from dataprep_converter.core.errors import BadData, BadSample, NotFound
 from dataprep_converter.images import image_headers
@@ -41,7 +42,7 @@ def changed(data: bytes, rng: np.random.Generator) -> bytes:
     return bytes(out)
 
 
-@pytest.mark.parametrize("data", [data for _, data in MADE.values()], ids=MADE.keys())
+@pytest.mark.parametrize("data", [data for _, data in IMAGE_FILES.values()], ids=IMAGE_FILES.keys())
 def test_a_changed_image_has_a_header_or_a_reason(data: bytes) -> None:
     rng = np.random.default_rng(len(data))
     bad = 0

@@ -7,13 +7,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.jobs import run_job, verified_run
+from tests.builders.specs import parse_job
 from tests.converter.readers.reader_contract import batches, faults, opened, plan, rows
 
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
@@ -22,7 +23,6 @@ from dataprep_converter.readers.text.csv_inference import MISSING
 from dataprep_converter.readers.text.csv_sequences import CsvSequencesReader
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.readers.text.jsonl import JsonlReader
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
@@ -50,12 +50,7 @@ def a_job(folder: Path, *, policy: str = "Fail", **spec: Any) -> DataPrepJob:
     source = {"csv": {"uris": [str(folder / "in")]}}
     output = {"uri": str(folder / "out"), "overwrite": "IfChanged"}
     written = {"source": source, "onBadRecord": {"policy": policy}, "output": output, **spec}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "csv"}, "spec": written})
-
-
-def made(job: DataPrepJob) -> Manifest:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
-    return verify(job.spec.output.uri, Access(), every_record=True)
+    return parse_job(written, name="csv")
 
 
 # --- one bad cell -------------------------------------------------------------------------------------------------
@@ -63,7 +58,7 @@ def made(job: DataPrepJob) -> Manifest:
 
 def test_one_bad_cell_among_numbers_is_a_bad_record_and_the_others_are_floats(tmp_path: Path) -> None:
     of_text(tmp_path, column(*numbers(10), "oops", *numbers(10)))
-    manifest = made(a_job(tmp_path, policy="Skip"))
+    manifest = verified_run(a_job(tmp_path, policy="Skip"))
     assert (manifest.records_out, manifest.bad) == (20, 1)
     assert [(feature["name"], feature["dtype"]) for feature in manifest.features] == [("0", "float32")]
     assert [(each.uri, each.reason) for each in manifest.bad_examples] == [
@@ -76,7 +71,7 @@ def test_one_bad_cell_among_numbers_is_a_bad_record_and_the_others_are_floats(tm
 def test_one_bad_cell_fails_a_job_with_file_line_and_cell_also_where_columns_are_a_vector(tmp_path: Path) -> None:
     of_text(tmp_path, "".join(f"{number},{'oops' if number == 3 else number / 2}\n" for number in range(21)))
     with pytest.raises(BadData) as caught:
-        made(a_job(tmp_path, features=[{"name": "features", "columns": ["0", "1"]}]))
+        verified_run(a_job(tmp_path, features=[{"name": "features", "columns": ["0", "1"]}]))
     assert f"{tmp_path}/in/a.csv, record 3: line 4: 'oops' is not a Float32 (column '1')" in str(caught.value)
 
 
@@ -102,7 +97,7 @@ def test_one_bad_cell_fails_a_job_with_file_line_and_cell_also_where_columns_are
 def test_where_too_few_cells_are_numbers_the_first_other_one_is_named(tmp_path: Path, spec: dict[str, Any], what: str) -> None:
     of_text(tmp_path, column("1.5,1", "", "NA,2", "x,1,1", '"2\n",1', "2.5,1", "oops,2"))
     with pytest.raises(BadSpec) as caught:
-        made(a_job(tmp_path, **spec))
+        verified_run(a_job(tmp_path, **spec))
     assert str(caught.value) == (
         f"{what} In the first rows of {tmp_path}/in/a.csv 2 of 4 cells of the column '0' are no numbers, the first in line 5, '2\\n', so the "
         "column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set "
@@ -115,8 +110,8 @@ def test_why_a_column_is_text_is_told_of_joins_and_stays_out_of_plans(tmp_path: 
     table = {"source": {"csv": {"uris": [str(tmp_path / "in")], "header": True}}}
     source = {"join": {"keys": ["id"], "tables": [{"name": "t", **table}, {"name": "u", "prefix": "u_", **table}]}}
     with pytest.raises(BadSpec, match=r"the column 'a' are no numbers, the first in line 2, 'x'"):
-        made(a_job(tmp_path, source=source, features=[{"name": "u_a", "dtype": "int64"}]))
-    made(a_job(tmp_path, source=source, features=[{"name": "u_a"}]))
+        verified_run(a_job(tmp_path, source=source, features=[{"name": "u_a", "dtype": "int64"}]))
+    verified_run(a_job(tmp_path, source=source, features=[{"name": "u_a"}]))
     (stored,) = (tmp_path / "out/_dataprep").glob("*/plan.json")
     assert b"no numbers" not in stored.read_bytes()
 
@@ -278,7 +273,7 @@ def test_text_with_more_digits_than_float32_guarantees_is_float64(tmp_path: Path
 def test_an_epoch_time_is_read_as_it_is_and_a_format_of_float32_says_so(tmp_path: Path) -> None:
     source = of_text(tmp_path, "1700000100.25\n1700000101.5\n")
     assert [row["0"] for row in rows(batches(CsvReader, source))] == [1700000100.25, 1700000101.5]
-    planned, _ = run(a_job(tmp_path), access=Access(), workers=1, display=Display(quiet=True))
+    planned, _ = run_job(a_job(tmp_path))
     assert any("the feature '0' is stored as float32" in warning for warning in planned.warnings)
 
 
@@ -368,7 +363,7 @@ TEXT = column(*numbers(25), "oops", "NA", "1700000100.25")
 
 def of_spec(source: dict[str, Any]) -> dict[str, int]:
     spec = {"source": source, "output": {"uri": "out"}}
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "csv"}, "spec": spec})
+    job = parse_job(spec, name="csv")
     return run_id.versions(job.spec)
 
 
@@ -401,7 +396,7 @@ def test_only_jobs_that_infer_have_the_part(source: dict[str, Any], expected: di
 def made_by_the_first_rule(job: DataPrepJob, monkeypatch: pytest.MonkeyPatch) -> Manifest:
     with monkeypatch.context() as then:
         then.setattr(run_id, "versions", lambda _spec: {})
-        return made(job)
+        return verified_run(job)
 
 
 def test_a_data_set_of_the_first_rule_is_extended_and_repaired_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +405,7 @@ def test_a_data_set_of_the_first_rule_is_extended_and_repaired_by_it(tmp_path: P
     before = made_by_the_first_rule(job, monkeypatch)
     assert [(feature["name"], feature["dtype"]) for feature in before.features] == [("0", "bytes")]
     (tmp_path / "in/b.csv").write_text("text\n")
-    after = made(job)
+    after = verified_run(job)
     assert (after.records_out, after.parts) == (29, {})
     assert after.files[0] == before.files[0]
     (tmp_path / "out" / after.files[1].file).unlink()
@@ -431,7 +426,7 @@ def test_a_finished_data_set_of_the_first_rule_is_made_anew(tmp_path: Path, monk
     of_text(tmp_path, TEXT)
     job = a_job(tmp_path, policy="Skip")
     before = made_by_the_first_rule(job, monkeypatch)
-    after = made(job)
+    after = verified_run(job)
     assert (before.records_out, after.records_out, after.parts) == (28, 26, {"inference": 2})
 
 
@@ -441,7 +436,7 @@ def test_an_unfinished_run_of_the_first_rule_goes_on_by_it(tmp_path: Path, monke
     before = made_by_the_first_rule(job, monkeypatch)
     (tmp_path / "out/_SUCCESS").unlink()
     (tmp_path / "out" / before.files[0].file).unlink()
-    assert made(job).files == before.files
+    assert verified_run(job).files == before.files
     plan_of_old = OutputFolder(str(tmp_path / "out"), Access()).of_run(before.run_id).plan()
     assert plan_of_old is not None
     assert plan_of_old.head.reader_state["columns"] == [{"name": "0", "type": "String", "required": False}]

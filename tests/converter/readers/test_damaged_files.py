@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.converter.inputs.test_archives import a_tar, a_zip
+from tests.builders.archives import a_tar, a_zip
+from tests.builders.sequence_files import block, head, numbered, records, snappy
+from tests.builders.tfrecords import example
 from tests.converter.readers.reader_contract import batches
-from tests.converter.readers.test_reader_sequence_file import block, head, numbered, records, snappy
-from tests.converter.readers.test_reader_tfrecord import example
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import ConvertError

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders.files import put
+from tests.builders.images import an_image, images_source
+from tests.builders.jobs import run_job
 from tests.converter.readers.reader_contract import batches, plan, rows
-from tests.converter.readers.test_reader_images import a_source, an_image, put
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.images import file_batches
 from dataprep_converter.readers.images.images import ImagesReader
-from dataprep_converter.steps.run import run
 
 LIST = "originalUris.txt"
 
@@ -39,7 +38,7 @@ def a_batch(*originals: str) -> bytes:
 
 
 def labels(folder: Path, **options: Any) -> list[tuple[str, int]]:
-    found = rows(batches(ImagesReader, a_source(folder, labelFrom="OriginalUri", **options)))
+    found = rows(batches(ImagesReader, images_source(folder, labelFrom="OriginalUri", **options)))
     return [(row["image/class/text"], row["image/class/label"]) for row in found]
 
 
@@ -47,7 +46,7 @@ def test_the_class_is_the_folder_of_the_original_uri(tmp_path: Path) -> None:
     put(tmp_path, {"9f.zip": a_batch("file:/data/dog/1.jpg", "file:/data/cat/2.jpg"), "0a/1b.zip": a_batch("file:/data/cat/3.jpg")})
     assert labels(tmp_path) == [("cat", 0), ("dog", 1), ("cat", 0)]
     assert labels(tmp_path / "9f.zip") == [("dog", 1), ("cat", 0)]
-    source = a_source(tmp_path, labelFrom="OriginalUri")
+    source = images_source(tmp_path, labelFrom="OriginalUri")
     read = rows(batches(ImagesReader, source))
     assert [row["image/filename"] for row in read] == ["0a/1b.zip!/file_0.jpg", "9f.zip!/file_0.jpg", "9f.zip!/file_1.jpg"]
     assert [row["image/encoded"] for row in read] == [an_image(seed=0), an_image(seed=0), an_image(seed=1)]
@@ -55,7 +54,7 @@ def test_the_class_is_the_folder_of_the_original_uri(tmp_path: Path) -> None:
 
 def test_files_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     put(tmp_path, {"a.zip": a_batch(*(f"s3://bucket/{number}/x.jpg" for number in range(12)))})
-    found = rows(batches(ImagesReader, a_source(tmp_path, labelFrom="OriginalUri", labelType="Number")))
+    found = rows(batches(ImagesReader, images_source(tmp_path, labelFrom="OriginalUri", labelType="Number")))
     assert [row["image/class/label"] for row in found] == list(range(12))
 
 
@@ -79,14 +78,14 @@ def test_what_is_no_image_is_counted(tmp_path: Path) -> None:
     originals = {LIST: b"file:/d/cat/1.JPG\nfile:/d/cat/notes.txt\nfile:/d/dog/2.png\n"}
     files = {"file_0.JPG": an_image(), "file_1.txt": b"", "file_2.png": an_image("PNG")}
     put(tmp_path, {"a.zip": zipped(originals | files), "README": b""})
-    _, state = plan(ImagesReader, a_source(tmp_path, labelFrom="OriginalUri"))
+    _, state = plan(ImagesReader, images_source(tmp_path, labelFrom="OriginalUri"))
     assert state == {"ignored": 2, "classes": ["cat", "dog"]}
     assert labels(tmp_path) == [("cat", 0), ("dog", 1)]
 
 
 def test_the_subset_is_the_folder_of_the_zip(tmp_path: Path) -> None:
     put(tmp_path, {"train/a.zip": a_batch("file:/d/cat/1.jpg"), "test/a.zip": a_batch("file:/d/dog/1.jpg")})
-    units, _ = plan(ImagesReader, a_source(tmp_path, labelFrom="OriginalUri", subsetFrom="FirstFolder"))
+    units, _ = plan(ImagesReader, images_source(tmp_path, labelFrom="OriginalUri", subsetFrom="FirstFolder"))
     assert units.table["subset"].to_pylist() == ["test", "train"]
 
 
@@ -148,8 +147,8 @@ def test_what_file_batch_wrote_is_read_with_its_classes(tmp_path: Path) -> None:
         },
     }  # fmt: skip
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
-    run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
-    again = rows(batches(ImagesReader, a_source(tmp_path / "out/train", labelFrom="OriginalUri")))
-    before = rows(batches(ImagesReader, a_source(tmp_path / "in")))
+    run_job(DataPrepJob.parse(job))
+    again = rows(batches(ImagesReader, images_source(tmp_path / "out/train", labelFrom="OriginalUri")))
+    before = rows(batches(ImagesReader, images_source(tmp_path / "in")))
     names = ("image/encoded", "image/class/label", "image/class/text", "image/width")
     assert [[row[name] for name in names] for row in again] == [[row[name] for name in names] for row in before]

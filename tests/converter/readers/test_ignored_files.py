@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.files import put
+from tests.builders.images import an_image
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.readers.annotated import coco, voc
-from tests.converter.readers.test_reader_images import an_image, put
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import plan_step
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection
 
 IMAGE = an_image()
@@ -79,7 +80,7 @@ CASES: dict[str, tuple[dict[str, bytes], dict[str, Any], int]] = {
 
 def a_job(source: dict[str, Any], output: Path) -> DataPrepJob:
     spec = {"source": source, "output": {"uri": str(output)}}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
+    return parse_job(spec)
 
 
 @pytest.mark.parametrize(("files", "source", "count"), CASES.values(), ids=CASES.keys())
@@ -96,7 +97,7 @@ def test_what_is_not_read_is_counted(
 def test_inspect_tells_how_many_files_were_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path / "in", {"1.jsonl": ROW, "_2": b"", ".3": b""})
     job = a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out")
-    planned, _ = run(job, access=Access(), workers=1, display=Display(quiet=True))
+    planned, _ = run_job(job)
     inspection.show(str(tmp_path / "out"), Access(), records=0, as_json=False, stream=sys.stdout)
     assert "2 files among the inputs were ignored" in capsys.readouterr().out
     assert "<b>2</b><span>input files ignored</span>" in inspection.html(str(tmp_path / "out"), Access(), records=0)

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.builders.files import put
+from tests.builders.images import an_image
 from tests.converter.readers.reader_contract import ReaderContract, batches, plan, rows
-from tests.converter.readers.test_reader_images import an_image, put
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, NotFound

@@ -9,18 +9,17 @@ import pyarrow.dataset as pads
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, rows
 
-from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader, reader_class
 from dataprep_converter.readers.columnar.parquet import ParquetReader
 from dataprep_converter.readers.text.delimited import CsvReader
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 _pads: Any = pads  # these have no types
@@ -292,8 +291,8 @@ def test_splits_shuffles_filters_and_features_take_them(tmp_path: Path) -> None:
         "features": [{"name": "x"}, {"name": "country"}],
         "output": {"uri": str(tmp_path / "out")},
     }
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    job = parse_job(spec)
+    run_job(job)
     found: dict[str, list[tuple[int, str]]] = {}
     for file in verify(str(tmp_path / "out"), Access()).files:
         parsed = [records.parse_example(payload) for _, payload in records.read([(tmp_path / "out" / file.file).read_bytes()])]
@@ -322,7 +321,7 @@ def test_a_join_has_them_as_keys(tmp_path: Path) -> None:
         "features": [{"name": "id"}, {"name": "x"}, {"name": "y"}],
         "output": {"uri": str(tmp_path / "out"), "format": "jsonl"},
     }
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    job = parse_job(spec)
+    run_job(job)
     (made,) = (tmp_path / "out").glob("*.jsonl")
     assert [json.loads(line) for line in made.read_text().splitlines()] == [{"id": 1, "x": 0, "y": 10}, {"id": 2, "x": 1, "y": 20}]

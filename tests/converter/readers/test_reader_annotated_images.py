@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.builders.files import put
+from tests.builders.images import an_image
 from tests.converter.readers.annotated import Objects, a_source, coco, voc, write, yolo
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
-from tests.converter.readers.test_reader_images import an_image, put
 
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.core.errors import BadSpec, NotFound

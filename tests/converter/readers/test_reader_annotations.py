@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders.files import put
+from tests.builders.images import an_image
 from tests.converter.readers.annotated import a_source, coco, voc, write
 from tests.converter.readers.reader_contract import batches, faults, plan, rows
-from tests.converter.readers.test_reader_images import an_image, put
 
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.readers.images.annotated_images import AnnotatedImagesReader

@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.text.csv_sequences import CsvSequencesReader
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection
 from dataprep_converter.tools.verification import verify
 
@@ -99,18 +99,13 @@ class TestFilesWithLabels(TestFiles):
 
 def a_job(source: Source, output: Path, **spec: Any) -> DataPrepJob:
     features = {"features": [{"name": "features", "columns": ["0..4"]}], "labels": [{"name": "label", "columns": ["5"], "numClasses": 10}]}
-    return DataPrepJob.parse(
-        {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "sequences"},
-            "spec": {"source": source.model_dump(by_alias=True, exclude_none=True), "output": {"uri": str(output)}} | features | spec,
-        }
+    return parse_job(
+        {"source": source.model_dump(by_alias=True, exclude_none=True), "output": {"uri": str(output)}} | features | spec, name="sequences"
     )
 
 
 def made(job: DataPrepJob) -> bytes:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    run_job(job)
     (file,) = Path(job.spec.output.uri).glob("*.tfrecords")
     return file.read_bytes()
 

@@ -1,7 +1,6 @@
 """Source `dataset`: a finished data set of any format, its splits kept; and `dataprep convert`."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,99 +8,52 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
+from tests.builders.data_sets import data_set, dataset_source, expected, lines
+from tests.builders.jobs import run_spec
 from tests.converter.cli.commandline import code_of
 from tests.converter.formats.cases import OF_ROWS
-from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, rows
+from tests.converter.readers.dataset_contract import DatasetReaderContract
+from tests.converter.readers.reader_contract import batches, faults, opened, plan, rows
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.core.framing import frame
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 
-def made(folder: Path, lines: list[str], features: list[dict[str, Any]] | None = None, **output: Any) -> Path:
-    """A data set of a number, a vector, a text and a class."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rows.csv").write_text("".join(f"{line}\n" for line in lines))
-    types = {"n": "Int64", "a": "Float32", "b": "Float32", "word": "String", "label": "Int64"}
-    spec = {
-        "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": name, "type": kind} for name, kind in types.items()]}},
-        "features": features or [{"name": "n"}, {"name": "v", "columns": ["a", "b"]}, {"name": "word"}],
-        "labels": [{"name": "label"}],
-        "allowEmpty": True,
-        "output": ({} if "granularity" in output else {"shards": {"count": 3}}) | output | {"uri": str(folder / "set")},
-    }
-    convert(spec)
-    return folder / "set"
-
-
-def convert(spec: Mapping[str, Any]) -> None:
-    job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
-    run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
-
-
-def lines(count: int) -> list[str]:
-    return [f"{n},{n / 8},{-n},word {n},{n % 3}" for n in range(count)]
-
-
-def expected(count: int) -> list[dict[str, Any]]:
-    return [{"label": n % 3, "n": n, "v": [n / 8, -float(n)], "word": f"word {n}"} for n in range(count)]
-
-
-def a_source(folder: Path | str, **more: Any) -> Source:
-    return Source.model_validate({"dataset": {"uri": str(folder)} | more})
+class TestDatasetReader(DatasetReaderContract):
+    pass
 
 
 def without_numbers(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "_sample"} for row in found]
 
 
-class TestDatasetReader(ReaderContract):
-    reader = DatasetReader
-
-    def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        return a_source(made(folder, lines(40 * size)))
-
-    def an_empty_source(self, folder: Path) -> Source:
-        return a_source(made(folder, []))
-
-    def a_missing_source(self, folder: Path) -> tuple[Source, str]:
-        return a_source(folder / "absent"), str(folder / "absent")
-
-    def change(self, folder: Path) -> Path:
-        file = folder / "set" / "train-00001-of-00003.tfrecords"
-        file.write_bytes(file.read_bytes() + b"\0")
-        return file
-
-
 @pytest.mark.parametrize("format_", OF_ROWS)
 def test_the_columns_are_the_features_whatever_the_format(format_: str, tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(30), format=format_)
-    units, state = plan(DatasetReader, a_source(folder))
+    folder = data_set(tmp_path, lines(30), format=format_)
+    units, state = plan(DatasetReader, dataset_source(folder))
     assert units.table["subset"].to_pylist() == ["train"] * 3
-    kinds = {field.name: field.type for field in opened(DatasetReader, a_source(folder), state).schema()}
+    kinds = {field.name: field.type for field in opened(DatasetReader, dataset_source(folder), state).schema()}
     assert (kinds["n"], kinds["label"], kinds["word"]) == (pa.int64(), pa.int64(), pa.large_string())
-    found = without_numbers(rows(batches(DatasetReader, a_source(folder))))
+    found = without_numbers(rows(batches(DatasetReader, dataset_source(folder))))
     assert found == expected(30)
 
 
 def test_recordio_keeps_the_types_that_it_stored(tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(30), format="recordioProtobuf")
-    found = without_numbers(rows(batches(DatasetReader, a_source(folder))))
+    folder = data_set(tmp_path, lines(30), format="recordioProtobuf")
+    found = without_numbers(rows(batches(DatasetReader, dataset_source(folder))))
     assert found == expected(30)
 
 
 def test_minibatches_of_arrays_are_records_again(tmp_path: Path) -> None:
     numbers = [{"name": "v", "columns": ["a", "b"]}]
     for format_ in ("npz", "dl4jDataset"):
-        folder = made(tmp_path / format_, lines(30), features=numbers, format=format_, granularity="Minibatch", minibatchSize=8)
-        found = without_numbers(rows(batches(DatasetReader, a_source(folder))))
+        folder = data_set(tmp_path / format_, lines(30), features=numbers, format=format_, granularity="Minibatch", minibatchSize=8)
+        found = without_numbers(rows(batches(DatasetReader, dataset_source(folder))))
         assert [(row["v"], int(np.ravel(row["label"])[0])) for row in found] == [([n / 8, -float(n)], n % 3) for n in range(30)]
 
 
@@ -110,56 +62,56 @@ def test_batches_of_files_are_files_again(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     for name, content in contents.items():
         (tmp_path / "files" / name).write_bytes(content)
-    convert(
+    run_spec(
         {
             "source": {"wholeFile": {"uris": [str(tmp_path / "files")]}},
             "features": [{"name": "content"}, {"name": "path"}],
             "output": {"uri": str(tmp_path / "set"), "format": "fileBatch", "granularity": "Minibatch", "minibatchSize": 8},
         }
     )
-    found = rows(batches(DatasetReader, a_source(tmp_path / "set")))
+    found = rows(batches(DatasetReader, dataset_source(tmp_path / "set")))
     assert {row["path"].rpartition("/")[2]: row["content"] for row in found} == contents
 
 
 def test_a_data_set_without_success_is_refused(tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(5))
+    folder = data_set(tmp_path, lines(5))
     (folder / "_SUCCESS").unlink()
     with pytest.raises(NotFound, match="has no _SUCCESS: there is no finished data set"):
-        plan(DatasetReader, a_source(folder))
+        plan(DatasetReader, dataset_source(folder))
 
 
 def test_another_digest_is_refused(tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(5))
+    folder = data_set(tmp_path, lines(5))
     digest = verify(str(folder), Access()).digest
-    plan(DatasetReader, a_source(folder, digest=digest))
+    plan(DatasetReader, dataset_source(folder, digest=digest))
     with pytest.raises(BadSpec, match=f"has the digest {digest}, source.dataset.digest is {'0' * 64}"):
-        plan(DatasetReader, a_source(folder, digest="0" * 64))
+        plan(DatasetReader, dataset_source(folder, digest="0" * 64))
 
 
 def test_a_folder_that_is_not_as_its_manifest_says_is_refused(tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(5))
+    folder = data_set(tmp_path, lines(5))
     (folder / "train-00002-of-00003.tfrecords").unlink()
     with pytest.raises(BadData, match=r"1 files are missing: train-00002-of-00003\.tfrecords\. See dataprep verify"):
-        plan(DatasetReader, a_source(folder))
+        plan(DatasetReader, dataset_source(folder))
 
 
 def test_a_broken_record_is_named_with_file_and_offset(tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(9))
+    folder = data_set(tmp_path, lines(9))
     file = folder / "train-00001-of-00003.tfrecords"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
-    source = a_source(folder)
+    source = dataset_source(folder)
     file.write_bytes(content)
     with pytest.raises(BadData, match=rf"{file}: bad data CRC at offset \d+"):
         batches(DatasetReader, source)
 
 
 def test_a_record_that_is_not_as_the_manifest_says_is_bad(tmp_path: Path) -> None:
-    folder = made(tmp_path, lines(9))
+    folder = data_set(tmp_path, lines(9))
     file = folder / "train-00001-of-00003.tfrecords"
     size = file.stat().st_size
     file.write_bytes(frame(b"") * 2 + frame(bytes(size - 48)))
-    found = faults(batches(DatasetReader, a_source(folder)))
+    found = faults(batches(DatasetReader, dataset_source(folder)))
     assert found[3] == "the feature 'label' is missing"
     assert sorted(found) == [3, 4, 5]
 
@@ -177,7 +129,7 @@ def a_split_set(folder: Path) -> Path:
         {"name": name, "type": kind}
         for name, kind in (("n", "Int64"), ("a", "Float32"), ("b", "Float32"), ("word", "String"), ("label", "Int64"))
     ]
-    convert(
+    run_spec(
         {
             "source": {"csv": {"uris": [str(folder / "rows.csv")], "columns": columns}},
             "features": [{"name": "n"}, {"name": "v", "columns": ["a", "b"]}, {"name": "word"}],
@@ -192,8 +144,8 @@ def a_split_set(folder: Path) -> Path:
 
 def records_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """The records of each split, in order."""
-    units, _ = plan(DatasetReader, a_source(folder))
-    found = without_numbers(rows(batches(DatasetReader, a_source(folder))))
+    units, _ = plan(DatasetReader, dataset_source(folder))
+    found = without_numbers(rows(batches(DatasetReader, dataset_source(folder))))
     splits = [
         split for split, count in zip(*(units.table[name].to_pylist() for name in ("subset", "records")), strict=True) for _ in range(count)
     ]
@@ -230,13 +182,13 @@ def test_class_names_come_along(tmp_path: Path) -> None:
         (tmp_path / "photos" / kind).mkdir(parents=True)
         for number in range(3):
             (tmp_path / "photos" / kind / f"{number}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes([number]))
-    convert({"source": {"wholeFile": {"uris": [str(tmp_path / "photos")]}}, "output": {"uri": str(tmp_path / "a")}})
+    run_spec({"source": {"wholeFile": {"uris": [str(tmp_path / "photos")]}}, "output": {"uri": str(tmp_path / "a")}})
     assert code_of("convert", tmp_path / "a", tmp_path / "b", "--format", "arrow", "--quiet") == 0
     assert records_of(tmp_path / "b") == records_of(tmp_path / "a")
 
 
 def test_a_damaged_data_set_is_not_converted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = made(tmp_path, lines(9), format="recordioProtobuf")
+    folder = data_set(tmp_path, lines(9), format="recordioProtobuf")
     file = next(folder.glob("train-00001*"))
     content = bytearray(file.read_bytes())
     content[-8] ^= 1
@@ -247,7 +199,7 @@ def test_a_damaged_data_set_is_not_converted(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_the_job_of_a_conversion_can_be_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = made(tmp_path, lines(9))
+    folder = data_set(tmp_path, lines(9))
     assert code_of("convert", folder, tmp_path / "b", "--format", "jsonl", "--print-job") == 0
     job = DataPrepJob.parse(yaml.safe_load(capsys.readouterr().out))
     assert job.spec.source is not None

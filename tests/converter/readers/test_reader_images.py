@@ -1,13 +1,13 @@
 """Folders of images: classes, subsets, headers of real files made by Pillow, and what is bad about damaged ones."""
 
-import io
 import struct
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from PIL import Image
+from tests.builders.files import put
+from tests.builders.images import IMAGE_FILES, an_image, images_source
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, opened, plan, read_all, rows
 
 from dataprep_api.spec import Output, Source
@@ -23,24 +23,6 @@ from dataprep_converter.readers.images.images import ImagesReader
 from dataprep_converter.records.batch import RejectedSample
 
 
-def an_image(kind: str = "JPEG", *, width: int = 20, height: int = 10, seed: int = 0, mode: str = "RGB", **options: Any) -> bytes:
-    """A file of Pillow's."""
-    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    out = io.BytesIO()
-    Image.fromarray(pixels).convert(mode).save(out, kind, **options)
-    return out.getvalue()
-
-
-def put(folder: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-
-
-def a_source(*folders: Path, **options: Any) -> Source:
-    return Source.model_validate({"images": {"uris": [str(folder) for folder in folders], **options}})
-
-
 class TestImages(ReaderContract):
     reader: ClassVar[type[Reader]] = ImagesReader
 
@@ -48,14 +30,14 @@ class TestImages(ReaderContract):
         # Larger and not more files for the test of memory: it is bytes that could pile up.
         image = an_image(width=20 + size // 2, height=20)
         put(folder, {f"{('cat', 'dog', 'ox')[n % 3]}/{n:04}.jpg": image + bytes([n % 251]) for n in range(24 * (size + 9) // 10)})
-        return a_source(folder)
+        return images_source(folder)
 
     def an_empty_source(self, folder: Path) -> Source:
         put(folder, {"README": b"no image"})
-        return a_source(folder)
+        return images_source(folder)
 
     def a_missing_source(self, folder: Path) -> tuple[Source, str]:
-        return a_source(folder / "absent"), str(folder / "absent")
+        return images_source(folder / "absent"), str(folder / "absent")
 
     def change(self, folder: Path) -> Path:
         put(folder, {"cat/0006.jpg": b"another image"})
@@ -67,7 +49,7 @@ CATS_AND_DOGS = {"dog/b.jpg": an_image(seed=1), "cat/img1.jpg": an_image(seed=2)
 
 def test_the_class_is_the_parent_folder_numbered_in_byte_order(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    source = a_source(tmp_path)
+    source = images_source(tmp_path)
     units, state = plan(ImagesReader, source)
     found = rows(read_all(opened(ImagesReader, source, state), units, iter([np.arange(3)])))
     assert [(row["image/filename"], row["image/class/label"], row["image/class/text"]) for row in found] == [
@@ -80,14 +62,14 @@ def test_the_class_is_the_parent_folder_numbered_in_byte_order(tmp_path: Path) -
 
 def test_the_bytes_of_the_file_are_kept(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    (row, *_) = rows(batches(ImagesReader, a_source(tmp_path)))
+    (row, *_) = rows(batches(ImagesReader, images_source(tmp_path)))
     assert row["image/encoded"] == CATS_AND_DOGS["cat/img0.jpg"]
     assert (row["image/format"], row["image/height"], row["image/width"]) == ("jpeg", 10, 20)
 
 
 def test_a_record_is_at_most_200_bytes_larger_than_its_file(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    source = a_source(tmp_path)
+    source = images_source(tmp_path)
     units, state = plan(ImagesReader, source)
     with opened(ImagesReader, source, state) as reader:
         projector = resolve(None, None, schema=reader.schema(), default_label=ImagesReader.default_label)
@@ -100,57 +82,57 @@ def test_a_record_is_at_most_200_bytes_larger_than_its_file(tmp_path: Path) -> N
 
 def test_classes_are_sorted_by_their_utf8_bytes_and_only_folders_with_an_image_count(tmp_path: Path) -> None:
     put(tmp_path, {f"{name}/1.png": an_image("PNG") for name in ("é", "z", "a b", "Z", "\U0001d4b3", "\uffee")} | {"notes/a.txt": b"x"})
-    _, state = plan(ImagesReader, a_source(tmp_path))
+    _, state = plan(ImagesReader, images_source(tmp_path))
     assert state["classes"] == ["Z", "a b", "z", "é", "\uffee", "\U0001d4b3"]
     assert state["ignored"] == 1
 
 
 def test_given_classes_keep_their_order(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    found = rows(batches(ImagesReader, a_source(tmp_path, classes=["dog", "bird", "cat"])))
+    found = rows(batches(ImagesReader, images_source(tmp_path, classes=["dog", "bird", "cat"])))
     assert [row["image/class/label"] for row in found] == [2, 2, 0]
 
 
 def test_an_image_of_a_class_that_is_not_given_is_named(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
     with pytest.raises(BadSpec, match=r"dog/b\.jpg is of the class 'dog', which source\.images\.classes doesn't have: cat, bird"):
-        plan(ImagesReader, a_source(tmp_path, classes=["cat", "bird"]))
+        plan(ImagesReader, images_source(tmp_path, classes=["cat", "bird"]))
 
 
 def test_an_image_in_no_folder_has_no_class(tmp_path: Path) -> None:
     put(tmp_path, {"a.jpg": an_image()})
     with pytest.raises(BadSpec, match=r"a\.jpg lies in no folder that could name its class"):
-        plan(ImagesReader, a_source(tmp_path))
-    assert "image/class/label" not in rows(batches(ImagesReader, a_source(tmp_path, labelFrom="None")))[0]
+        plan(ImagesReader, images_source(tmp_path))
+    assert "image/class/label" not in rows(batches(ImagesReader, images_source(tmp_path, labelFrom="None")))[0]
 
 
 def test_the_first_folder_names_the_subset(tmp_path: Path) -> None:
     put(tmp_path, {"train/cat/1.jpg": an_image(), "val/dog/deep/ox/1.jpg": an_image()})
-    units, state = plan(ImagesReader, a_source(tmp_path, subsetFrom="FirstFolder"))
+    units, state = plan(ImagesReader, images_source(tmp_path, subsetFrom="FirstFolder"))
     assert units.table["subset"].to_pylist() == ["train", "val"]
     assert state["classes"] == ["cat", "ox"]
     put(tmp_path, {"train/1.jpg": an_image()})
     with pytest.raises(BadSpec, match="could name its class"):
-        plan(ImagesReader, a_source(tmp_path, subsetFrom="FirstFolder"))
+        plan(ImagesReader, images_source(tmp_path, subsetFrom="FirstFolder"))
 
 
 def test_other_files_are_counted_and_hidden_ones_are_not(tmp_path: Path) -> None:
     files = ["cat/a.JPG", "cat/a.txt", "cat/noextension", "cat/.b.jpg", "_tmp/c.jpg", ".git/cat/d.jpg", "cat/_e.png"]
     put(tmp_path, dict.fromkeys(files, an_image()))
-    units, state = plan(ImagesReader, a_source(tmp_path))
+    units, state = plan(ImagesReader, images_source(tmp_path))
     assert units.table["path"].to_pylist() == ["cat/a.JPG"]
     assert state["ignored"] == 2
 
 
 def test_sub_folders_may_be_left_alone(tmp_path: Path) -> None:
     put(tmp_path, {"a.jpg": an_image(), "deep/b.jpg": an_image()})
-    units, _ = plan(ImagesReader, a_source(tmp_path, recursive=False, labelFrom="None"))
+    units, _ = plan(ImagesReader, images_source(tmp_path, recursive=False, labelFrom="None"))
     assert units.table["path"].to_pylist() == ["a.jpg"]
 
 
 def test_the_order_is_that_of_the_folders_given_and_then_of_the_paths(tmp_path: Path) -> None:
     put(tmp_path, {"two/x/a.jpg": an_image(), "one/x/b.jpg": an_image(), "one/x-1/a.jpg": an_image(), "one/x.y/a.jpg": an_image()})
-    units, _ = plan(ImagesReader, a_source(tmp_path / "two", tmp_path / "one"))
+    units, _ = plan(ImagesReader, images_source(tmp_path / "two", tmp_path / "one"))
     assert list(zip(units.table["root"].to_pylist(), units.table["path"].to_pylist(), strict=True)) == [
         (0, "x/a.jpg"),
         (1, "x-1/a.jpg"),
@@ -162,13 +144,13 @@ def test_the_order_is_that_of_the_folders_given_and_then_of_the_paths(tmp_path: 
 def test_the_keys_do_not_depend_on_where_the_folder_lies(tmp_path: Path) -> None:
     put(tmp_path / "a", CATS_AND_DOGS)
     put(tmp_path / "b", CATS_AND_DOGS)
-    keys = [plan(ImagesReader, a_source(tmp_path / name))[0].keys().tolist() for name in "ab"]
+    keys = [plan(ImagesReader, images_source(tmp_path / name))[0].keys().tolist() for name in "ab"]
     assert keys[0] == keys[1]
 
 
 def test_a_file_and_a_glob_have_the_class_of_the_folder_they_lie_in(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    found = rows(batches(ImagesReader, a_source(tmp_path / "dog/b.jpg", tmp_path / "cat" / "*.jpg", tmp_path / "c?t/*")))
+    found = rows(batches(ImagesReader, images_source(tmp_path / "dog/b.jpg", tmp_path / "cat" / "*.jpg", tmp_path / "c?t/*")))
     assert [(row["image/filename"], row["image/class/text"]) for row in found] == [
         ("b.jpg", "dog"),
         ("img0.jpg", "cat"),
@@ -177,18 +159,18 @@ def test_a_file_and_a_glob_have_the_class_of_the_folder_they_lie_in(tmp_path: Pa
         ("cat/img1.jpg", "cat"),
     ]
     with pytest.raises(NotFound, match="bird names no file"):
-        plan(ImagesReader, a_source(tmp_path / "bird"))
+        plan(ImagesReader, images_source(tmp_path / "bird"))
 
 
 def test_a_glob_names_the_class_by_the_folders_it_matches(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    found = rows(batches(ImagesReader, a_source(tmp_path / "*" / "*.jpg")))
+    found = rows(batches(ImagesReader, images_source(tmp_path / "*" / "*.jpg")))
     assert [row["image/class/text"] for row in found] == ["cat", "cat", "dog"]
 
 
 def test_the_last_part_of_the_uri_names_the_subset(tmp_path: Path) -> None:
     put(tmp_path, {"train2017/cat/1.jpg": an_image(), "val2017/cat/1.jpg": an_image()})
-    units, _ = plan(ImagesReader, a_source(tmp_path / "train2017", tmp_path / "val2017", subsetFrom="Root"))
+    units, _ = plan(ImagesReader, images_source(tmp_path / "train2017", tmp_path / "val2017", subsetFrom="Root"))
     assert units.table["subset"].to_pylist() == ["train2017", "val2017"]
 
 
@@ -210,7 +192,7 @@ NAMED = {"a/cat_img1234.jpg": an_image(), "b/dog_2309.png": an_image("PNG")}
 )
 def test_the_class_is_a_part_of_the_file_name(tmp_path: Path, rule: dict[str, Any]) -> None:
     put(tmp_path, NAMED)
-    found = rows(batches(ImagesReader, a_source(tmp_path, labelFrom="FileName", fileName=rule)))
+    found = rows(batches(ImagesReader, images_source(tmp_path, labelFrom="FileName", fileName=rule)))
     assert [(row["image/class/text"], row["image/class/label"]) for row in found] == [("cat", 0), ("dog", 1)]
 
 
@@ -235,19 +217,19 @@ NO_CLASS: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_name_without_a_class_is_named_with_the_rule(tmp_path: Path, rule: dict[str, Any], message: str) -> None:
     put(tmp_path, NAMED)
     with pytest.raises(BadSpec) as caught:
-        plan(ImagesReader, a_source(tmp_path, labelFrom="FileName", fileName=rule))
+        plan(ImagesReader, images_source(tmp_path, labelFrom="FileName", fileName=rule))
     assert message in str(caught.value)
 
 
 def test_a_pattern_that_would_hang_a_backtracking_engine_is_quick(tmp_path: Path) -> None:
     put(tmp_path, {"a" * 200 + "!.jpg": an_image()})
     with pytest.raises(BadSpec, match="its name doesn't match"):
-        plan(ImagesReader, a_source(tmp_path, labelFrom="FileName", fileName={"pattern": "^(?P<label>(?:a+)+)$"}))
+        plan(ImagesReader, images_source(tmp_path, labelFrom="FileName", fileName={"pattern": "^(?P<label>(?:a+)+)$"}))
 
 
 def test_labels_that_are_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
     put(tmp_path, {f"{name}/1.jpg": an_image() for name in ("10", "9", "007", "-1")})
-    source = a_source(tmp_path, labelType="Number")
+    source = images_source(tmp_path, labelType="Number")
     units, state = plan(ImagesReader, source)
     with opened(ImagesReader, source, state) as reader:
         assert [row["image/class/label"] for row in rows(list(reader.read(units, iter([np.arange(4)]))))] == [-1, 7, 10, 9]
@@ -260,7 +242,7 @@ def test_labels_that_are_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
 
 def test_the_classes_may_be_those_of_one_subset(tmp_path: Path) -> None:
     put(tmp_path, {f"{path}/1.jpg": an_image() for path in ("test/dog", "train/cat", "train/dog")})
-    source = a_source(tmp_path, subsetFrom="FirstFolder", classesFrom="train")
+    source = images_source(tmp_path, subsetFrom="FirstFolder", classesFrom="train")
     assert plan(ImagesReader, source)[1]["classes"] == ["cat", "dog"]
     put(tmp_path, {"test/ape/2.jpg": an_image(), "test/ape/1.jpg": an_image()})
     with pytest.raises(BadSpec) as caught:
@@ -269,12 +251,12 @@ def test_the_classes_may_be_those_of_one_subset(tmp_path: Path) -> None:
         f"{tmp_path}/test/ape/1.jpg is of the class 'ape', which the subset 'train' doesn't have (source.images.classesFrom): cat, dog."
     )
     with pytest.raises(BadSpec, match=r"^source\.images\.classesFrom: the subset 'tain' has no images\.$"):
-        plan(ImagesReader, a_source(tmp_path, subsetFrom="FirstFolder", classesFrom="tain"))
+        plan(ImagesReader, images_source(tmp_path, subsetFrom="FirstFolder", classesFrom="tain"))
 
 
 def test_what_the_plan_knows_of_a_sample_is_read_without_its_file(tmp_path: Path) -> None:
     put(tmp_path, CATS_AND_DOGS)
-    source = a_source(tmp_path)
+    source = images_source(tmp_path)
     units, state = plan(ImagesReader, source)
     for file in tmp_path.glob("*/*.jpg"):
         file.unlink()
@@ -290,7 +272,7 @@ def test_what_the_plan_knows_of_a_sample_is_read_without_its_file(tmp_path: Path
 
 def test_without_a_check_any_bytes_are_an_image(tmp_path: Path) -> None:
     put(tmp_path, {"cat/1.heic": b"what no header tells", "cat/2.heic": b""})
-    source = a_source(tmp_path, extensions=["heic"], check="None")
+    source = images_source(tmp_path, extensions=["heic"], check="None")
     found = batches(ImagesReader, source)
     assert [row["image/encoded"] for row in rows(found)] == [b"what no header tells", b""]
     assert list(rows(found)[0]) == ["image/encoded", "image/class/label", "image/class/text", "image/filename", "_sample"]
@@ -298,7 +280,7 @@ def test_without_a_check_any_bytes_are_an_image(tmp_path: Path) -> None:
 
 def test_a_bad_image_is_kept_for_the_quarantine(tmp_path: Path) -> None:
     put(tmp_path, {"x/1.jpg": b"no image"})
-    ((bad,),) = (batch.bad for batch in batches(ImagesReader, a_source(tmp_path)))
+    ((bad,),) = (batch.bad for batch in batches(ImagesReader, images_source(tmp_path)))
     assert bad.raw is not None
     assert (bad.raw.content, bad.raw.size) == (b"no image", 8)
 
@@ -337,7 +319,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
 
 def test_a_damaged_file_is_bad_and_the_others_are_read(tmp_path: Path) -> None:
     put(tmp_path, {"x/1.jpg": an_image(), "x/2.jpg": an_image()[:-10], "x/3.jpg": b"", "x/4.jpg": b"<html>", "x/5.jpg": an_image("PNG")})
-    found = batches(ImagesReader, a_source(tmp_path), size=2)
+    found = batches(ImagesReader, images_source(tmp_path), size=2)
     assert [(row["_sample"], row["image/format"]) for row in rows(found)] == [(0, "jpeg"), (4, "png")]
     assert {sample: reason.split(":")[0] for sample, reason in faults(found).items()} == {
         1: "truncated jpeg",
@@ -348,27 +330,8 @@ def test_a_damaged_file_is_bad_and_the_others_are_read(tmp_path: Path) -> None:
 
 # --- headers ------------------------------------------------------------------------------------------------------
 
-MADE: dict[str, tuple[str, bytes]] = {
-    "jpeg": ("jpeg", an_image("JPEG")),
-    "progressive jpeg": ("jpeg", an_image("JPEG", progressive=True)),
-    "grey jpeg": ("jpeg", an_image("JPEG", mode="L")),
-    "cmyk jpeg": ("jpeg", an_image("JPEG", mode="CMYK")),
-    "jpeg with a comment and restarts": ("jpeg", an_image("JPEG", comment=b"c" * 70, restart_marker_blocks=1)),
-    "jpeg with a thumbnail": ("jpeg", an_image("JPEG", exif=b"Exif\0\0" + an_image("JPEG", width=4, height=4))),
-    "jpeg with bytes behind its end": ("jpeg", an_image("JPEG") + bytes(100)),
-    "png": ("png", an_image("PNG")),
-    "grey png": ("png", an_image("PNG", mode="1")),
-    "gif": ("gif", an_image("GIF", mode="P")),
-    "bmp": ("bmp", an_image("BMP")),
-    "webp": ("webp", an_image("WEBP")),
-    "lossless webp": ("webp", an_image("WEBP", lossless=True)),
-    "webp with alpha": ("webp", an_image("WEBP", mode="RGBA", exif=b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0")),
-    "tiff": ("tiff", an_image("TIFF")),
-    "big tiff": ("tiff", an_image("TIFF", big_tiff=True)),
-}
 
-
-@pytest.mark.parametrize(("kind", "data"), MADE.values(), ids=MADE.keys())
+@pytest.mark.parametrize(("kind", "data"), IMAGE_FILES.values(), ids=IMAGE_FILES.keys())
 def test_format_and_size_are_read_from_the_header(kind: str, data: bytes) -> None:
     assert image_headers.parse(data) == ImageHeader(kind, height=10, width=20)
 
@@ -410,14 +373,16 @@ def test_a_damaged_image_is_told_by_its_fault(data: bytes, reason: str) -> None:
 
 
 def test_jpegs_that_are_looked_at_together_are_what_they_are_one_by_one() -> None:
-    files = [data for kind, data in MADE.values() if kind == "jpeg"]
+    files = [data for kind, data in IMAGE_FILES.values() if kind == "jpeg"]
     ends = np.cumsum([0, *map(len, files)])
     sizes = native.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), ends)
     assert sizes is not None
     assert sizes.tolist() == [[10, 20]] * len(files)
 
 
-@pytest.mark.parametrize("data", [*(data for data, _ in DAMAGED.values()), *(data for kind, data in MADE.values() if kind != "jpeg")])
+@pytest.mark.parametrize(
+    "data", [*(data for data, _ in DAMAGED.values()), *(data for kind, data in IMAGE_FILES.values() if kind != "jpeg")]
+)
 def test_one_file_that_is_no_usual_jpeg_has_all_looked_at_one_by_one(data: bytes) -> None:
     files = [an_image(), data, an_image()]
     assert native.jpeg_sizes(np.frombuffer(b"".join(files), np.uint8), np.cumsum([0, *map(len, files)])) is None
@@ -429,7 +394,7 @@ def test_what_is_read_does_not_depend_on_whether_files_are_looked_at_together(
 ) -> None:
     for number in range(20):
         (tmp_path / f"{number:02}.jpg").write_bytes(odd if number == 7 else an_image())
-    source = a_source(tmp_path, labelFrom="None")
+    source = images_source(tmp_path, labelFrom="None")
 
     def found() -> list[tuple[list[dict[str, Any]], list[RejectedSample]]]:
         return [(batch.records.to_pylist(), batch.bad) for batch in batches(ImagesReader, source, size=10)]

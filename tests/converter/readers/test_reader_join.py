@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.builders.jobs import run_job
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, StoreFull
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
@@ -32,7 +32,6 @@ from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.records.batch import SAMPLE
 from dataprep_converter.runtime import limits
 from dataprep_converter.steps import plan_step, pool
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 FIRST = "a,1,2\nb,3,4\nc,5,6\n"
@@ -343,7 +342,7 @@ def a_job(folder: Path, name: str, *, missing: str = "Drop", **spec: Any) -> Dat
 
 
 def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return run_job(job)
 
 
 def done(job: DataPrepJob) -> CommitResult:
@@ -470,12 +469,7 @@ def test_several_processes_make_the_same_bytes(tmp_path: Path, monkeypatch: pyte
     for workers, threshold in ((1, pool.INLINE_BYTES), (2, 0)):
         monkeypatch.setattr(pool, "INLINE_BYTES", threshold)
         output = {"uri": str(tmp_path / f"by{workers}"), "shards": {"count": 3}}
-        run(
-            a_job(tmp_path, "any", source=source, output=output, shuffle={"seed": 4}, features=None, labels=None),
-            access=Access(),
-            workers=workers,
-            display=Display(quiet=True),
-        )
+        run_job(a_job(tmp_path, "any", source=source, output=output, shuffle={"seed": 4}, features=None, labels=None), workers=workers)
     assert [file.read_bytes() for file in sorted((tmp_path / "by1").glob("*.tfrecords"))] == [
         file.read_bytes() for file in sorted((tmp_path / "by2").glob("*.tfrecords"))
     ]

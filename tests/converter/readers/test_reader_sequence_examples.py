@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.builders.jobs import run_spec
+from tests.builders.tfrecords import KINDS, put_records, tfrecord_source, values
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan
-from tests.converter.readers.test_reader_dataset import convert
-from tests.converter.readers.test_reader_tfrecord import KINDS, a_source, put, values
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadSpec
@@ -48,25 +48,25 @@ class TestSequenceExamples(ReaderContract):
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         for file in range(2):
             rows = [sequence({"id": file + n}, t=[[n / 2, 1.0]] * (n % 4), w=[b"a", b"bc"][: n % 3]) for n in range(30 * min(size, 40))]
-            put(folder / f"{file}.tfrecords", rows)
-        return a_source(folder)
+            put_records(folder / f"{file}.tfrecords", rows)
+        return tfrecord_source(folder)
 
     def an_empty_source(self, folder: Path) -> Source:
-        put(folder / "a", [])
-        return a_source(folder)
+        put_records(folder / "a", [])
+        return tfrecord_source(folder)
 
     def a_missing_source(self, folder: Path) -> tuple[Source, str]:
-        put(folder / "a", [GOLDEN])
-        return a_source(folder / "a", folder / "absent"), str(folder / "absent")
+        put_records(folder / "a", [GOLDEN])
+        return tfrecord_source(folder / "a", folder / "absent"), str(folder / "absent")
 
     def change(self, folder: Path) -> Path:
-        return put(folder / "1.tfrecords", [GOLDEN])
+        return put_records(folder / "1.tfrecords", [GOLDEN])
 
 
 def test_tensorflows_bytes_become_columns(tmp_path: Path) -> None:
-    file = put(tmp_path / "a", [GOLDEN])
-    assert values(a_source(file)) == [{"id": 7, "t": [[1.0, 2.0], [3.0, 4.0]]}]
-    assert plan(TfrecordReader, a_source(file))[1]["features"] == [
+    file = put_records(tmp_path / "a", [GOLDEN])
+    assert values(tfrecord_source(file)) == [{"id": 7, "t": [[1.0, 2.0], [3.0, 4.0]]}]
+    assert plan(TfrecordReader, tfrecord_source(file))[1]["features"] == [
         {"name": "id", "type": "Int64"},
         {"name": "t", "type": "Float32", "shape": [2], "sequence": True},
     ]
@@ -75,7 +75,7 @@ def test_tensorflows_bytes_become_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a", "a.gz"])
 def test_they_are_written_again_as_they_were(tmp_path: Path, name: str) -> None:
     payloads = [GOLDEN, sequence({"id": -(2**63)}, t=[]), sequence({"id": 3}, t=[[0.5, -0.5]])]
-    convert({"source": {"tfrecord": {"uris": [str(put(tmp_path / name, payloads))]}}, "output": {"uri": str(tmp_path / "out")}})
+    run_spec({"source": {"tfrecord": {"uris": [str(put_records(tmp_path / name, payloads))]}}, "output": {"uri": str(tmp_path / "out")}})
     found = [payload for _, payload in records.read([(tmp_path / "out" / "train.tfrecords").read_bytes()])]
     assert found[0] == GOLDEN
     assert [records.parse_example(each) for each in found] == [records.parse_example(each) for each in payloads]
@@ -93,11 +93,11 @@ def test_every_form_of_step(tmp_path: Path) -> None:
         {"name": "some", "type": "Int64", "ragged": True, "sequence": True},
         {"name": "raw", "type": "Bytes", "raw": "uint8", "shape": [2], "sequence": True},
     ]
-    assert values(a_source(put(tmp_path / "a", rows), features=features)) == [
+    assert values(tfrecord_source(put_records(tmp_path / "a", rows), features=features)) == [
         {"one": [1, 2, 3], "words": [b"a", b""], "two": [[1.5, 2.5]], "some": [[1, 2], [], [3]], "raw": [[1, 2], [3, 4]]},
         {"one": [], "words": [b"c"], "two": [], "some": [[4]], "raw": []},
     ]
-    told = {each["name"]: each for each in plan(TfrecordReader, a_source(tmp_path / "a"))[1]["features"]}
+    told = {each["name"]: each for each in plan(TfrecordReader, tfrecord_source(tmp_path / "a"))[1]["features"]}
     assert told["some"] == {"name": "some", "type": "Int64", "ragged": True, "sequence": True}
     assert told["words"] == {"name": "words", "type": "Bytes", "sequence": True}
 
@@ -108,8 +108,8 @@ def test_a_folder_that_a_job_wrote_keeps_its_sequences(tmp_path: Path) -> None:
         (tmp_path / "in" / f"{number}.csv").write_text("".join(f"{step},{step / 2},{number}\n" for step in range(number + 1)))
     columns = [{"name": "a", "type": "Int64"}, {"name": "b", "type": "Float32"}, {"name": "label", "type": "Int64"}]
     source = {"csvSequences": {"uris": [str(tmp_path / "in")], "columns": columns, "perSequence": ["label"]}}
-    convert({"source": source, "output": {"uri": str(tmp_path / "one")}})
-    convert({"source": {"tfrecord": {"uris": [str(tmp_path / "one")]}}, "output": {"uri": str(tmp_path / "two")}})
+    run_spec({"source": source, "output": {"uri": str(tmp_path / "one")}})
+    run_spec({"source": {"tfrecord": {"uris": [str(tmp_path / "one")]}}, "output": {"uri": str(tmp_path / "two")}})
     assert (tmp_path / "one" / "train.tfrecords").read_bytes() == (tmp_path / "two" / "train.tfrecords").read_bytes()
 
 
@@ -134,11 +134,11 @@ def test_a_record_that_does_not_fit_is_bad_with_its_reason(
     tmp_path: Path, payload: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dataprep_converter.readers.tfrecord.tfrecord._SAMPLED_RECORDS", 1)
-    assert faults(batches(TfrecordReader, a_source(put(tmp_path / "a", [GOLDEN, payload, GOLDEN])))) == {1: reason}
+    assert faults(batches(TfrecordReader, tfrecord_source(put_records(tmp_path / "a", [GOLDEN, payload, GOLDEN])))) == {1: reason}
 
 
 def test_a_sequence_without_a_value_in_the_first_records_must_be_listed(tmp_path: Path) -> None:
     with pytest.raises(
         BadSpec, match="The sequence 't' is without a value in the first records; list the features in source.tfrecord.features"
     ):
-        plan(TfrecordReader, a_source(put(tmp_path / "a", [sequence({"id": 1}, t=[])])))
+        plan(TfrecordReader, tfrecord_source(put_records(tmp_path / "a", [sequence({"id": 1}, t=[])])))

@@ -10,11 +10,11 @@ import pytest
 from adbc_driver_manager import AdbcStatusCode, OperationalError
 from pydantic import ValidationError
 from tests.availability import unavailable
+from tests.builders.specs import parse_job
 from tests.converter.readers import postgres_server
 from tests.converter.readers.postgres_server import PASSWORD, USER, Server
 from tests.converter.readers.reader_contract import ReaderContract, batches, chunks, faults, opened, plan, read_all, rows
 
-from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
 from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadCredentials, BadData, BadSpec, InputChanged, NotFound, StoreFull, Unreachable
@@ -301,7 +301,7 @@ def test_a_table_of_a_join_may_be_a_query(tmp_path: Path) -> None:
 def job_of(source: Source, output: Path, access: Access | None = None) -> list[dict[str, Any]]:
     """The records of a job without anything but its source."""
     spec = {"source": source.model_dump(by_alias=True, exclude_none=True), "output": {"uri": str(output)}}
-    job = DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "sql"}, "spec": spec})
+    job = parse_job(spec, name="sql")
     run(job, access=access or Access(), workers=1, display=Display(quiet=True))
     (file,) = output.glob("*.tfrecords")
     return [records.parse_example(payload) for _, payload in records.read([file.read_bytes()])]
@@ -546,17 +546,13 @@ def test_numerics_of_more_digits_than_float64_and_times_are_told(server: Server,
     )
     for pin in ("Content", "Count"):
         source = a_source(server.url, query, pin=pin)
-        job = DataPrepJob.parse(
+        job = parse_job(
             {
-                "apiVersion": "dataprep.io/v1alpha1",
-                "kind": "DataPrepJob",
-                "metadata": {"name": "lossy"},
-                "spec": {
-                    "source": source.model_dump(mode="json", by_alias=True, exclude_none=True),
-                    "features": [{"name": name} for name in "nxti"],
-                    "output": {"uri": str(tmp_path / pin), "format": "recordioProtobuf"},
-                },
-            }
+                "source": source.model_dump(mode="json", by_alias=True, exclude_none=True),
+                "features": [{"name": name} for name in "nxti"],
+                "output": {"uri": str(tmp_path / pin), "format": "recordioProtobuf"},
+            },
+            name="lossy",
         )
         planned, _ = run(job, access=access_to(server), workers=1, display=Display(quiet=True))
         manifest = verify(str(tmp_path / pin), Access())

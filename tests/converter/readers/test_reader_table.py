@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.readers.numbered_tables import ROWS, TYPES, T, a_source, counted, numbered, read, values
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, read_all, rows
 from tests.converter.steps.by_workers import run_by_workers
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
@@ -27,7 +28,6 @@ from dataprep_converter.readers.databases import table
 from dataprep_converter.readers.databases.table import TableReader
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.steps.preflight import check_source
-from dataprep_converter.steps.run import run
 from storeservers.odps import FakeMaxCompute, rows_of
 from workbench.example_inputs import iris
 
@@ -325,11 +325,11 @@ def test_a_uri_that_names_no_table_is_refused(uri: str) -> None:
 def a_job(source: Source, folder: Path, **spec: Any) -> DataPrepJob:
     written = {"source": source.model_dump(by_alias=True, exclude_none=True), **spec}
     written["output"] = {"uri": str(folder), **spec.get("output", {})}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "table"}, "spec": written})
+    return parse_job(written, name="table")
 
 
 def make_job(source: Source, folder: Path, **spec: Any) -> None:
-    run(a_job(source, folder, **spec), access=Access(), workers=1, display=Display(quiet=True))
+    run_job(a_job(source, folder, **spec))
 
 
 def job_of(source: Source, folder: Path, **spec: Any) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import gzip
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.builders.jobs import run_job
+from tests.builders.tfrecords import example, put_records, tfrecord_source, values
 from tests.converter.formats.columns import all_same
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.framing import frame
 from dataprep_converter.formats.tfrecord import records
@@ -24,28 +24,6 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.tfrecord import tfrecord
 from dataprep_converter.readers.tfrecord.tfrecord import TfrecordReader
-from dataprep_converter.steps.run import run
-
-KINDS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
-
-
-def message(features: dict[str, Any]) -> Any:
-    """A message of protobuf's own: the class is that of a SequenceExample, whose context is an Example's features."""
-    built = records._record_class()()
-    for name, values in features.items():
-        listed = values if isinstance(values, list) else [values]
-        feature = built.context.feature[name]
-        if listed:
-            getattr(feature, KINDS[type(listed[0])]).value.extend(listed)
-        else:
-            feature.float_list.SetInParent()
-    return built
-
-
-def example(**features: Any) -> bytes:
-    """Serialised by protobuf, keys in its own order."""
-    written: bytes = message(features).SerializeToString()
-    return written
 
 
 def hand_written(*entries: tuple[str, bytes]) -> bytes:
@@ -56,21 +34,6 @@ def hand_written(*entries: tuple[str, bytes]) -> bytes:
         return bytes([tag, len(content)]) + content
 
     return field(0x0A, b"".join(field(0x0A, field(0x0A, key.encode()) + field(0x12, feature)) for key, feature in entries))
-
-
-def put(path: Path, payloads: Sequence[bytes]) -> Path:
-    data = b"".join(map(frame, payloads))
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    return path
-
-
-def a_source(*uris: Path | str, **options: Any) -> Source:
-    return Source.model_validate({"tfrecord": {"uris": [str(uri) for uri in uris], **options}})
-
-
-def values(source: Source) -> list[dict[str, Any]]:
-    """The good records, without their numbers."""
-    return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(batches(TfrecordReader, source))]
 
 
 class TfrecordContract(ReaderContract):
@@ -86,25 +49,25 @@ class TfrecordContract(ReaderContract):
             payloads = [
                 example(n=first + n, x=[n / 2, n / 4], t=b"x" * (n % 30), r=[*range(n % 5)] or [0]) for n in range(30 * min(size, 40))
             ]
-            put(folder / f"{name}.tfrecords{self.suffix}", payloads)
+            put_records(folder / f"{name}.tfrecords{self.suffix}", payloads)
         features = [
             {"name": "n", "type": "Int64"},
             {"name": "x", "type": "Float32", "shape": [2]},
             {"name": "t", "type": "Bytes"},
             {"name": "r", "type": "Int64", "ragged": True},
         ]
-        return a_source(folder, features=features)
+        return tfrecord_source(folder, features=features)
 
     def an_empty_source(self, folder: Path) -> Source:
-        put(folder / f"a{self.suffix}", [])
-        return a_source(folder)
+        put_records(folder / f"a{self.suffix}", [])
+        return tfrecord_source(folder)
 
     def a_missing_source(self, folder: Path) -> tuple[Source, str]:
-        put(folder / "a", [example(n=1)])
-        return a_source(folder / "a", folder / "absent"), str(folder / "absent")
+        put_records(folder / "a", [example(n=1)])
+        return tfrecord_source(folder / "a", folder / "absent"), str(folder / "absent")
 
     def change(self, folder: Path) -> Path:
-        return put(folder / f"b.tfrecords{self.suffix}", [example(n=7)])
+        return put_records(folder / f"b.tfrecords{self.suffix}", [example(n=7)])
 
 
 class TestPlainFiles(TfrecordContract):
@@ -124,7 +87,7 @@ FEATURES: list[dict[str, Any]] = [
 
 
 def test_types_and_shapes_are_inferred_from_the_first_records(tmp_path: Path) -> None:
-    source = a_source(put(tmp_path / "a", [example(**features) for features in FEATURES]))
+    source = tfrecord_source(put_records(tmp_path / "a", [example(**features) for features in FEATURES]))
     _, state = plan(TfrecordReader, source)
     assert state["features"] == [
         {"name": "b", "type": "Bytes"},
@@ -155,7 +118,7 @@ def test_any_records_are_read_as_protobuf_reads_them(tmp_path: Path, data: st.Da
         payloads.append(example(**dict(shuffled)))
     types = ["Int64", "Float32", "Bytes"]
     wanted = [{"name": name, "type": types[kind], "ragged": True} for name, kind in zip(names, kinds, strict=True)]
-    source = a_source(put(tmp_path / "a", payloads), features=wanted)
+    source = tfrecord_source(put_records(tmp_path / "a", payloads), features=wanted)
     assert all_same(values(source), [{name: features.get(name, []) for name in names} for features in given_features])
 
 
@@ -169,7 +132,7 @@ def test_unusual_ways_to_write_a_record_are_read_too(tmp_path: Path) -> None:
     }
     payloads = [hand_written(("x", feature), ("y", b"\x1a\x03\x0a\x01\x07")) for feature in ints.values()]
     payloads.append(hand_written(("x", ints["packed"]), ("y", b"\x12\x00"), ("y", b"\x1a\x03\x0a\x01\x07")))
-    source = a_source(put(tmp_path / "a", payloads), features=[{"name": n, "type": "Int64", "ragged": True} for n in "xy"])
+    source = tfrecord_source(put_records(tmp_path / "a", payloads), features=[{"name": n, "type": "Int64", "ragged": True} for n in "xy"])
     assert values(source) == [{"x": [5, 6], "y": [7]}] * 6
 
 
@@ -177,13 +140,13 @@ def test_more_orders_of_keys_than_leaders_are_read(tmp_path: Path) -> None:
     entries = [(name, bytes([0x1A, 3, 0x0A, 1, number])) for number, name in enumerate("abcde")]
     payloads = [hand_written(*entries[n % 5 :], *entries[: n % 5]) for n in range(20)]
     payloads += [hand_written(*reversed([*entries[n % 5 :], *entries[: n % 5]])) for n in range(20)]
-    assert values(a_source(put(tmp_path / "a", payloads))) == [{"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}] * 40
+    assert values(tfrecord_source(put_records(tmp_path / "a", payloads))) == [{"a": 0, "b": 1, "c": 2, "d": 3, "e": 4}] * 40
 
 
 def test_a_raw_tensor_gets_its_type_and_shape_back(tmp_path: Path) -> None:
     tensors = [np.arange(6, dtype="<i2").reshape(2, 3) - n for n in range(3)]
-    source = a_source(
-        put(tmp_path / "a", [example(t=tensor.tobytes()) for tensor in tensors]),
+    source = tfrecord_source(
+        put_records(tmp_path / "a", [example(t=tensor.tobytes()) for tensor in tensors]),
         features=[{"name": "t", "type": "Bytes", "raw": "int16", "shape": [2, 3]}],
     )
     (batch,) = batches(TfrecordReader, source)
@@ -229,10 +192,10 @@ def test_a_record_that_does_not_fit_is_bad_with_its_reason(
 ) -> None:
     monkeypatch.setattr(tfrecord, "_SAMPLED_RECORDS", 5)
     good = [example(n=n, x=[n / 2, 1.0]) for n in range(300)]
-    put(tmp_path / "a", good[:5])
-    put(tmp_path / "b", [*good[:place], payload, *good[place:]])
+    put_records(tmp_path / "a", good[:5])
+    put_records(tmp_path / "b", [*good[:place], payload, *good[place:]])
     monkeypatch.setattr(tfrecord, "_SAMPLED_FILES", 1)
-    source = a_source(tmp_path / "a", tmp_path / "b")
+    source = tfrecord_source(tmp_path / "a", tmp_path / "b")
     found = batches(TfrecordReader, source)
     assert list(faults(found)) == [5 + place]
     assert reason in faults(found)[5 + place]
@@ -243,13 +206,13 @@ def test_a_record_that_does_not_fit_is_bad_with_its_reason(
 
 
 def test_listed_features_pass_over_all_others(tmp_path: Path) -> None:
-    source = a_source(put(tmp_path / "a", [example(n=1, z=3), example(n=2)]), features=[{"name": "n", "type": "Int64"}])
+    source = tfrecord_source(put_records(tmp_path / "a", [example(n=1, z=3), example(n=2)]), features=[{"name": "n", "type": "Int64"}])
     assert values(source) == [{"n": 1}, {"n": 2}]
 
 
 def test_a_raw_tensor_of_another_size_is_bad(tmp_path: Path) -> None:
-    file = put(tmp_path / "a", [example(t=bytes(4)), example(t=bytes(5)), example(t=[bytes(2), bytes(2)])])
-    source = a_source(file, features=[{"name": "t", "type": "Bytes", "raw": "uint8", "shape": [2, 2]}])
+    file = put_records(tmp_path / "a", [example(t=bytes(4)), example(t=bytes(5)), example(t=[bytes(2), bytes(2)])])
+    source = tfrecord_source(file, features=[{"name": "t", "type": "Bytes", "raw": "uint8", "shape": [2, 2]}])
     assert faults(batches(TfrecordReader, source)) == {
         1: "the feature 't' has 5 bytes, a tensor uint8[2, 2] has 4",
         2: "the feature 't' has 2 bytes, a tensor uint8[2, 2] has 4",
@@ -258,7 +221,7 @@ def test_a_raw_tensor_of_another_size_is_bad(tmp_path: Path) -> None:
 
 def of_bytes(folder: Path, data: bytes) -> Source:
     (folder / "a").write_bytes(data)
-    return a_source(folder / "a", raw=True)
+    return tfrecord_source(folder / "a", raw=True)
 
 
 FILE = b"".join(frame(b"x" * size) for size in (5, 70_000, 3, 3, 8))
@@ -305,31 +268,31 @@ def test_large_records_are_passed_over_while_planning(tmp_path: Path, monkeypatc
 
 def test_a_file_that_holds_no_examples_is_refused_while_planning(tmp_path: Path) -> None:
     with pytest.raises(BadData) as caught:
-        plan(TfrecordReader, a_source(put(tmp_path / "a", [example(n=1), b"\xff\xff"])))
+        plan(TfrecordReader, tfrecord_source(put_records(tmp_path / "a", [example(n=1), b"\xff\xff"])))
     assert str(caught.value) == (
         f"{tmp_path}/a, offset 30: the record holds no tf.train.Example. Set source.tfrecord.raw to pass records on as they are."
     )
 
 
 def test_a_feature_of_two_kinds_is_refused(tmp_path: Path) -> None:
-    put(tmp_path / "a", [example(n=1)])
-    put(tmp_path / "b", [example(n=1.0)])
+    put_records(tmp_path / "a", [example(n=1)])
+    put_records(tmp_path / "b", [example(n=1.0)])
     with pytest.raises(BadSpec, match=r"The feature 'n' is Int64 in .*/a and Float32 in .*/b\."):
-        plan(TfrecordReader, a_source(tmp_path))
+        plan(TfrecordReader, tfrecord_source(tmp_path))
 
 
 def test_a_feature_that_never_has_a_value_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match="The feature 'n' has no value in the first 2 records, so its type can't be told; list the features"):
-        plan(TfrecordReader, a_source(put(tmp_path / "a", [example(n=[]), example()])))
+        plan(TfrecordReader, tfrecord_source(put_records(tmp_path / "a", [example(n=[]), example()])))
 
 
 def test_options_that_exclude_each_other_are_refused() -> None:
     with pytest.raises(ValidationError, match="raw records have no features"):
-        a_source("a", raw=True, features=[{"name": "n", "type": "Int64"}])
+        tfrecord_source("a", raw=True, features=[{"name": "n", "type": "Int64"}])
     with pytest.raises(ValidationError, match="the feature 'n': ragged goes with no shape and no raw"):
-        a_source("a", features=[{"name": "n", "type": "Int64", "ragged": True, "shape": [2]}])
+        tfrecord_source("a", features=[{"name": "n", "type": "Int64", "ragged": True, "shape": [2]}])
     with pytest.raises(ValidationError, match="the feature 'n': raw is for Bytes, got Int64"):
-        a_source("a", features=[{"name": "n", "type": "Int64", "raw": "uint8"}])
+        tfrecord_source("a", features=[{"name": "n", "type": "Int64", "raw": "uint8"}])
 
 
 def convert(folder: Path, name: str, source: dict[str, Any], **spec: Any) -> Path:
@@ -341,7 +304,7 @@ def convert(folder: Path, name: str, source: dict[str, Any], **spec: Any) -> Pat
         "metadata": {"name": "x"},
         "spec": {"source": source, "output": output, **spec},
     }
-    run(DataPrepJob.parse(document), access=Access(), workers=1, display=Display(quiet=True))
+    run_job(DataPrepJob.parse(document))
     return folder / name
 
 
@@ -360,7 +323,7 @@ def made_from_bytes(folder: Path, **spec: Any) -> Path:
 
 def test_a_folder_of_ours_is_read_by_its_manifest(tmp_path: Path) -> None:
     made = made_from_bytes(tmp_path)
-    source = a_source(made)
+    source = tfrecord_source(made)
     units, _ = plan(TfrecordReader, source)
     assert set(units.table["subset"].to_pylist()) == {"test", "train"}
     (batch,) = batches(TfrecordReader, source)
@@ -380,7 +343,7 @@ def test_a_data_set_of_ours_becomes_the_same_again(tmp_path: Path) -> None:
 
 def test_raw_records_are_written_unchanged(tmp_path: Path) -> None:
     given_payloads = [b"no Example at all", b"", *(example(n=n) for n in range(30))]
-    source = {"tfrecord": {"uris": [str(put(tmp_path / "in.gz", given_payloads))], "raw": True}}
+    source = {"tfrecord": {"uris": [str(put_records(tmp_path / "in.gz", given_payloads))], "raw": True}}
     made = convert(tmp_path, "made", source)
     assert payloads_of(made) == given_payloads
     shuffled = convert(tmp_path, "shuffled", source, shuffle={"seed": 1})

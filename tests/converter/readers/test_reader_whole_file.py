@@ -5,18 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.builders.files import put
 from tests.converter.readers.reader_contract import ReaderContract, batches, opened, plan, read_all, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.whole_file import WholeFileReader
-
-
-def put(folder: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
 
 
 def a_source(*uris: Path | str, **options: Any) -> Source:

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders.jobs import run_job, run_spec
 from tests.converter.readers.reader_contract import batches, faults, plan, rows
-from tests.converter.readers.test_reader_dataset import convert
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Source
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples
@@ -24,7 +23,6 @@ from dataprep_converter.readers.base import blocks, windows
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.records.batch import Batch
-from dataprep_converter.steps.run import run
 
 COLUMNS = [{"name": "x", "type": "Int64"}, {"name": "s", "type": "String"}]
 ROWS = 400
@@ -205,7 +203,7 @@ def test_a_whole_job_makes_the_bytes_that_it_makes_in_memory(
             "workers": {"parallelism": parallelism},
             "output": {"uri": str(tmp_path / folder), "shards": {"count": 5}},
         }
-        convert(spec)
+        run_spec(spec)
         return {file.name: file.read_bytes() for file in (tmp_path / folder).glob("*.tfrecords")}
 
     monkeypatch.setattr(planner, "KEPT_BYTES", 0)
@@ -239,7 +237,7 @@ def test_what_a_task_has_read_goes_when_the_task_has_ended(tmp_path: Path, monke
         spec = {"source": {"csv": {"uris": [str(tmp_path / "a.csv")], "columns": COLUMNS}}, "onBadRecord": {"policy": "Skip"}}
         output = {"uri": str(tmp_path / "out"), "shards": {"count": 4}}
         job = DataPrepJob.parse({"metadata": {"name": "job"}, "spec": {**spec, "output": output, "workers": {"parallelism": 2}}})
-        run(job, access=Access(), workers=1, display=Display(quiet=True))
+        run_job(job)
         left = [reader() for reader in made]
     finally:
         if was_on:

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.tensors import Array, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
@@ -29,7 +30,6 @@ from dataprep_converter.statistics.histograms import Histogram
 from dataprep_converter.statistics.statistics import ShardStatistics, room
 from dataprep_converter.statistics.summaries import Summariser, Summary, enough, extremes, octet_counts
 from dataprep_converter.statistics.top_values import TopValues
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -382,7 +382,7 @@ def a_job(folder: Path, out: str, rows: Sequence[str], **output: Any) -> DataPre
         "splits": {"column": "part", "into": [{"name": "train", "values": ["a"]}, {"name": "validation", "values": ["b"]}]},
         "output": {"uri": str(folder / out), **output},
     }
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec})
+    return parse_job(spec)
 
 
 ROWS = [
@@ -392,7 +392,7 @@ ROWS = [
 
 
 def made(job: DataPrepJob, *, workers: int = 1) -> CommitResult:
-    return run(job, access=Access(), workers=workers, display=Display(quiet=True))[1]
+    return run_job(job, workers=workers)[1]
 
 
 def statistics(folder: Path) -> Any:

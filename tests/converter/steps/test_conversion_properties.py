@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 _pq: Any = pq  # these have no types
@@ -71,13 +71,11 @@ def a_job(folder: Path, table: list[tuple[Any, ...]], out: str, **spec: Any) -> 
         "onBadRecord": {"policy": "Quarantine"},
         "output": {"uri": str(folder / out)},
     }
-    return DataPrepJob.parse(
-        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": written | spec}
-    )
+    return parse_job(written | spec)
 
 
 def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return run_job(job)
 
 
 def places(folder: Path) -> dict[str, list[int]]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.converter.steps.test_run import EIGHT, a_job
+from tests.builders.digits import EIGHT, digits_job
 
 from dataprep_api.dataset.plan import shards
 from dataprep_api.resources.job import DataPrepJob
@@ -18,7 +18,7 @@ from dataprep_converter.tools.verification import verify
 @pytest.fixture
 def converted(few: Path, tmp_path: Path) -> tuple[DataPrepJob, Plan, Path]:
     """A job of which all shards are made, its plan and its output folder."""
-    job = a_job(few, tmp_path / "out", output=EIGHT)
+    job = digits_job(few, tmp_path / "out", output=EIGHT)
     plan = plan_step.run_plan_step(job, Access()).plan
     convert_work.work(job.spec, plan=plan, shards=list(shards(plan.head)), access=Access(), attempt="a", watch=lambda _: None)
     return job, plan, tmp_path / "out"

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.converter.steps.test_run import EIGHT, a_job, made, sha256s, visible
+from tests.builders.digits import EIGHT, commit_result, digits_job, sha256s
+from tests.builders.files import visible
 
 from dataprep_api.dataset.plan import shards
 from dataprep_converter.core.errors import BadData, ConvertError, StoreFull, Unreachable
@@ -57,9 +58,9 @@ def test_a_shard_is_published_while_the_next_one_is_read(
 
     monkeypatch.setattr(ShardWriter, "encode", noted)
     monkeypatch.setattr(shard_writer, "publish", waits)
-    made(a_job(few, tmp_path / "out", output=EIGHT))
+    commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
     monkeypatch.undo()
-    made(a_job(few, tmp_path / "plain", output=EIGHT))
+    commit_result(digits_job(few, tmp_path / "plain", output=EIGHT))
     assert sha256s(tmp_path / "out") == sha256s(tmp_path / "plain")
 
 
@@ -80,7 +81,7 @@ def test_the_time_that_encoding_waits_for_a_batch_is_told(few: Path, tmp_path: P
     monkeypatch.setattr(shard_writer, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(shard_writer, "prefetched", late)
     monkeypatch.setattr(RunFolder, "put_report", noted)
-    result = made(a_job(few, tmp_path / "out", output=EIGHT))
+    result = commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
     assert [report.seconds["readWait"] for report in reports] == [0.5] * 24, "each shard is one batch"
     assert (result.seconds["readWait"], result.seconds["encode"]) == (12.0, 0.0)
 
@@ -100,7 +101,7 @@ def test_a_shard_that_could_not_be_published_is_made_again(
         return original(upload, store, uri, **sizes)
 
     monkeypatch.setattr(shard_writer, "publish", fails_once)
-    result = made(a_job(few, tmp_path / "out", output=EIGHT))
+    result = commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
     again = tried[failing]
     assert len(begun) == 25
     assert sorted(set(begun)) == visible(tmp_path / "out")
@@ -117,7 +118,7 @@ def test_a_store_that_stays_away_ends_the_task_after_some_attempts(
 
     monkeypatch.setattr(shard_writer, "publish", fails)
     with pytest.raises(Unreachable, match="the store is away"):
-        made(a_job(few, tmp_path / "out", output=EIGHT))
+        commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
     # The second may have been read before the first was known to have failed.
     assert begun.count(begun[0]) == 3
     assert len(set(begun)) <= 2
@@ -137,7 +138,7 @@ def test_what_was_read_before_a_bad_shard_is_published(
 
     monkeypatch.setattr(ShardWriter, "_send_batches", fails)
     with pytest.raises(BadData, match="has a bad record") as raised:
-        made(a_job(few, tmp_path / "out", output=EIGHT))
+        commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
     assert (len(begun), raised.value.uri) == (4, begun[3])
     assert visible(tmp_path / "out") == sorted(begun[:3])
 
@@ -156,13 +157,13 @@ def test_of_two_failures_the_earlier_shards_is_told(few: Path, tmp_path: Path, m
     monkeypatch.setattr(shard_writer, "publish", full)
     monkeypatch.setattr(ShardWriter, "_send_batches", fails)
     with pytest.raises(ConvertError, match="no room for the first"):
-        made(a_job(few, tmp_path / "out", output=EIGHT))
+        commit_result(digits_job(few, tmp_path / "out", output=EIGHT))
     assert visible(tmp_path / "out") == []
 
 
 @pytest.mark.slow
 def test_counts_never_fall(few: Path, tmp_path: Path) -> None:
-    job = a_job(few, tmp_path / "out", output=EIGHT)
+    job = digits_job(few, tmp_path / "out", output=EIGHT)
     plan = plan_step.run_plan_step(job, Access()).plan
     seen: list[TaskProgress] = []
 

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import code_of
 
-from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.dataset.report import Manifest, Success
 from dataprep_api.errors import SpecError
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, NotFound, NotWhole, OutputExists
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.stores import publish
 from dataprep_converter.tools import repair
 from dataprep_converter.tools.verification import verify
@@ -30,19 +29,13 @@ def a_job(root: Path, **changes: Any) -> DataPrepJob:
         **changes,
     }
     made_to = {"uri": str(root / "a"), "shards": {"count": 4}, **spec.pop("output", {})}
-    return DataPrepJob.parse(
-        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "rows"}, "spec": {**spec, "output": made_to}}
-    )
+    return parse_job({**spec, "output": made_to}, name="rows")
 
 
 def a_copy(root: Path, *, original: str = "a", **changes: Any) -> DataPrepJob:
     made_to = {"uri": str(root / "b"), "format": "copy", **changes.pop("output", {})}
     spec = {"source": {"dataset": {"uri": str(root / original)}}, **changes, "output": made_to}
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "copy"}, "spec": spec})
-
-
-def made(job: DataPrepJob, *, workers: int = 1) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=workers, display=Display(quiet=True))
+    return parse_job(spec, name="copy")
 
 
 @pytest.fixture
@@ -51,7 +44,7 @@ def root(tmp_path: Path) -> Path:
     rows = [f"{number},{number % 3}" for number in range(80)]
     rows[5] = "rubbish,1"
     (tmp_path / "in.csv").write_text("\n".join(rows) + "\n")
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     return tmp_path
 
 
@@ -68,7 +61,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_copy_is_the_same_data_set_elsewhere(root: Path) -> None:
-    planned, result = made(a_copy(root))
+    planned, result = run_job(a_copy(root))
     assert everything(root / "b") == everything(root / "a")
     assert (planned.records, result.records.out, result.files, result.run_id) == (80, 79, 4, planned.run_id)
     assert verify(str(root / "b"), Access(), every_record=True) == verify(str(root / "a"), Access())
@@ -76,20 +69,20 @@ def test_a_copy_is_the_same_data_set_elsewhere(root: Path) -> None:
 
 @pytest.mark.parametrize("format_", ["mapFile", "mds", "parquet"])
 def test_every_format_is_copied_with_what_belongs_to_it(root: Path, format_: str) -> None:
-    made(a_job(root, output={"uri": str(root / "other"), "format": format_}))
-    made(a_copy(root, original="other"))
+    run_job(a_job(root, output={"uri": str(root / "other"), "format": format_}))
+    run_job(a_copy(root, original="other"))
     assert everything(root / "b") == everything(root / "other")
     verify(str(root / "b"), Access())
 
 
 def test_several_processes_copy_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataprep_converter.steps.pool.INLINE_BYTES", 0)
-    made(a_copy(root), workers=2)
+    run_job(a_copy(root), workers=2)
     assert everything(root / "b") == everything(root / "a")
 
 
 def test_what_is_there_is_not_copied_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(a_copy(root))
+    run_job(a_copy(root))
     success = (root / "b/_SUCCESS").read_bytes()
     (root / "b/_SUCCESS").unlink()
     gone = sorted((root / "b").glob("train-*"))[2]
@@ -102,21 +95,21 @@ def test_what_is_there_is_not_copied_again(root: Path, monkeypatch: pytest.Monke
         return before(source, source_uri, *args, **more)
 
     monkeypatch.setattr("dataprep_converter.steps.copy_job.copied", told)
-    made(a_copy(root))
+    run_job(a_copy(root))
     assert copied == [str(root / "a" / gone.name)]
     assert (root / "b/_SUCCESS").read_bytes() == success
-    assert made(a_copy(root))[0].reused
+    assert run_job(a_copy(root))[0].reused
     assert len(copied) == 1
 
 
 def test_files_that_somebody_else_has_brought_are_held_against_their_digest(root: Path) -> None:
-    made(a_copy(root))
+    run_job(a_copy(root))
     for name in ("_SUCCESS", "_dataprep/OWNER"):
         (root / "b" / name).unlink()
     shutil.rmtree(next((root / "b/_dataprep").glob("*/reports")))
     first = min((root / "b").glob("train-*"))
     first.write_bytes(first.read_bytes()[:-1] + b"x")
-    made(a_copy(root))
+    run_job(a_copy(root))
     assert everything(root / "b") == everything(root / "a")
     verify(str(root / "b"), Access())
 
@@ -126,32 +119,32 @@ def test_a_damaged_original_is_not_copied(root: Path) -> None:
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(NotWhole, match=rf"{damaged} has SHA-256 [0-9a-f]+ instead of [0-9a-f]+\. See dataprep verify"):
-        made(a_copy(root))
+        run_job(a_copy(root))
     assert not (root / "b" / damaged.name).exists()
     assert not (root / "b/_SUCCESS").exists()
 
 
 def test_an_original_that_is_not_finished_or_not_whole_is_named(root: Path) -> None:
     with pytest.raises(NotFound, match="names nothing"):
-        made(a_copy(root, original="nothing"))
+        run_job(a_copy(root, original="nothing"))
     min((root / "a").glob("train-*")).unlink()
     with pytest.raises(NotWhole, match=r"1 files are missing: train-00000-of-00004\.tfrecords\. See dataprep verify"):
-        made(a_copy(root))
+        run_job(a_copy(root))
     (root / "a/_SUCCESS").unlink()
     with pytest.raises(NotFound, match="has no _SUCCESS: there is no finished data set"):
-        made(a_copy(root))
+        run_job(a_copy(root))
 
 
 def test_another_digest_than_the_one_asked_for_is_refused(root: Path) -> None:
     with pytest.raises(BadSpec, match=r"has the digest [0-9a-f]{64}, source\.dataset\.digest is 0{64}"):
-        made(a_copy(root, source={"dataset": {"uri": str(root / "a"), "digest": "0" * 64}}))
+        run_job(a_copy(root, source={"dataset": {"uri": str(root / "a"), "digest": "0" * 64}}))
 
 
 def test_another_data_set_is_replaced_only_when_that_is_said(root: Path) -> None:
-    made(a_job(root, output={"uri": str(root / "b"), "shards": {"count": 7}}))
+    run_job(a_job(root, output={"uri": str(root / "b"), "shards": {"count": 7}}))
     with pytest.raises(OutputExists, match="holds the finished data set of run"):
-        made(a_copy(root))
-    made(a_copy(root, output={"overwrite": "Always"}))
+        run_job(a_copy(root))
+    run_job(a_copy(root, output={"overwrite": "Always"}))
     assert everything(root / "b").keys() == everything(root / "a").keys()
     verify(str(root / "b"), Access())
 
@@ -160,13 +153,13 @@ def test_files_of_nobody_are_never_touched(root: Path) -> None:
     (root / "b").mkdir()
     (root / "b/mine.txt").write_text("mine")
     with pytest.raises(OutputExists, match=r"holds mine\.txt, which no run of dataprep planned there"):
-        made(a_copy(root, output={"overwrite": "Always"}))
+        run_job(a_copy(root, output={"overwrite": "Always"}))
 
 
 @pytest.mark.parametrize("output", ["a", "a/inner", "."])
 def test_a_data_set_is_not_copied_into_itself(root: Path, output: str) -> None:
     with pytest.raises(BadSpec, match="a job may not write where it reads|lies in"):
-        made(a_copy(root, output={"uri": str(root / output), "overwrite": "Always"}))
+        run_job(a_copy(root, output={"uri": str(root / output), "overwrite": "Always"}))
 
 
 @pytest.mark.slow
@@ -176,16 +169,16 @@ def test_a_copy_is_repaired_reused_and_extended_as_the_original_is(root: Path) -
     growing: dict[str, Any] = {
         "source": {"csv": {"uris": [str(root / "grow")], "columns": [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]}}
     }
-    made(a_job(root, output={"uri": str(root / "c"), "overwrite": "Extend"}, **growing))
-    made(a_copy(root, original="c"))
+    run_job(a_job(root, output={"uri": str(root / "c"), "overwrite": "Extend"}, **growing))
+    run_job(a_copy(root, original="c"))
     min((root / "b").glob("train-*")).unlink()
     assert repair.repair(str(root / "b"), Access()).shards == ["train-00000.tfrecords"]
     assert everything(root / "b") == everything(root / "c")
-    assert made(a_job(root, output={"uri": str(root / "b"), "overwrite": "Extend"}, **growing))[0].reused
+    assert run_job(a_job(root, output={"uri": str(root / "b"), "overwrite": "Extend"}, **growing))[0].reused
     (root / "grow/two.csv").write_text("1000,1\n1001,2\n")
-    made(a_job(root, output={"uri": str(root / "b"), "overwrite": "Extend"}, **growing))
+    run_job(a_job(root, output={"uri": str(root / "b"), "overwrite": "Extend"}, **growing))
     assert verify(str(root / "b"), Access()).records_out == 81
-    made(a_copy(root, original="b", output={"uri": str(root / "d")}))
+    run_job(a_copy(root, original="b", output={"uri": str(root / "d")}))
     assert everything(root / "d") == everything(root / "b")
 
 
@@ -194,8 +187,8 @@ def test_what_a_script_has_made_is_copied(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     (tmp_path / "made/one.txt").write_text("one")
     document = {"script": script, "output": {"uri": str(tmp_path / "a"), "format": "jsonl"}}
-    made(DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "s"}, "spec": document}))
-    made(a_copy(tmp_path))
+    run_job(parse_job(document, name="s"))
+    run_job(a_copy(tmp_path))
     assert everything(tmp_path / "b") == everything(tmp_path / "a")
     verify(str(tmp_path / "b"), Access())
 
@@ -207,7 +200,7 @@ def test_the_command_copies_and_says_where_the_manifest_is(root: Path, capsys: p
     written = (root / "b" / said.manifest).read_bytes()
     assert (hashlib.sha256(written).hexdigest(), Manifest.model_validate_json(written).records_out) == (said.sha256, 79)
     assert code_of("copy", root / "a", root / "b", "--quiet") == 0
-    made(a_job(root, output={"uri": str(root / "c"), "shards": {"count": 2}}))
+    run_job(a_job(root, output={"uri": str(root / "c"), "shards": {"count": 2}}))
     assert code_of("copy", root / "c", root / "b", "--quiet") == 5
     assert "holds the finished data set of run" in capsys.readouterr().err
     assert code_of("copy", root / "c", root / "b", "--quiet", "--overwrite") == 0

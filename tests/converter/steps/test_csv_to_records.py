@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.formats.tfrecord import records
-from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from workbench.example_inputs import iris
 
 ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
@@ -44,19 +43,15 @@ def put(folder: Path, files: dict[str, str]) -> Path:
 def made(folder: Path, *uris: Path | str, csv: dict[str, Any] | None = None, **spec: Any) -> bytes:
     """The records of a job over these files, with the features and labels of a classification unless others are given."""
     output = folder / f"out{len(list(folder.glob('out*')))}"
-    job = DataPrepJob.parse(
+    job = parse_job(
         {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "csv"},
-            "spec": {
-                "source": {"csv": {"uris": [str(uri) for uri in uris], **(csv or {})}},
-                "output": {"uri": str(output)},
-                **(spec or CLASSIFICATION),
-            },
-        }
+            "source": {"csv": {"uris": [str(uri) for uri in uris], **(csv or {})}},
+            "output": {"uri": str(output)},
+            **(spec or CLASSIFICATION),
+        },
+        name="csv",
     )
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    run_job(job)
     (file,) = output.glob("*.tfrecords")
     return file.read_bytes()
 
@@ -149,7 +144,7 @@ def test_iris_in_batches_of_32_is_four_whole_ones_and_22(tmp_path: Path) -> None
         "output": {"uri": str(tmp_path / "out"), "format": "npz", "granularity": "Minibatch", "minibatchSize": 32},
     }
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "iris"}, "spec": spec}
-    run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
+    run_job(DataPrepJob.parse(job))
     batches = [np.load(path) for path in sorted((tmp_path / "out").glob("*.npz"))]
     assert [batch["features/data"].shape for batch in batches] == [(32, 4)] * 4 + [(22, 4)]
     assert [batch["labels/label"].shape for batch in batches] == [(32, 3)] * 4 + [(22, 3)]

@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset import run_id
-from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.dataset.report import Manifest, MetadataFile, Success
 from dataprep_api.errors import SpecError
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, ConvertError, InputChanged, NotWhole
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.steps import plan_step
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools import inspection, repair
 from dataprep_converter.tools.verification import verify
 from dataprep_reader import open as open_data_set
@@ -59,13 +58,7 @@ def a_job(root: Path, **spec: Any) -> DataPrepJob:
         **spec,
     }
     output = {"uri": str(root / "out"), "overwrite": "Extend", "shards": {"count": 2}, **written.pop("output", {})}
-    return DataPrepJob.parse(
-        {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "days"}, "spec": {**written, "output": output}}
-    )
-
-
-def made(job: DataPrepJob, *, workers: int = 1) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=workers, display=Display(quiet=True))
+    return parse_job({**written, "output": output}, name="days")
 
 
 def visible(folder: Path) -> dict[str, bytes]:
@@ -106,13 +99,13 @@ def days(root: Path, *numbers: int) -> None:
 
 def test_new_inputs_become_new_shards_and_the_old_ones_stay_as_they_are(tmp_path: Path) -> None:
     days(tmp_path, 2, 5)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     first = visible(tmp_path / "out")
     before = {split: values(tmp_path / "out", split) for split in ("train", "test")}
     assert list(first) == ["test-00000.tfrecords", "test-00001.tfrecords", "train-00000.tfrecords", "train-00001.tfrecords"]
 
     days(tmp_path, 1, 9)
-    planned, result = made(a_job(tmp_path))
+    planned, result = run_job(a_job(tmp_path))
     second = visible(tmp_path / "out")
 
     assert {name: second[name] for name in first} == first
@@ -131,10 +124,10 @@ def test_new_inputs_become_new_shards_and_the_old_ones_stay_as_they_are(tmp_path
 
 def test_a_sample_is_in_the_split_in_which_it_would_be_had_all_been_there_at_once(tmp_path: Path) -> None:
     days(tmp_path, 2)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 1)
-    made(a_job(tmp_path))
-    made(a_job(tmp_path, output={"uri": str(tmp_path / "once")}))
+    run_job(a_job(tmp_path))
+    run_job(a_job(tmp_path, output={"uri": str(tmp_path / "once")}))
     for split in ("train", "test"):
         assert sorted(values(tmp_path / "out", split)) == sorted(values(tmp_path / "once", split))
     assert manifest(tmp_path / "out").run_id != manifest(tmp_path / "once").run_id
@@ -143,11 +136,11 @@ def test_a_sample_is_in_the_split_in_which_it_would_be_had_all_been_there_at_onc
 def test_equal_histories_make_equal_bytes_for_any_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     days(tmp_path, 1)
     for output in ("out", "other"):
-        made(a_job(tmp_path, output={"uri": str(tmp_path / output)}))
+        run_job(a_job(tmp_path, output={"uri": str(tmp_path / output)}))
     days(tmp_path, 2, 3)
-    made(a_job(tmp_path), workers=1)
+    run_job(a_job(tmp_path), workers=1)
     monkeypatch.setattr("dataprep_converter.steps.pool.INLINE_BYTES", 0)
-    made(a_job(tmp_path, output={"uri": str(tmp_path / "other")}, workers={"parallelism": 3}), workers=2)
+    run_job(a_job(tmp_path, output={"uri": str(tmp_path / "other")}, workers={"parallelism": 3}), workers=2)
     one, other = everything(tmp_path / "out"), everything(tmp_path / "other")
     assert one == other
 
@@ -155,7 +148,7 @@ def test_equal_histories_make_equal_bytes_for_any_workers(tmp_path: Path, monkey
 def test_several_extensions_follow_each_other_and_only_the_last_run_is_left(tmp_path: Path) -> None:
     for number in range(1, 5):
         days(tmp_path, number)
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     assert [file.file for file in manifest(tmp_path / "out").files if file.split == "train"] == [
         f"train-{n:05}.tfrecords" for n in range(8)
     ]
@@ -165,20 +158,20 @@ def test_several_extensions_follow_each_other_and_only_the_last_run_is_left(tmp_
 
 def test_nothing_new_is_nothing_to_do(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 2)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    planned, _ = made(a_job(tmp_path))
+    planned, _ = run_job(a_job(tmp_path))
     assert planned.reused
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
 
 
 def test_readers_metadata_cover_the_whole_data_set(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 2)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     folder = tmp_path / "out"
     said = manifest(folder)
     info = json.loads((folder / "_tfds/dataset/1.0.0/dataset_info.json").read_text())
@@ -197,10 +190,10 @@ def test_readers_metadata_cover_the_whole_data_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", ["mds", "webdataset", "sequenceFile", "parquet", "npz"])
 def test_other_formats_grow_too(tmp_path: Path, format_: str) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path, output={"format": format_}))
+    run_job(a_job(tmp_path, output={"format": format_}))
     first = visible(tmp_path / "out")
     days(tmp_path, 2)
-    made(a_job(tmp_path, output={"format": format_}))
+    run_job(a_job(tmp_path, output={"format": format_}))
     second = visible(tmp_path / "out")
     assert {name: second[name] for name in first if not name.endswith("index.json")} == {
         name: first[name] for name in first if not name.endswith("index.json")
@@ -218,11 +211,11 @@ def test_other_formats_grow_too(tmp_path: Path, format_: str) -> None:
 )
 def test_splits_by_what_a_record_says_go_on_as_they_were(tmp_path: Path, rules: dict[str, Any]) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path, splits=rules))
+    run_job(a_job(tmp_path, splits=rules))
     first = visible(tmp_path / "out")
     days(tmp_path, 0, 2)
-    made(a_job(tmp_path, splits=rules))
-    made(a_job(tmp_path, splits=rules, output={"uri": str(tmp_path / "once")}))
+    run_job(a_job(tmp_path, splits=rules))
+    run_job(a_job(tmp_path, splits=rules, output={"uri": str(tmp_path / "once")}))
     second = visible(tmp_path / "out")
     assert {name: second[name] for name in first} == first
     for split in ("train", "test"):
@@ -233,40 +226,40 @@ def test_splits_by_what_a_record_says_go_on_as_they_were(tmp_path: Path, rules: 
 def test_a_split_of_which_nothing_is_new_keeps_what_it_has(tmp_path: Path) -> None:
     rules = {"column": "x", "into": [{"name": "test", "before": "1040"}, {"name": "train"}]}
     days(tmp_path, 1, 2)
-    made(a_job(tmp_path, splits=rules))
+    run_job(a_job(tmp_path, splits=rules))
     days(tmp_path, 3)
-    planned, _ = made(a_job(tmp_path, splits=rules))
+    planned, _ = run_job(a_job(tmp_path, splits=rules))
     assert [(split.name, split.records, split.shards) for split in planned.splits] == [("test", 40, 2), ("train", 80, 4)]
     assert planned.warnings == []
 
 
 def refused(job: DataPrepJob) -> str:
     with pytest.raises(ConvertError) as caught:
-        made(job)
+        run_job(job)
     return str(caught.value)
 
 
 def test_inputs_that_are_gone_or_changed_are_named_and_nothing_is_touched(tmp_path: Path) -> None:
     days(tmp_path, 1, 2, 3)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     before = everything(tmp_path / "out")
     days(tmp_path, 4)
     day(tmp_path / "in", 2, rows=41)
     with pytest.raises(InputChanged, match=r"1 inputs have changed since their records became part of the data set: .*day-02\.csv"):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     (tmp_path / "in/day-01.csv").unlink()
     (tmp_path / "in/day-03.csv").unlink()
     with pytest.raises(
         InputChanged,
         match=r"2 inputs whose records are in the data set are gone: .*day-01\.csv, .*day-03\.csv\. Put them back, or set output\.overwrite: Always",
     ):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     assert everything(tmp_path / "out") == before
 
 
 def test_what_would_change_old_records_is_refused_by_name(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 2)
     assert "can't extend it: shuffle differs" in refused(a_job(tmp_path, shuffle={"seed": 6}))
     assert "output.compression" not in refused(a_job(tmp_path, output={"format": "parquet"}))
@@ -276,23 +269,23 @@ def test_what_would_change_old_records_is_refused_by_name(tmp_path: Path) -> Non
 
 def test_a_data_set_whose_names_count_the_shards_is_not_extended(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path, output={"overwrite": "Never"}))
+    run_job(a_job(tmp_path, output={"overwrite": "Never"}))
     days(tmp_path, 2)
     assert "the names of its files say how many there are. Begin a data set with overwrite: Extend" in refused(a_job(tmp_path))
 
 
 def test_a_data_set_of_another_policy_with_names_that_can_go_on_is_extended(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path, output={"overwrite": "Never", "fileName": "{split}-{shard}.{ext}"}))
+    run_job(a_job(tmp_path, output={"overwrite": "Never", "fileName": "{split}-{shard}.{ext}"}))
     days(tmp_path, 2)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert len(visible(tmp_path / "out")) == 8
 
 
 def test_types_that_the_new_inputs_would_change_are_named(tmp_path: Path) -> None:
     job = a_job(tmp_path, source={"csv": {"uris": [str(tmp_path / "in")], "header": True}})
     days(tmp_path, 1)
-    made(job)
+    run_job(job)
     (tmp_path / "in/day-00.csv").write_text("x,label\nwords,0\n")
     assert "With the new inputs the source's columns would be" in refused(job)
 
@@ -311,9 +304,9 @@ def test_a_split_that_is_new_does_not_change_the_names_of_the_others(tmp_path: P
     for number in range(4):
         picture(tmp_path / "in/train/cat", number)
     for job in jobs.values():
-        made(job)
+        run_job(job)
     picture(tmp_path / "in/test/cat", 9)
-    made(jobs["tfrecord"])
+    run_job(jobs["tfrecord"])
     assert list(visible(tmp_path / "tfrecord")) == ["test-00000.tfrecords", "train-00000.tfrecords", "train-00001.tfrecords"]
     picture(tmp_path / "in/train/cat", 8)
     assert "the files of train would be named {split}/part-r-{shard} and no longer part-r-{shard}" in refused(jobs["sequenceFile"])
@@ -324,30 +317,30 @@ def test_a_class_that_is_new_is_named(tmp_path: Path) -> None:
     for number in range(4):
         picture(tmp_path / "in/cat", number)
         picture(tmp_path / "in/dog", number)
-    made(job)
+    run_job(job)
     picture(tmp_path / "in/bat", 1)
     assert "classes that the data set doesn't have: bat. Its 2 classes keep their numbers" in refused(job)
     (tmp_path / "in/bat/1.png").unlink()
     (tmp_path / "in/bat").rmdir()
     picture(tmp_path / "in/cat", 9)
-    planned, result = made(job)
+    planned, result = run_job(job)
     assert (result.records.out, planned.labels[0].classes) == (9, ["cat", "dog"])
 
 
 def test_shards_that_were_changed_by_others_are_not_built_upon(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     (tmp_path / "out/train-00000.tfrecords").write_bytes(b"")
     days(tmp_path, 2)
     with pytest.raises(NotWhole, match="is not as it was written, so it isn't extended. See dataprep verify and dataprep repair"):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
 
 
 def test_an_extended_data_set_is_repaired(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 2)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     before = everything(tmp_path / "out")
     (tmp_path / "out/train-00000.tfrecords").unlink()
     (tmp_path / "out/test-00003.tfrecords").write_bytes(b"x")
@@ -358,30 +351,30 @@ def test_an_extended_data_set_is_repaired(tmp_path: Path) -> None:
 
 def test_an_extension_that_fails_leaves_the_old_shards_and_goes_on_from_them(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     before = everything(tmp_path / "out")
     (tmp_path / "in/day-02.csv").write_text("x,label\n2000,1\nnonsense,2\n")
     with pytest.raises(BadData):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     assert not (tmp_path / "out/_SUCCESS").exists()
     (tmp_path / "in/day-02.csv").unlink()
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert {name: content for name, content in everything(tmp_path / "out").items() if name != "_dataprep/OWNER"} == {
         name: content for name, content in before.items() if name != "_dataprep/OWNER"
     }
     days(tmp_path, 3)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert verify(str(tmp_path / "out"), Access()).records_out == 80
 
 
 def test_more_that_arrives_while_an_extension_is_unfinished_is_taken_in(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     first = visible(tmp_path / "out")
     days(tmp_path, 2)
     plan_step.run_plan_step(a_job(tmp_path), Access())
     days(tmp_path, 3)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     second = visible(tmp_path / "out")
     assert {name: second[name] for name in first} == first
     assert verify(str(tmp_path / "out"), Access()).records_out == 120
@@ -391,9 +384,9 @@ def test_more_that_arrives_while_an_extension_is_unfinished_is_taken_in(tmp_path
 def test_quarantined_records_of_earlier_runs_are_kept(tmp_path: Path) -> None:
     days(tmp_path, 1)
     (tmp_path / "in/day-00.csv").write_text("x,label\nnonsense,2\n")
-    made(a_job(tmp_path, onBadRecord={"policy": "Quarantine"}))
+    run_job(a_job(tmp_path, onBadRecord={"policy": "Quarantine"}))
     (tmp_path / "in/day-02.csv").write_text("x,label\nrubbish,2\n2000,1\n")
-    made(a_job(tmp_path, onBadRecord={"policy": "Quarantine"}))
+    run_job(a_job(tmp_path, onBadRecord={"policy": "Quarantine"}))
     said = verify(str(tmp_path / "out"), Access())
     kept = b"".join((tmp_path / "out" / file).read_bytes() for file in said.quarantine)
     assert (said.bad, len(said.quarantine), b"nonsense" in kept, b"rubbish" in kept) == (2, 2, True, True)
@@ -401,17 +394,17 @@ def test_quarantined_records_of_earlier_runs_are_kept(tmp_path: Path) -> None:
 
 def test_always_makes_it_anew(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 2)
-    made(a_job(tmp_path))
-    made(a_job(tmp_path, output={"overwrite": "Always", "fileName": "{split}-{shard}.{ext}"}))
+    run_job(a_job(tmp_path))
+    run_job(a_job(tmp_path, output={"overwrite": "Always", "fileName": "{split}-{shard}.{ext}"}))
     assert len(visible(tmp_path / "out")) == 4
     assert verify(str(tmp_path / "out"), Access()).records_out == 80
 
 
 def test_a_dry_run_tells_what_the_extension_would_be(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 2)
     before = everything(tmp_path / "out")
     assert plan_step.dry_run(a_job(tmp_path), Access()).records == 80
@@ -456,11 +449,11 @@ def test_what_can_never_grow_is_refused_before_the_first_run(tmp_path: Path, spe
 
 def test_code_that_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     days(tmp_path, 2)
     monkeypatch.setattr(plugins, "digest", lambda: "other")
     with pytest.raises(BadSpec, match=r"The files of spec\.code are not those by which the data set was made"):
-        made(a_job(tmp_path, code={"configMapRef": {"name": "mine"}}))
+        run_job(a_job(tmp_path, code={"configMapRef": {"name": "mine"}}))
 
 
 def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_and_repaired(
@@ -471,7 +464,7 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     with monkeypatch.context() as older:
         # What releases did that knew no parts.
         older.setattr(run_id, "versions", lambda _: {})
-        made(a_job(tmp_path, **spec))
+        run_job(a_job(tmp_path, **spec))
     assert sorted(visible(tmp_path / "out")) == ["dataset_00000.bin", "dataset_00001.bin"]
     before = visible(tmp_path / "out")
     (tmp_path / "out/dataset_00001.bin").unlink()
@@ -480,7 +473,7 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     assert visible(tmp_path / "out") == before
 
     days(tmp_path, 2)
-    made(a_job(tmp_path, **spec))
+    run_job(a_job(tmp_path, **spec))
     assert sorted(visible(tmp_path / "out")) == [f"dataset_0000{number}.bin" for number in range(4)]
     assert verify(str(tmp_path / "out"), Access()).parts == {}
 
@@ -494,7 +487,7 @@ def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp
     days(tmp_path, 1)
     with monkeypatch.context() as older:
         older.setattr(run_id, "concealed", lambda value: value)
-        made(with_a_secret(tmp_path))
+        run_job(with_a_secret(tmp_path))
     old = manifest(tmp_path / "out").run_id
     assert b"s3cr3t" in (tmp_path / f"out/_dataprep/{old}/manifest.json").read_bytes()
     next((tmp_path / "out").glob("train*")).unlink()
@@ -505,7 +498,7 @@ def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp
         repair.repair(str(tmp_path / "out"), Access())
 
     days(tmp_path, 2)
-    made(with_a_secret(tmp_path))
+    run_job(with_a_secret(tmp_path))
     assert values(tmp_path / "out", "train") + values(tmp_path / "out", "test") != []
     assert manifest(tmp_path / "out").records_out == 80
     assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file() and b"s3cr3t" in file.read_bytes()]
@@ -513,7 +506,7 @@ def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp
 
 def test_a_data_set_whose_manifest_lacks_a_credential_is_repaired_by_its_job(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(with_a_secret(tmp_path))
+    run_job(with_a_secret(tmp_path))
     before = visible(tmp_path / "out")
     next((tmp_path / "out").glob("train*")).unlink()
     with pytest.raises(BadSpec, match="contained credentials, which aren't stored with the data set; give the job's file: --job"):
@@ -524,7 +517,7 @@ def test_a_data_set_whose_manifest_lacks_a_credential_is_repaired_by_its_job(tmp
 
 def test_files_around_the_data_that_another_release_made_otherwise_stay_when_a_shard_is_repaired(tmp_path: Path) -> None:
     days(tmp_path, 1)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     out = tmp_path / "out"
     loader = out / "_dataprep/loaders/load_torch.py"
     loader.write_text("# of another release\n")

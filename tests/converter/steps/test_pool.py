@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.converter.steps.test_run import EIGHT, a_job, made, sha256s
+from tests.builders.digits import EIGHT, commit_result, digits_job, sha256s
 
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.resources.job import DataPrepJob
@@ -104,11 +104,11 @@ def after(marker: Path, work: Callable[..., TaskProgress]) -> Callable[..., Task
 def a_job_of(few: Path, output: Path, function: str, place: Path) -> DataPrepJob:
     """Four tasks, whose records go through a function of `CODE`."""
     step = {"map": {"callable": f"another_process:{function}", "options": {"place": str(place)}}}
-    return a_job(few, output, output=EIGHT, transforms=[step], workers={"parallelism": 4})
+    return digits_job(few, output, output=EIGHT, transforms=[step], workers={"parallelism": 4})
 
 
 def test_this_process_is_one_of_the_workers(few: Path, tmp_path: Path, done_here: list[int]) -> None:
-    made(a_job(few, tmp_path / "out", output=EIGHT), workers=2)
+    commit_result(digits_job(few, tmp_path / "out", output=EIGHT), workers=2)
     assert done_here
     assert len(set(done_here)) == len(done_here)
 
@@ -121,12 +121,12 @@ def test_a_task_whose_process_was_killed_is_tried_again_and_not_here(
     monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
     job = a_job_of(few, tmp_path / "out", "dies", place)
     with caplog.at_level(logging.WARNING):
-        result = made(job, workers=2)
+        result = commit_result(job, workers=2)
     assert [record.getMessage() for record in caplog.records] == ["a worker process was killed; its task is tried again (1 of 3)"]
     assert len(done_here) == 1
     assert result.records.out == 1200
     assert verify(str(tmp_path / "out"), Access()).records_out == 1200
-    made(a_job(few, tmp_path / "one", output=EIGHT))
+    commit_result(digits_job(few, tmp_path / "one", output=EIGHT))
     assert sha256s(tmp_path / "out") == sha256s(tmp_path / "one")
 
 
@@ -137,14 +137,14 @@ def test_other_processes_have_the_environment_of_the_one_that_starts_them(
     fork_server.get_ready()
     monkeypatch.setenv("TOLD_LATE", "after what they are forked from")
     monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
-    made(a_job_of(few, tmp_path / "out", "tells", place), workers=2)
+    commit_result(a_job_of(few, tmp_path / "out", "tells", place), workers=2)
     assert place.read_text() == "after what they are forked from"
 
 
 def test_what_other_processes_say_is_shown_as_what_this_one_says(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "said"
     monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
-    made(a_job_of(few, tmp_path / "out", "speaks", place), workers=2)
+    commit_result(a_job_of(few, tmp_path / "out", "speaks", place), workers=2)
     shown = r"\u001b[31m s3://…@b/x"
     assert place.read_text(encoding="utf-8").splitlines() == [f"to out: {shown}", f"to err: {shown}", f"to the log: {shown}"]
 
@@ -158,7 +158,7 @@ def test_processes_end_with_what_they_are_forked_from(
     monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
     job = a_job_of(few, tmp_path / "out", "ends_its_parent", place)
     with caplog.at_level(logging.WARNING):
-        made(job, workers=2)
+        commit_result(job, workers=2)
     assert [record.getMessage() for record in caplog.records] == ["a worker process was killed; its task is tried again (1 of 3)"]
     assert verify(str(tmp_path / "out"), Access()).records_out == 1200
     assert not is_running(int(place.read_text()))
@@ -179,6 +179,6 @@ def test_a_task_that_failed_stops_the_others_and_is_the_one_that_is_told(
     monkeypatch.setattr(Conversion, "work", staticmethod(after(place, Conversion.work)))
     job = a_job_of(few, tmp_path / "out", "fails", place)
     with pytest.raises(BadData, match="not this one"):
-        made(job, workers=2)
+        commit_result(job, workers=2)
     assert len(done_here) <= 1
     assert not (tmp_path / "out/_SUCCESS").exists()

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
 
 from dataprep_api.dataset.messages import CommitResult
 from dataprep_api.errors import SpecError
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, ConvertError, InputChanged, Missing, NotWhole, OutputExists, ScriptFailed
 from dataprep_converter.core.framing import frame
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.runtime import plugins
 from dataprep_converter.steps.plan_step import run_plan_step
-from dataprep_converter.steps.run import run
 from dataprep_converter.steps.script_commit import commit
 from dataprep_converter.steps.script_job import execute
 from dataprep_converter.tools import inspection
@@ -46,7 +45,7 @@ def a_job(
 
 
 def made(job: DataPrepJob) -> CommitResult:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))[1]
+    return run_job(job)[1]
 
 
 def said(job: DataPrepJob) -> Any:  # Any: JSON
@@ -248,7 +247,7 @@ def test_a_changed_file_is_found_later(lay: Lay) -> None:
 def test_the_same_job_is_not_run_twice(lay: Lay) -> None:
     folder = lay({"a.tfrecords": GOOD})
     first = made(a_job(folder))
-    planned, second = run(a_job(folder), access=Access(), workers=1, display=Display(quiet=True))
+    planned, second = run_job(a_job(folder))
 
     assert planned.reused
     assert second.manifest_sha256 == first.manifest_sha256
@@ -267,7 +266,7 @@ def test_another_job_is(lay: Lay, changes: dict[str, Any]) -> None:
     folder = lay({"a.tfrecords": GOOD})
     made(a_job(folder))
 
-    assert not run(a_job(folder, **changes), access=Access(), workers=1, display=Display(quiet=True))[0].reused
+    assert not run_job(a_job(folder, **changes))[0].reused
 
 
 def test_another_input_is_another_run(lay: Lay) -> None:

@@ -8,19 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.steps.by_workers import run_by_workers
 
 from dataprep_api import names
-from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.errors import SpecError
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec, Missing, NotPermitted, NotWhole, OutputExists, OutputLost, StoreError
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs import maxcompute
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import table_output
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 from storeservers.odps import FakeMaxCompute, rows_of, wire
 
@@ -50,11 +49,7 @@ def a_job(
         "output": {"uri": str(folder / "out"), "format": "arrow", "shards": {"count": shards}, "table": {"uri": table}, **(output or {})},
         **spec,
     }
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "rows"}, "spec": written})
-
-
-def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return parse_job(written, name="rows")
 
 
 def expected(count: int = 40) -> list[dict[str, Any]]:
@@ -85,7 +80,7 @@ def note(folder: Path) -> dict[str, Any]:
 
 
 def test_every_record_becomes_a_row_and_every_shard_one_block(fake: FakeMaxCompute, tmp_path: Path) -> None:
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert written(fake) == expected()
     assert sorted(fake.sent_blocks()) == [0, 1, 2, 3]
     assert verify(str(tmp_path / "out"), Access()).records_out == 40
@@ -99,11 +94,11 @@ def test_eight_workers_send_each_block_once(fake: FakeMaxCompute, tmp_path: Path
 
 @pytest.mark.slow
 def test_what_was_written_is_read_again(fake: FakeMaxCompute, tmp_path: Path) -> None:
-    made(a_job(tmp_path, "odps://p/tables/parts/pt=20260101"))
+    run_job(a_job(tmp_path, "odps://p/tables/parts/pt=20260101"))
     assert written(fake, "parts", partition="pt=20260101") == expected()
     (tmp_path / "again").mkdir()
     source = {"table": {"uris": ["odps://p/tables/parts/pt=20260101"]}}
-    made(a_job(tmp_path / "again", "odps://p/tables/parts/pt=20260102", source=source))
+    run_job(a_job(tmp_path / "again", "odps://p/tables/parts/pt=20260102", source=source))
     assert written(fake, "parts", partition="pt=20260102") == expected()
     assert verify(str(tmp_path / "again" / "out"), Access()).records_out == 40
 
@@ -111,7 +106,7 @@ def test_what_was_written_is_read_again(fake: FakeMaxCompute, tmp_path: Path) ->
 def test_values_become_those_of_their_columns(fake: FakeMaxCompute, tmp_path: Path) -> None:
     columns: dict[str, pa.DataType] = {"id": pa.timestamp("ms"), "x": pa.float64(), "word": pa.binary()}
     fake.make("out", {"id": "datetime", "x": "double", "word": "binary"}, pa.schema(list(columns.items())))
-    made(a_job(tmp_path, rows=2, shards=1))
+    run_job(a_job(tmp_path, rows=2, shards=1))
     moments = [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 0, 0, 0, 1000)]  # noqa: DTZ001 - Arrow's moments have no zone
     assert [row["id"].replace(tzinfo=None) for row in written(fake)] == moments
     assert [(row["x"], row["word"]) for row in written(fake)] == [(0.0, b"word 0"), (0.25, b"word 1")]
@@ -121,13 +116,13 @@ def test_a_value_that_does_not_fit_its_column_is_named(fake: FakeMaxCompute, tmp
     columns: dict[str, pa.DataType] = {"id": pa.int8(), "word": pa.string(), "x": pa.float32()}
     fake.make("out", TYPES | {"id": "tinyint"}, pa.schema(list(columns.items())))
     with pytest.raises(BadData, match=rf"{T}: a value of 'id' doesn't fit its column: .*128"):
-        made(a_job(tmp_path, rows=200))
+        run_job(a_job(tmp_path, rows=200))
     assert written(fake) == []
 
 
 def test_the_key_is_nowhere(fake: FakeMaxCompute, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     files = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
     assert len(files) > 8
     for said in (*(file.read_bytes() for file in files), caplog.text.encode()):
@@ -144,9 +139,9 @@ def test_nothing_is_visible_before_the_commit_and_a_rerun_sends_nothing_twice(
     with monkeypatch.context() as patch:
         stops(patch, "before")
         with pytest.raises(StoreError, match="a test stops it here"):
-            made(a_job(tmp_path))
+            run_job(a_job(tmp_path))
     assert written(fake) == []
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert written(fake) == expected()
     assert sorted(fake.sent_blocks()) == [0, 1, 2, 3]
 
@@ -157,10 +152,10 @@ def test_a_commit_step_that_dies_after_the_rows_are_visible_is_repeated_without_
     with monkeypatch.context() as patch:
         stops(patch, "after")
         with pytest.raises(StoreError, match="a test stops it here"):
-            made(a_job(tmp_path))
+            run_job(a_job(tmp_path))
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     session = note(tmp_path)["session"]
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert written(fake) == expected()
     assert note(tmp_path)["session"] == session
     assert (tmp_path / "out" / "_SUCCESS").exists()
@@ -168,7 +163,7 @@ def test_a_commit_step_that_dies_after_the_rows_are_visible_is_repeated_without_
 
 def test_a_block_whose_answer_is_lost_is_sent_again_and_replaces_itself(fake: FakeMaxCompute, tmp_path: Path) -> None:
     fake.controls.lose_blocks = 1
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert written(fake) == expected()
     assert len(fake.sent_blocks()) == 5
 
@@ -186,7 +181,7 @@ def test_a_block_that_was_changed_on_its_way_is_refused_and_sent_again(
         return real(body, schema)
 
     monkeypatch.setattr(wire, "received", flips)
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert written(fake) == expected()
     assert len(fake.sent_blocks()) == 5
 
@@ -194,7 +189,7 @@ def test_a_block_that_was_changed_on_its_way_is_refused_and_sent_again(
 def test_a_commit_whose_answer_is_lost_is_found_to_be_done(fake: FakeMaxCompute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("odps.tunnel.retry.time.sleep", lambda _: None)
     fake.controls.lose_commits = 1
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert written(fake) == expected()
 
 
@@ -205,10 +200,10 @@ def test_a_session_that_ended_before_the_commit_is_followed_by_another_without_m
     with monkeypatch.context() as patch:
         stops(patch, "before")
         with pytest.raises(StoreError):
-            made(a_job(tmp_path))
+            run_job(a_job(tmp_path))
     times = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("*.arrow")}
     getattr(fake, how)()
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     assert written(fake) == expected()
     assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("*.arrow")} == times
     assert sorted(fake.sent_blocks()) == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -219,7 +214,7 @@ def test_a_worker_or_commit_without_a_session_says_what_to_do(
 ) -> None:
     stops(monkeypatch, "before")
     with pytest.raises(StoreError):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     job = a_job(tmp_path)
     run_id = next((tmp_path / "out" / names.SIDE).glob("*/upload.json")).parent.name
     folder = OutputFolder(job.spec.output.uri, Access()).of_run(run_id)
@@ -243,7 +238,7 @@ def test_shards_whose_rows_were_not_sent_are_named(fake: FakeMaxCompute, tmp_pat
 
     monkeypatch.setattr(table_output.TableRows, "send", forgets)
     with pytest.raises(Missing, match=rf"{T}: the rows of 1 shards were not sent: .*-00002-of-00004\.arrow\."):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     assert written(fake) == []
 
 
@@ -256,7 +251,7 @@ def test_rows_of_somebody_else_are_noticed(fake: FakeMaxCompute, tmp_path: Path,
 
     monkeypatch.setattr(maxcompute.Upload, "commit", both)
     with pytest.raises(NotWhole, match=rf"{T} has 39 rows after 40 were written: somebody else writes to it"):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
 
 
 # --- rows that are there ------------------------------------------------------------------------------------------
@@ -269,20 +264,20 @@ def other_rows() -> pa.Table:
 def test_rows_are_never_replaced_unless_the_spec_says_so(fake: FakeMaxCompute, tmp_path: Path) -> None:
     fake.fill("out", rows_of(other_rows()))
     with pytest.raises(OutputExists, match=rf"{T} holds 1 rows; overwrite is Never"):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     assert len(written(fake)) == 1
-    made(a_job(tmp_path, output={"overwrite": "IfChanged"}))
+    run_job(a_job(tmp_path, output={"overwrite": "IfChanged"}))
     assert written(fake) == expected()
 
 
 def test_a_finished_table_is_reused_until_somebody_changes_it(fake: FakeMaxCompute, tmp_path: Path) -> None:
     job = a_job(tmp_path, output={"overwrite": "IfChanged"})
-    made(job)
+    run_job(job)
     first = note(tmp_path)
-    assert made(job)[0].reused
+    assert run_job(job)[0].reused
     assert note(tmp_path) == first
     fake.fill("out", rows_of(other_rows()))
-    assert not made(job)[0].reused
+    assert not run_job(job)[0].reused
     assert written(fake) == expected()
     assert sorted(fake.sent_blocks()) == [0, 0, 1, 1, 2, 2, 3, 3]
 
@@ -290,7 +285,7 @@ def test_a_finished_table_is_reused_until_somebody_changes_it(fake: FakeMaxCompu
 def test_bad_records_leave_no_rows_and_an_empty_shard_no_block(fake: FakeMaxCompute, tmp_path: Path) -> None:
     lines = ["id,word,x", *(f"{'wrong' if number < 10 else number},w,0" for number in range(40))]
     (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
-    made(a_job(tmp_path, onBadRecord={"policy": "Skip"}))
+    run_job(a_job(tmp_path, onBadRecord={"policy": "Skip"}))
     assert [row["id"] for row in written(fake)] == list(range(10, 40))
     assert sorted(fake.sent_blocks()) == [1, 2, 3]
 
@@ -306,7 +301,7 @@ def test_features_must_be_the_columns(fake: FakeMaxCompute, tmp_path: Path) -> N
         rf"{T}: it has no column for the features word, x; no feature has the name of its columns words\. Name features by its columns\."
     )
     with pytest.raises(BadSpec, match=expected_text):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").glob("*.arrow"))
 
 
@@ -314,19 +309,19 @@ def test_a_type_that_cannot_become_the_columns_is_named(fake: FakeMaxCompute, tm
     columns: dict[str, pa.DataType] = {"id": pa.int64(), "word": pa.list_(pa.string()), "x": pa.float32()}
     fake.make("out", TYPES | {"word": "array<string>"}, pa.schema(list(columns.items())))
     with pytest.raises(BadSpec, match=rf"{T}: the feature 'word' is string, which can't become the column's list<"):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
 
 
 def test_more_shards_than_a_session_has_blocks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_output, "MOST_BLOCKS", 3)
     with pytest.raises(BadSpec, match=rf"{T}: 4 shards, and an upload session takes 3 blocks; ask for fewer in output\.shards\."):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
 
 
 def test_a_missing_right_to_write_is_named_before_any_work(fake: FakeMaxCompute, tmp_path: Path) -> None:
     fake.controls.denied.add("odps:Update")
     with pytest.raises(NotPermitted, match=r"missing odps:Update on acs:odps:\*:projects/p/tables/out"):
-        made(a_job(tmp_path))
+        run_job(a_job(tmp_path))
     assert not any((tmp_path / "out").glob("*.arrow"))
 
 

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
 from dataprep_api.dataset import run_id
 from dataprep_api.errors import SpecError
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import OutputExists
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.verification import verify
 
 
@@ -21,19 +21,15 @@ def a_job(root: Path, **output: Any) -> DataPrepJob:
         "source": {"text": {"uris": [str(root / "in.txt")]}},
         "output": {"uri": str(root / "out"), **output},
     }
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "lines"}, "spec": spec})
-
-
-def made(job: DataPrepJob) -> None:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return parse_job(spec, name="lines")
 
 
 def test_each_version_is_a_data_set_of_its_own_and_older_ones_stay(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\nb\n")
-    made(a_job(tmp_path, version="v1"))
+    run_job(a_job(tmp_path, version="v1"))
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     (tmp_path / "in.txt").write_text("a\nb\nc\n")
-    made(a_job(tmp_path, version="v2"))
+    run_job(a_job(tmp_path, version="v2"))
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["v1", "v2"]
     assert [verify(str(tmp_path / "out" / version), Access()).records_out for version in ("v1", "v2")] == [2, 3]
@@ -41,10 +37,10 @@ def test_each_version_is_a_data_set_of_its_own_and_older_ones_stay(tmp_path: Pat
 
 def test_a_version_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n")
-    made(a_job(tmp_path, version="v1"))
+    run_job(a_job(tmp_path, version="v1"))
     (tmp_path / "in.txt").write_text("b\n")
     with pytest.raises(OutputExists, match=r"out/v1 holds the finished data set"):
-        made(a_job(tmp_path, version="v1"))
+        run_job(a_job(tmp_path, version="v1"))
 
 
 def test_the_version_is_a_part_of_the_uri_and_may_be_a_param(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.files import everything
 from tests.converter.cli.commandline import code_of
 from tests.converter.stores.site import serving
 
@@ -25,10 +26,6 @@ def raw(tmp_path: Path) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     return tmp_path / "raw"
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def copied(uri: Path | str, to: Path | str, *, overwrite: bool = False) -> CopyResult:

@@ -8,16 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.builders.files import flip_bit
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 from tests.converter.cli.commandline import code_of
 
 from dataprep_api import canonical
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists, OutputLost
 from dataprep_converter.formats import values
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import pool
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools.repair import RepairResult, repair
 from dataprep_converter.tools.verification import Verification, verify
 
@@ -36,16 +37,12 @@ def a_job(folder: Path, **more: Any) -> DataPrepJob:
         "labels": [{"name": "y"}],
         "output": {"uri": str(folder / "out"), "shards": {"count": 4}},
     }
-    return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec | more})
-
-
-def made(job: DataPrepJob) -> None:
-    run(job, access=Access(), workers=1, display=Display(quiet=True))
+    return parse_job(spec | more)
 
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
-    made(a_job(tmp_path))
+    run_job(a_job(tmp_path))
     return tmp_path / "out"
 
 
@@ -53,17 +50,11 @@ def shard(folder: Path, number: int) -> Path:
     return folder / f"train-{number:05}-of-00004.tfrecords"
 
 
-def flip(file: Path, offset: int) -> None:
-    content = bytearray(file.read_bytes())
-    content[offset] ^= 1
-    file.write_bytes(content)
-
-
 # --- verify ----------------------------------------------------------------------------------------------------------
 
 
 def test_every_fault_is_listed(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flip(shard(finished, 1), 12)
+    flip_bit(shard(finished, 1), 12)
     shard(finished, 2).unlink()
     (finished / "thesis.txt").write_text("precious")
     assert code_of("verify", finished, "--all") == 5
@@ -77,8 +68,8 @@ def test_every_fault_is_listed(finished: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_the_first_fault_alone_is_the_error(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flip(shard(finished, 1), 12)
-    flip(shard(finished, 3), 12)
+    flip_bit(shard(finished, 1), 12)
+    flip_bit(shard(finished, 3), 12)
     assert code_of("verify", finished) == 5
     assert capsys.readouterr().err == f"dataprep: error: {finished}: train-00001-of-00004.tfrecords: bad data CRC at offset 0.\n"
 
@@ -117,7 +108,7 @@ def test_a_manifest_and_success_that_were_edited_together_are_noticed(finished: 
 
 
 def test_all_records_can_be_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(a_job(tmp_path, output={"uri": str(tmp_path / "out")}))
+    run_job(a_job(tmp_path, output={"uri": str(tmp_path / "out")}))
     parsed: list[object] = []
     whole = values.fault
 
@@ -190,7 +181,7 @@ def test_values_become_a_column(feature: dict[str, Any], rows: list[Any], plain:
 
 def test_only_what_is_broken_is_made_again(finished: Path) -> None:
     kept = {number: shard(finished, number).stat().st_mtime_ns for number in (0, 1, 3)}
-    flip(shard(finished, 2), 20)
+    flip_bit(shard(finished, 2), 20)
     repaired = repair(str(finished), Access())
     assert repaired.shards == [shard(finished, 2).name]
     assert {number: shard(finished, number).stat().st_mtime_ns for number in kept} == kept
@@ -270,7 +261,7 @@ def test_it_is_not_finished_until_it_is_whole_and_goes_on_where_it_stopped(finis
     before = {number: shard(finished, number).read_bytes() for number in range(4)}
     success = (finished / "_SUCCESS").read_bytes()
     shard(finished, 1).unlink()
-    flip(shard(finished, 2), 20)
+    flip_bit(shard(finished, 2), 20)
     with monkeypatch.context() as patched:
 
         def stop(*_: object, **__: object) -> None:
@@ -295,7 +286,7 @@ def test_a_join_is_made_again_for_its_rows(tmp_path: Path) -> None:
         return {"name": name, "source": {"csv": {"uris": [str(file)], "columns": columns}}}
 
     tables = [table("left", "x"), table("right", "z")]
-    made(a_job(tmp_path, source={"join": {"keys": ["id"], "tables": tables}}, features=[{"name": "x"}], labels=[{"name": "z"}]))
+    run_job(a_job(tmp_path, source={"join": {"keys": ["id"], "tables": tables}}, features=[{"name": "x"}], labels=[{"name": "z"}]))
     before = shard(tmp_path / "out", 1).read_bytes()
     shard(tmp_path / "out", 1).unlink()
     assert repair(str(tmp_path / "out"), Access()).shards == [shard(tmp_path / "out", 1).name]

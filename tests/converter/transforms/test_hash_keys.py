@@ -6,36 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.jobs import run_job
+from tests.builders.specs import parse_job
 
-from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps import convert_work, plan_step
-from dataprep_converter.steps.run import run
 from dataprep_converter.tools import repair
 
 KEYED = {"columns": ["user"], "keyEnv": "PEPPER"}
 
 
 def a_job(root: Path, *, transforms: list[Any] | None = None, overwrite: str = "IfChanged") -> DataPrepJob:
-    return DataPrepJob.parse(
+    return parse_job(
         {
-            "apiVersion": "dataprep.io/v1alpha1",
-            "kind": "DataPrepJob",
-            "metadata": {"name": "users"},
-            "spec": {
-                "source": {"jsonl": {"uris": [str(root / "in")]}},
-                "transforms": [{"hash": KEYED}] if transforms is None else transforms,
-                "output": {"uri": str(root / "out"), "overwrite": overwrite, "shards": {"count": 2}, "format": "jsonl"},
-            },
-        }
+            "source": {"jsonl": {"uris": [str(root / "in")]}},
+            "transforms": [{"hash": KEYED}] if transforms is None else transforms,
+            "output": {"uri": str(root / "out"), "overwrite": overwrite, "shards": {"count": 2}, "format": "jsonl"},
+        },
+        name="users",
     )
-
-
-def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
-    return run(job, access=Access(), workers=1, display=Display(quiet=True))
 
 
 def users(root: Path) -> list[str]:
@@ -52,10 +43,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_another_key_makes_the_data_set_anew(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, before = made(a_job(root))[0], users(root)
-    assert made(a_job(root))[0].reused
+    first, before = run_job(a_job(root))[0], users(root)
+    assert run_job(a_job(root))[0].reused
     monkeypatch.setenv("PEPPER", "two")
-    second = made(a_job(root))[0]
+    second = run_job(a_job(root))[0]
     assert (second.reused, second.run_id != first.run_id) == (False, True)
     assert len(set(users(root))) == 1
     assert set(users(root)) != set(before)
@@ -79,7 +70,7 @@ def test_a_worker_with_another_key_than_the_plans_is_refused(root: Path, monkeyp
 
 
 def test_a_data_set_is_not_repaired_with_another_key(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(a_job(root))
+    run_job(a_job(root))
     shard = min((root / "out").glob("*.jsonl"))
     whole = shard.read_bytes()
     shard.unlink()
@@ -93,17 +84,17 @@ def test_a_data_set_is_not_repaired_with_another_key(root: Path, monkeypatch: py
 
 
 def test_a_data_set_is_not_extended_with_another_key(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(a_job(root, overwrite="Extend"))
+    run_job(a_job(root, overwrite="Extend"))
     shutil.copy(root / "in/1.jsonl", root / "in/2.jsonl")
     monkeypatch.setenv("PEPPER", "two")
     with pytest.raises(BadSpec) as told:
-        made(a_job(root, overwrite="Extend"))
+        run_job(a_job(root, overwrite="Extend"))
     assert str(told.value) == (
         "The environment variable PEPPER, the key of the transform hash, is not the one by which the data set was made; "
         "take that, or set output.overwrite: Always, which makes the whole data set anew."
     )
     monkeypatch.setenv("PEPPER", "one")
-    made(a_job(root, overwrite="Extend"))
+    run_job(a_job(root, overwrite="Extend"))
     assert len(set(users(root))) == 1
     assert len(users(root)) == 16
 
@@ -119,5 +110,5 @@ def test_what_has_no_key_keeps_its_run_id(root: Path, monkeypatch: pytest.Monkey
 
 def test_the_key_stands_nowhere_in_the_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEPPER", "a-marked-pepper-7b1f")
-    made(a_job(root))
+    run_job(a_job(root))
     assert not [file for file in (root / "out").rglob("*") if file.is_file() and b"a-marked-pepper-7b1f" in file.read_bytes()]

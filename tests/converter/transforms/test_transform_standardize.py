@@ -6,15 +6,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from tests.builders.jobs import run_job
 from tests.converter.transforms.image_batches import applied, drawn, pixels, reasons, schema_after, schema_of, tensors
 
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.spec import Transform
-from dataprep_converter.cli.display import Display
 from dataprep_converter.core.errors import BadData, BadSpec
-from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.batch import Batch
-from dataprep_converter.steps.run import run
 from dataprep_converter.transforms.standardize import StandardizeStep
 
 SIZE = (482, 415, 3)
@@ -146,7 +144,7 @@ def test_a_job_collects_from_its_training_split_for_any_workers(tmp_path: Path) 
             "output": {"uri": str(tmp_path / f"out{workers}"), "format": "npz", "shards": {"records": 2}},
         }
         job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
-        run(DataPrepJob.parse(job), access=Access(), workers=workers, display=Display(quiet=True))
+        run_job(DataPrepJob.parse(job), workers=workers)
         outs.append({file.name: file.read_bytes() for file in sorted((tmp_path / f"out{workers}").glob("*.npz"))})
     assert outs[0] == outs[1]
     found = np.concatenate([np.load(tmp_path / "out1" / name)["features/values"] for name in sorted(outs[0], key=lambda n: "test" in n)])
@@ -163,4 +161,4 @@ def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
     }
     job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "x"}, "spec": spec}
     with pytest.raises(BadSpec, match=r"The transform standardize: there is no split 'training' with records; the splits are train\."):
-        run(DataPrepJob.parse(job), access=Access(), workers=1, display=Display(quiet=True))
+        run_job(DataPrepJob.parse(job))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.interop import data_sets, table_sets, tfrecord_sets
 from tests.interop.comparisons import compared
+from tests.interop.data_sets import flat
 
 import environments
 
@@ -65,10 +66,6 @@ def test_every_field_of_every_record_is_read(said: Any, format_: str, source: st
 
 def near(values: list[Any]) -> Any:
     return pytest.approx(values, rel=1e-14) if values and isinstance(values[0], float) else values
-
-
-def flat(value: Any) -> list[Any]:
-    return [each for part in value for each in flat(part)] if isinstance(value, list) else [value]
 
 
 def agree(said: Any, format_: str, source: str, reader: str, fields: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.converter.readers.test_reader_dataset import convert
+from tests.builders.jobs import run_spec
 from tests.interop.comparisons import compared
 
 import environments
@@ -27,7 +27,7 @@ def test_images_are_decoded_and_classes_have_names(tmp_path: Path) -> None:
         "labels": [{"name": "label", "columns": ["image/class/label"]}],
         "output": {"uri": str(tmp_path / "set"), "format": "parquet", "shards": {"count": 2}, "parquet": {"huggingFace": {}}},
     }
-    convert(spec)
+    run_spec(spec)
     said = json.loads(environments.run("datasets", READER, sorted((tmp_path / "set").glob("*.parquet"))))
     assert said["features"] == {
         "image": ["Image", None],
@@ -55,7 +55,7 @@ def test_images_are_decoded_and_classes_have_names(tmp_path: Path) -> None:
 
 def test_tensors_and_vectors_are_lists(tmp_path: Path) -> None:
     (tmp_path / "images").write_bytes(bytes.fromhex("00000803000000010000000200000003") + bytes(range(6)))
-    convert(
+    run_spec(
         {
             "source": {"idx": {"subsets": [{"name": "train", "images": str(tmp_path / "images")}]}},
             "features": [{"name": "pixels", "columns": ["image"]}],

@@ -5,7 +5,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from tests.converter.readers.test_reader_dataset import convert
+from tests.builders.jobs import run_spec
 
 import environments
 
@@ -29,7 +29,7 @@ def made(folder: Path) -> Path:
     ]
     features = [{"name": "n"}, {"name": "image", "columns": ["a", "b"], "dtype": "uint8"}, {"name": "values"}, {"name": "text"}]
     source = {"jsonl": {"uris": [str(folder / "rows.jsonl")], "columns": columns}}
-    convert({"source": source, "features": features, "output": {"uri": str(folder / "set"), "shards": {"count": 3}}})
+    run_spec({"source": source, "features": features, "output": {"uri": str(folder / "set"), "shards": {"count": 3}}})
     return folder / "set"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.interop import data_sets, table_sets, tfrecord_sets
 from tests.interop.comparisons import compared
+from tests.interop.data_sets import flat
 
 import environments
 import javareaders
@@ -89,10 +90,6 @@ def row_of(row: dict[str, Any], names: list[str]) -> data_sets.Row:
 
 def count(row: dict[str, Any], name: str) -> int:
     return sum(column.startswith(f"{name}_") for column in row)
-
-
-def flat(value: Any) -> list[Any]:
-    return [each for part in value for each in flat(part)] if isinstance(value, list) else [value]
 
 
 def example(tf: Any, record: bytes) -> data_sets.Row:

@@ -1,0 +1,51 @@
+"""TFRecord files of records that protobuf has made."""
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.converter.readers.reader_contract import batches, rows
+
+from dataprep_api.spec import Source
+from dataprep_converter.core.framing import frame
+from dataprep_converter.formats.tfrecord import records
+from dataprep_converter.readers.tfrecord.tfrecord import TfrecordReader
+
+KINDS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
+
+
+def message(features: dict[str, Any]) -> Any:
+    """A message of protobuf's own: the class is that of a SequenceExample, whose context is an Example's features."""
+    built = records._record_class()()
+    for name, values in features.items():
+        listed = values if isinstance(values, list) else [values]
+        feature = built.context.feature[name]
+        if listed:
+            getattr(feature, KINDS[type(listed[0])]).value.extend(listed)
+        else:
+            feature.float_list.SetInParent()
+    return built
+
+
+def example(**features: Any) -> bytes:
+    """Serialised by protobuf, keys in its own order."""
+    written: bytes = message(features).SerializeToString()
+    return written
+
+
+def put_records(path: Path, payloads: Sequence[bytes]) -> Path:
+    """Write records into a file, in gzip by its suffix."""
+    data = b"".join(map(frame, payloads))
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    return path
+
+
+def tfrecord_source(*uris: Path | str, **options: Any) -> Source:
+    """The source of these files."""
+    return Source.model_validate({"tfrecord": {"uris": [str(uri) for uri in uris], **options}})
+
+
+def values(source: Source) -> list[dict[str, Any]]:
+    """The good records, without their numbers."""
+    return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(batches(TfrecordReader, source))]
