@@ -82,7 +82,15 @@ class Kind(Protocol):
         ...
 
 
-class Conversion:
+class _InTasks:
+    """A kind whose shards are divided into tasks, which several processes share."""
+
+    def work_here(self: Kind, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
+        """Runs the tasks in several processes."""
+        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress)
+
+
+class Conversion(_InTasks):
     """Records of a source are read, transformed and written as shards."""
 
     runs_code = True
@@ -96,12 +104,8 @@ class Conversion:
         extension = extend.plan(spec, access) if spec.output.overwrite == "Extend" else None
         return extension or convert_plan.plan(spec, access)
 
-    def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Runs the tasks in several processes."""
-        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress)
 
-
-class Copy:
+class Copy(_InTasks):
     """The files of a finished data set are copied, byte for byte."""
 
     runs_code = False
@@ -110,10 +114,6 @@ class Copy:
     plan = staticmethod(copy_job.plan)
     work = staticmethod(copy_job.work)
     commit = staticmethod(copy_job.commit)
-
-    def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Runs the tasks in several processes."""
-        pool.run_tasks(job, self, plan=plan, access=access, workers=workers, watch=watch.progress)
 
 
 class Script:
