@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self
 
-from dataprep_converter.core.closeable import Closeable
+from dataprep_converter.core.closeable import Closeable, closed_on_error
 from dataprep_converter.core.errors import StoreFull
 
 _PREFIX: Final = "dataprep-"
@@ -55,12 +55,9 @@ class TemporaryFile(Closeable):
     def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:
         """A file with these bytes. Raises StoreFull, and what the pieces raise."""
         file = cls(what, in_memory=in_memory)
-        try:
+        with closed_on_error(file):
             for piece in pieces:
                 file.write(piece)
-        except BaseException:
-            file.close()
-            raise
         return file
 
     @property
