@@ -71,6 +71,16 @@ def beginning(folder: str, below: str) -> str:
     return f"{folder}/{below}/" if below else f"{folder}/"
 
 
+def keys_in(server: S3Server | FakeOss | AzureServer | FakeGcs, folder: str) -> Names:
+    """The keys in a folder of a place in a bucket, without the folder."""
+    return lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))]
+
+
+def uploads_in(server: S3Server | FakeOss, folder: str) -> Leftovers:
+    """How many unfinished multipart uploads are in a folder of a place in a bucket."""
+    return lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET))
+
+
 def files(request: pytest.FixtureRequest) -> Place:
     tmp_path: Path = request.getfixturevalue("tmp_path")
     return in_folder(tmp_path / "out")
@@ -109,8 +119,8 @@ def s3(request: pytest.FixtureRequest) -> Place:
     return Place(
         f"s3://{BUCKET}/{folder}",
         request.getfixturevalue("s3_settings"),
-        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
-        lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET)),
+        keys_in(server, folder),
+        uploads_in(server, folder),
     )
 
 
@@ -120,8 +130,8 @@ def oss(request: pytest.FixtureRequest) -> Place:
     return Place(
         f"oss://{BUCKET}/{folder}",
         request.getfixturevalue("oss_settings"),
-        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
-        lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET)),
+        keys_in(server, folder),
+        uploads_in(server, folder),
     )
 
 
@@ -131,7 +141,7 @@ def azure(request: pytest.FixtureRequest) -> Place:
     return Place(
         f"abfs://{BUCKET}@{server.account}.dfs.core.windows.net/{folder}",
         request.getfixturevalue("azure_settings"),
-        lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))],
+        keys_in(server, folder),
         lambda _="": 0,
         sweeps=False,
     )
@@ -140,10 +150,7 @@ def azure(request: pytest.FixtureRequest) -> Place:
 def gcs(request: pytest.FixtureRequest) -> Place:
     server: FakeGcs = request.getfixturevalue("gcs_fake")
     folder = a_folder()
-
-    def keys(below: str = "") -> list[str]:
-        return [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))]
-
+    keys = keys_in(server, folder)
     return Place(
         f"gs://{BUCKET}/{folder}",
         request.getfixturevalue("gcs_settings"),
