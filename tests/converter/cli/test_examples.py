@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.builders.files import visible
+from tests.builders.files import everything, visible
 from tests.converter.cli.commandline import EXAMPLES, ROOT, code_of, environment, settings
 
 from dataprep_converter.inputs.access import Access
@@ -62,8 +62,7 @@ def test_an_example_for_this_machine_runs(tmp_path: Path, capsys: pytest.Capture
 
 def digests(output: Path) -> dict[str, str]:
     """SHA-256 of each file that readers of the data set see, in its folders too."""
-    files = {file.relative_to(output).as_posix(): file for file in output.rglob("*") if file.is_file()}
-    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if name[0] not in "_."}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in everything(output).items() if name[0] not in "_."}
 
 
 @pytest.mark.parametrize("name", ON_STORES)
