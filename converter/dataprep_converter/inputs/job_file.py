@@ -30,9 +30,9 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         set_field(document, override)
     if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
         document = document | {"spec": _with_profile(document["spec"], profile)}
+    job = DataPrepJob.parse(document)
     for name in unused_params(document, overrides):
         logger.warning("--set params.%s has no effect: nothing in the job says ${%s}", name, name)
-    job = DataPrepJob.parse(document)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
         from dataprep_converter.runtime import plugins  # not at the top: Arrow takes a while to load
 
@@ -125,7 +125,7 @@ def set_field(document: Any, override: str) -> None:
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
     """The params of the overrides that the job (any YAML) doesn't use: mostly typos."""
     given = [override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)]
-    text = repr(document)
+    text = repr(document) if given else ""
     return [name for name in given if f"${{{name}}}" not in text]
 
 
