@@ -15,6 +15,7 @@ import pytest
 from google.protobuf.internal import encoder  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.availability import skip_without
 
 from dataprep_converter.core import native
 from dataprep_converter.core.framing import FOOTER, HEADER, frame
@@ -239,7 +240,7 @@ def test_what_is_looked_up_has_its_size() -> None:
             native.look_up(some, values, room)
 
 
-@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler, and does without native.c")
+@skip_without(which("cc"), "this machine has no C compiler")
 def test_it_is_built_where_there_is_a_compiler(each: str) -> None:
     assert (native._library() is not None) == (each == "native.c")
 

@@ -7,6 +7,7 @@ from shutil import copy, copytree, which
 from typing import Any
 
 import pytest
+from tests.availability import skip_without
 
 from dataprep_converter.core import native
 
@@ -43,7 +44,7 @@ def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
+@skip_without(which("cc"), "this machine has no C compiler")
 def test_a_library_of_another_source_goes(sources: Path) -> None:
     stale = sources / "libnative-0123456789ab.so"
     stale.write_bytes(b"of another version")
@@ -53,7 +54,7 @@ def test_a_library_of_another_source_goes(sources: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(which("cc") is None, reason="this machine has no C compiler")
+@skip_without(which("cc"), "this machine has no C compiler")
 @pytest.mark.parametrize("changed", ["native.c", "resampling.c"])
 def test_a_change_of_any_source_makes_another_library(built: Path, tmp_path: Path, changed: str) -> None:
     sources = copytree(built.parents[1], tmp_path / "copy") / "dataprep_converter" / "core"

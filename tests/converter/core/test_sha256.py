@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.availability import skip_without
 
 from dataprep_converter.core import native, sha256
 from dataprep_converter.core.buffers import Buffer
@@ -21,7 +22,7 @@ from dataprep_converter.pipeline.shard_sink import ShardSink
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.files import FileStore, FileUpload
 
-pytestmark = pytest.mark.skipif(not sha256.is_there(), reason="neither a C compiler nor OpenSSL's library")
+pytestmark = skip_without(sha256.is_there(), "this machine has no C compiler, or not OpenSSL's library")
 
 FULL = "/dev/full"
 """Takes no byte: the disk that is always full."""

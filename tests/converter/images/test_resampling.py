@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from tests.availability import skip_without
 
 from dataprep_converter.core import native
 from dataprep_converter.images.orientation import Pixels
 from dataprep_converter.images.resampling import resized
 
 METHODS = ["Bilinear", "Bicubic"]
-pytestmark = pytest.mark.skipif(not native.is_there(), reason="resampling.c was not built here")
+pytestmark = skip_without(native.is_there(), "this machine has no C compiler: resampling.c was not built")
 
 
 @pytest.fixture(scope="module", params=["as the processor can", "plainly"], autouse=True)
