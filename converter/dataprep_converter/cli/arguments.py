@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
-    """A command on a job's file."""
+    """Adds a command that works on a job's file."""
     command = commands.add_parser(name, help=help_text)
     command.add_argument("job", nargs="?", metavar="FILE", help="the job's YAML file, - for standard input")
     command.add_argument("--job", dest="job_option", metavar="FILE", help="the same, as an option")
@@ -25,21 +25,24 @@ def job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 
 def uri_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, help_text: str) -> argparse.ArgumentParser:
-    """A command on a data set."""
+    """Adds a command that works on a data set."""
     command = commands.add_parser(name, help=help_text)
     command.add_argument("uri", help="folder of the data set")
-    command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store")
+    command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the store")
     command.add_argument("--set", action="append", default=[], help=argparse.SUPPRESS)
     return command
 
 
 def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
     """Adds `--workers`; `of` extends its help text."""
-    command.add_argument("--workers", type=int, metavar="N", help=f"processes{of} (default: one a core, and fewer where memory is short)")
+    command.add_argument("--workers", type=int, metavar="N", help=f"processes{of} (default: one per core, fewer if memory is short)")
 
 
 def ready_workers(arguments: argparse.Namespace) -> int:
-    """The number of workers: as given, or as many as fit. Call it early: it starts the fork server, which imports modules meanwhile."""
+    """Returns the number of workers: the given number, or as many as fit.
+
+    Call it early: it starts the fork server, which imports modules in the meantime.
+    """
     count: int = arguments.workers or limits.processes()
     if count > 1:
         from dataprep_converter.runtime import fork_server
@@ -49,7 +52,7 @@ def ready_workers(arguments: argparse.Namespace) -> int:
 
 
 def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
-    """The job that a command names. Raises SpecError."""
+    """Returns the job that the command's arguments name. Raises SpecError."""
     from dataprep_converter.inputs import job_file
 
     file = arguments.job or getattr(arguments, "job_option", None)
@@ -61,7 +64,7 @@ def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
 
 
 def with_code(job: "DataPrepJob") -> "DataPrepJob":
-    """The job, after its code has been fetched from Git."""
+    """Fetches the job's code from Git, if it has any there, and returns the job."""
     if job.spec.code is not None and job.spec.code.git is not None:
         from dataprep_converter.cli import git_code
 
@@ -70,7 +73,7 @@ def with_code(job: "DataPrepJob") -> "DataPrepJob":
 
 
 def access_of(job: "DataPrepJob") -> "Access":
-    """Access to stores as the job configures them."""
+    """Returns access to the stores that the job configures."""
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.inputs.store_settings import settings_for
 
@@ -78,7 +81,7 @@ def access_of(job: "DataPrepJob") -> "Access":
 
 
 def access_to(arguments: argparse.Namespace) -> "Access":
-    """Access to stores as a job file configures them (`--job`), or else the environment."""
+    """Returns access to the stores that the file in `--job` configures, or that the environment configures if there is no such file."""
     from dataprep_converter.inputs.access import Access
 
     return access_of(job_of(arguments)) if arguments.job else Access()

@@ -16,10 +16,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     verify.add_argument("--every-record", action="store_true", help="parse every record, not only 64 of each file")
     verify.set_defaults(command=_verify)
 
-    repair = commands.add_parser("repair", help="make what is broken or missing of a data set again, from the plan stored beside it")
+    repair = commands.add_parser("repair", help="make broken or missing files of a data set again, from the plan stored with it")
     repair.add_argument("uri", help="folder of the data set")
     repair.add_argument(
-        "--job", metavar="FILE", help="the job that made it: its stores, code and HDFS options; needed when the manifest is damaged"
+        "--job",
+        metavar="FILE",
+        help="the job that made the data set, for its stores, code and HDFS options; needed when the manifest is damaged",
     )
     repair.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of that job: params.input=DIR")
     add_workers(repair)

@@ -1,4 +1,4 @@
-"""`dataprep logs` and `dataprep retry`: commands on a job in a cluster, by way of kubectl."""
+"""`dataprep logs` and `dataprep retry`: commands for a job in a cluster, which call kubectl."""
 
 import argparse
 import sys
@@ -11,10 +11,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     logs = commands.add_parser("logs", help="logs of a DataPrepJob's pods (needs kubectl)")
     logs.add_argument("job", help="name of the DataPrepJob")
     logs.add_argument("-n", "--namespace", help="its namespace")
-    logs.add_argument("--failed", action="store_true", help="only pods that failed")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on while the pods run")
+    logs.add_argument("--failed", action="store_true", help="only logs of failed pods")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow the logs while the pods run")
     logs.set_defaults(command=_logs, is_light=True)
-    retry = commands.add_parser("retry", help="try a failed DataPrepJob again; only what is missing is made (needs kubectl)")
+    retry = commands.add_parser("retry", help="try a failed DataPrepJob again; it makes only the missing files (needs kubectl)")
     retry.add_argument("job", help="name of the DataPrepJob")
     retry.add_argument("-n", "--namespace", help="its namespace")
     retry.set_defaults(command=_retry, is_light=True)

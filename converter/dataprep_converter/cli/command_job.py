@@ -1,4 +1,4 @@
-"""The job behind `dataprep copy` and `dataprep convert`: the arguments that they share, and how it is run or printed."""
+"""The job that `dataprep copy` and `dataprep convert` run: their shared arguments, and how the job is run or printed."""
 
 import argparse
 import sys
@@ -15,21 +15,24 @@ if TYPE_CHECKING:
 
 
 def add_arguments(command: argparse.ArgumentParser, *, example: str, verb: str, of_processes: str = "") -> None:
-    """Adds the shared arguments; `example` is a field that may be set."""
-    # --set changes the job that is made, not the file with the stores.
+    """Adds the shared arguments. `example` is a field of the spec, shown in the help text."""
+    # `--set` changes the job made here, not the job file that names the stores.
     command.set_defaults(set=[])
     command.add_argument("--set", dest="fields", action="append", default=[], metavar="FIELD=VALUE", help=f"a field of the spec: {example}")
-    command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the stores")
+    command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the stores")
     add_workers(command, of=of_processes)
-    command.add_argument("--print-job", action="store_true", help=f"print the job, for a cluster, and {verb} nothing")
-    command.add_argument("--quiet", action="store_true", help="no progress")
+    command.add_argument("--print-job", action="store_true", help=f"print the job, to run it in a cluster, and {verb} nothing")
+    command.add_argument("--quiet", action="store_true", help="don't show progress")
 
 
-# Any: a document's values are of any kind.
+# Any: a document can hold values of any type.
 def execute(
     arguments: argparse.Namespace, document: dict[str, Any], access: "Access", *, before: Callable[["Display"], None] | None = None
 ) -> Exit:
-    """Runs the job, with the stores of `--job` and the fields of `--set`, after `before`; or prints it."""
+    """Runs the job after calling `before`, or only prints it if `--print-job` is given.
+
+    The stores come from the file in `--job`; `--set` changes single fields.
+    """
 
     workers = 1 if arguments.print_job else ready_workers(arguments)
     from dataprep_api.resources.job import DataPrepJob

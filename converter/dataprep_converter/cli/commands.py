@@ -36,18 +36,24 @@ from dataprep_converter.runtime import without_pandas
 
 
 class TerminatedError(BaseException):
-    """SIGTERM: uploads in flight are aborted at exit. A BaseException, so that no `except Exception` swallows it."""
+    """Raised on SIGTERM, so that uploads in flight are aborted before the process exits.
+
+    It is a BaseException, so that no `except Exception` catches it.
+    """
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs a command and exits with its code (see `dataprep_api.exits`)."""
-    # First, because errors quote wrong arguments.
+    # Called before the parser, because the parser's errors quote wrong arguments.
     guard()
     execute(_parser().parse_args(argv))
 
 
 def execute(arguments: argparse.Namespace) -> NoReturn:
-    """Runs `arguments.command(arguments)` and exits with its code. In a pod the work is done in a child, so that a client that hangs can be killed."""
+    """Runs `arguments.command(arguments)` and exits with its code.
+
+    In a pod, a child process does the work, so that the parent can kill it if a store's client hangs.
+    """
     lines = logging.StreamHandler(sys.stderr)
     if os.environ.get("DATAPREP_LOG_FORMAT") == "json":
         run = getattr(arguments, "run", None)
@@ -61,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     guard()
     output = raw(sys.stdout)
     if isinstance(output, io.TextIOWrapper):
-        # For terminals that are not UTF-8: escape other characters, as on standard error.
+        # The terminal's encoding may not be UTF-8. Characters that it lacks are escaped, as on standard error.
         output.reconfigure(errors="backslashreplace")
     if pod_messages.in_pod():
         from dataprep_converter.runtime.watchdog import supervise
@@ -71,17 +77,17 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
 
 
 def _code_of(arguments: argparse.Namespace) -> int:
-    """Runs the command; every error becomes one line and a code."""
+    """Runs the command and returns its exit code. Every error is printed as one line."""
     signal.signal(signal.SIGTERM, _on_sigterm)
     tracing.set_up("dataprep")
     try:
         if not getattr(arguments, "is_light", False):
-            # numpy's linear algebra starts a thread for each core when it is imported, and adds in another order where there are more of them.
+            # By default OpenBLAS, numpy's linear algebra, starts a thread per core on import. Its sums depend on the number of threads.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             without_pandas.hide()
         code = int(arguments.command(arguments))
         sys.stdout.flush()
-    except BaseException as exc:  # the top of the program
+    except BaseException as exc:  # the outermost handler of the program
         if isinstance(exc, BrokenPipeError) and _reader_is_gone():
             return 128 + signal.SIGPIPE
         return int(_report_failure(exc, arguments))
@@ -97,7 +103,7 @@ def _on_sigterm(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _reader_is_gone() -> bool:
-    """Whether the broken pipe is our standard output (`dataprep ls … | head`) and not the connection to a store."""
+    """Whether the broken pipe is our standard output (as in `dataprep ls … | head`) rather than the connection to a store."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -106,20 +112,20 @@ def _reader_is_gone() -> bool:
     output.register(descriptor, 0)
     gone = any(events & select.POLLERR for _, events in output.poll(0))
     if gone:
-        # The interpreter flushes what is still buffered when it ends.
+        # The interpreter flushes its buffers at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     return gone
 
 
 def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
-    """One clear line, and the termination message of a pod."""
+    """Prints one clear line about the error and, in a pod, leaves the termination message."""
     from dataprep_api.reasons import Reason
     from dataprep_converter.core.errors import ConvertError, StoreFull
 
     if isinstance(exc, SystemExit):
         raise exc
     if isinstance(exc, KeyboardInterrupt):
-        _say("interrupted; finished shards are kept, the same command goes on where it stopped")
+        _say("interrupted; finished shards are kept, and the same command continues from there")
         return Exit.INTERRUPTED
     if isinstance(exc, TerminatedError):
         _say("terminated; finished shards are kept")
@@ -134,14 +140,14 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
         import tempfile
 
-        # Stores raise their own error, so this is a local file.
+        # Stores raise their own error for a full disk, so this one comes from a local file.
         exc = StoreFull(f"No space left for {exc.filename or f'temporary files in {tempfile.gettempdir()}'}: {exc.strerror}.")
     if isinstance(exc, ConvertError):
         _say(f"error: {exc}")
         pod_messages.leave_failure(exc.exit, exc.reason, str(exc), arguments, uri=exc.uri)
         return exc.exit
     message = f"{type(exc).__name__}: {exc}"
-    _say(f"error: {message} (a defect in dataprep; --debug shows where)")
+    _say(f"error: {message} (a bug in dataprep; --debug shows where)")
     if not arguments.debug and pod_messages.in_pod():
         _print_traceback(exc)
     pod_messages.leave_failure(Exit.INTERNAL, Reason.INTERNAL_ERROR, message, arguments)
@@ -149,7 +155,7 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
 
 
 def _say(text: str) -> None:
-    """Writes the text to standard error, as one line."""
+    """Writes the text to standard error as one line."""
     sys.stderr.write(f"dataprep: {one_line(' '.join(text.split(chr(10))))}\n")
 
 
@@ -159,7 +165,7 @@ def _print_traceback(exc: BaseException) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dataprep", description="Raw data to training-ready shards, on this machine or as a step of a DataPrepJob."
+        prog="dataprep", description="Turns raw data into training-ready shards, on this machine or as a step of a DataPrepJob."
     )
     parser.add_argument("--debug", action="store_true", help="log in detail and show tracebacks")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -167,6 +173,6 @@ def _parser() -> argparse.ArgumentParser:
     for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, cluster_commands):
         each.add(commands)
     for command in commands.choices.values():
-        # After the command too; SUPPRESS, because a default would override a flag before the command.
+        # The flag is also accepted after the command. SUPPRESS prevents its default from overriding a flag given before the command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser

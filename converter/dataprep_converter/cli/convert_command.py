@@ -1,4 +1,4 @@
-"""`dataprep convert`: its arguments. What it runs is a job with `source.dataset`."""
+"""The command `dataprep convert`. It runs a job with `source.dataset`."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     convert = commands.add_parser("convert", help="write a finished data set again in another format")
     convert.add_argument("uri", metavar="FROM", help="folder of a finished data set of any format")
     convert.add_argument("to", metavar="TO", help="folder of the new data set")
-    convert.add_argument("--format", required=True, metavar="NAME", help="output.format of the new one: tfrecord, parquet, …")
+    convert.add_argument("--format", required=True, metavar="NAME", help="output.format of the new data set: tfrecord, parquet, …")
     command_job.add_arguments(convert, example="output.shards.count=8", verb="convert")
     convert.set_defaults(command=_convert)
 
@@ -31,7 +31,7 @@ def _convert(arguments: argparse.Namespace) -> Exit:
 
     def check(display: "Display") -> None:
         display.step("verifying")
-        # Not every format has checksums of its own, and what is written carries the digest of what was read.
+        # Not every format has checksums, and the new data set gets the digest of the old one.
         verify(arguments.uri, access, expect=manifest.digest)
 
     document = conversion.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)

@@ -1,4 +1,4 @@
-"""`convert_to_records`: TensorFlow's MNIST script by its flags, for people who have it in their pipelines.
+"""`convert_to_records`: a replacement for TensorFlow's MNIST script, with the same flags, for pipelines that call the script.
 
 convert_to_records --directory hdfs://nn:9000/mnist --validation_size 5000
 """
@@ -25,11 +25,13 @@ SPLITS = ("train", "validation", "test")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Writes train, validation and test, and prints `Writing <uri>` for each, as the script does."""
+    """Writes the splits train, validation and test, and prints `Writing <uri>` for each, like TensorFlow's script."""
     parser = argparse.ArgumentParser(prog="convert_to_records", description="MNIST IDX files to TFRecord.")
-    parser.add_argument("--directory", default="/tmp/data", help="folder of the TFRecord files, on any store")  # noqa: S108  # the script's own default
-    parser.add_argument("--validation_size", type=int, default=5000, help="the first so many training images become the validation set")
-    parser.add_argument("--input", default="MNIST_data", help="folder of the four IDX files, gzip or not")
+    parser.add_argument("--directory", default="/tmp/data", help="folder of the TFRecord files, on any store")  # noqa: S108  # the default of TensorFlow's script
+    parser.add_argument(
+        "--validation_size", type=int, default=5000, help="number of training images, from the first on, that become the validation set"
+    )
+    parser.add_argument("--input", default="MNIST_data", help="folder of the four IDX files, with or without gzip")
     arguments = parser.parse_args(argv)
     commands.execute(argparse.Namespace(command=_convert, debug=False, **vars(arguments)))
 
@@ -46,7 +48,7 @@ def _convert(arguments: argparse.Namespace) -> Exit:
 
 
 def mnist_job(*, source: str, output: str, validation: int, suffix: str) -> DataPrepJob:
-    """The script's work as a DataPrepJob."""
+    """Returns a DataPrepJob that does the same work as TensorFlow's script."""
     subsets = [
         {"name": name, "images": names.join(source, images + suffix), "labels": names.join(source, labels + suffix)}
         for name, (images, labels) in FILES.items()

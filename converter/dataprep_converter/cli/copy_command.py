@@ -1,4 +1,7 @@
-"""`dataprep copy`: its arguments. For a data set it runs a job with `source.dataset` and `format: copy`; other files it copies as they are."""
+"""The command `dataprep copy`.
+
+A data set is copied by a job with `source.dataset` and `format: copy`; other files are copied without a job.
+"""
 
 import argparse
 import sys
@@ -16,13 +19,13 @@ if TYPE_CHECKING:
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds the command."""
-    copy = commands.add_parser("copy", help="copy a finished data set, or any file or folder, to another place or store, byte for byte")
+    copy = commands.add_parser("copy", help="copy a finished data set, or any file or folder, to another folder or store, byte for byte")
     copy.add_argument("uri", metavar="FROM", help="folder of a finished data set, or any file or folder")
-    copy.add_argument("to", metavar="TO", help="folder of the copy; of a file its name, or a folder with a slash at its end")
+    copy.add_argument("to", metavar="TO", help="folder of the copy; for a single file, its new name, or a folder ending with a slash")
     copy.add_argument(
-        "--overwrite", action="store_true", help="replace the data set or files that are there (default: refuse, unless they are the same)"
+        "--overwrite", action="store_true", help="replace an existing data set or files (default: refuse, unless they are equal)"
     )
-    command_job.add_arguments(copy, example="output.hdfs.replication=2", verb="copy", of_processes=", of 8 files at a time each")
+    command_job.add_arguments(copy, example="output.hdfs.replication=2", verb="copy", of_processes=", each copying 8 files at a time")
     copy.set_defaults(command=_copy)
 
 
@@ -52,11 +55,11 @@ def _copy_files(arguments: argparse.Namespace, access: "Access") -> Exit:
 
     if arguments.fields:
         raise SpecError(
-            [Fault("--set", f"{arguments.uri} is no data set, and other files are copied without a job whose fields could be set")]
+            [Fault("--set", f"{arguments.uri} isn't a data set; other files are copied without a job, so there are no fields to set")]
         )
     done = file_copy.copy(arguments.uri, arguments.to, access, overwrite=arguments.overwrite)
     if not arguments.quiet:
-        kept = f", {done.kept:,} were there" if done.kept else ""
+        kept = f", {done.kept:,} existed already" if done.kept else ""
         sys.stderr.write(f"copied {done.files:,} files, {done.size:,} bytes{kept}\n")
     sys.stdout.write(f"{arguments.to}\n")
     return Exit.DONE

@@ -15,7 +15,7 @@ _LINE_SECONDS = 2.0
 
 
 class Display:
-    """Sums the tasks' counts and shows records, rate and remaining time."""
+    """Sums the counts of all tasks and shows records, rate and remaining time."""
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = stream or sys.stderr
@@ -28,17 +28,17 @@ class Display:
         self._bar: tuple[Progress, TaskID] | None = None
 
     def step(self, name: str) -> None:
-        """A step begins."""
+        """Shows that a step begins."""
         self.close()
         self._say(f"{name} …")
 
     def planned(self, plan: PlanResult) -> None:
-        """The plan is made."""
+        """Shows the plan's figures and warnings."""
         self._total = plan.records
         self._ignored = plan.ignored or 0
         self._started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
-        # The number of a script's records is known only at the end.
+        # A script's number of records is known only at the end.
         records = f": {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}" if plan.splits else ""
         self._say(f"planned run {plan.run_id}{records}")
         for warning in plan.warnings:
@@ -47,7 +47,7 @@ class Display:
             self._start_bar()
 
     def progress(self, index: int, progress: TaskProgress) -> None:
-        """New counts of one task."""
+        """Takes the new counts of one task and shows the sums."""
         self._tasks[index] = progress
         now = time.monotonic()
         done = sum(task.records_in for task in self._tasks.values())
@@ -59,11 +59,11 @@ class Display:
             self._say(f"converting: {done:,} of {self._total:,} records, {self._rates(now, done)}")
 
     def reused(self, result: CommitResult) -> None:
-        """Nothing was to do."""
-        self._say(f"reused: a finished data set of the same spec and inputs is there ({result.manifest_uri})")
+        """Shows that a finished data set is reused."""
+        self._say(f"reused: there is a finished data set of the same spec and inputs ({result.manifest_uri})")
 
     def finished(self, result: CommitResult) -> None:
-        """The data set is whole."""
+        """Shows the result of a finished job."""
         seconds = max(1e-3, time.monotonic() - self._started)
         out = result.records.out
         self._say(
@@ -72,7 +72,7 @@ class Display:
         )
         bottleneck = verdict(result.seconds)
         if bottleneck is not None:
-            self._say(f"{bottleneck}; encoding waited {result.seconds.get(READ_WAIT, 0.0):,.1f} s for reading, all workers together")
+            self._say(f"{bottleneck}; over all workers, encoding waited {result.seconds.get(READ_WAIT, 0.0):,.1f} s for reading")
         if self._ignored:
             self._say(
                 f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or of data sets)"
@@ -89,7 +89,7 @@ class Display:
             self._say(f"warning: {warning}")
 
     def close(self) -> None:
-        """Ends the bar."""
+        """Ends the progress bar."""
         if self._bar is not None:
             self._bar[0].stop()
             self._bar = None
@@ -100,7 +100,7 @@ class Display:
             self._stream.flush()
 
     def _start_bar(self) -> None:
-        # Imported here, as most jobs run without a terminal and rich loads slowly.
+        # Imported here because rich loads slowly and most jobs run without a terminal.
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -125,7 +125,7 @@ class Display:
 
 
 def duration(seconds: float) -> str:
-    """`1h02m`, `3m20s`, `12s`."""
+    """Formats a duration as `1h02m`, `3m20s` or `12s`."""
     whole = int(seconds + 0.5)
     if whole >= 3600:
         return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

@@ -1,6 +1,7 @@
-"""Code from Git (`spec.code.git`): one commit's files, without history, in a folder.
+"""Fetches code from Git (`spec.code.git`): the files of one commit, without history, into a folder.
 
-The plan step resolves the reference; the other steps fetch that commit. Submodules are not fetched, and LFS files stay pointers.
+The plan step resolves the reference to a commit, and the other steps fetch this commit. Submodules are not fetched, and LFS files remain
+pointers.
 """
 
 import atexit
@@ -19,7 +20,7 @@ from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, NotP
 from dataprep_converter.runtime import plugins
 
 COMMIT_FILE: Final = ".dataprep-commit"
-"""Written last into the folder: the commit that it holds."""
+"""Name of the file that holds the id of the fetched commit. It is written last."""
 
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT_SECONDS: Final = 60
@@ -30,7 +31,7 @@ _Wants = Callable[..., list[Any]]  # Any: dulwich's own type of object ids
 
 
 def provide(spec: DataPrepJobSpec) -> None:
-    """Fetches the code of a job for this process and its children, unless it is there already, as in a pod."""
+    """Fetches a job's code for this process and its children, unless it is already there, as in a pod."""
     git = spec.code.git if spec.code is not None else None
     if git is None or os.environ.get(plugins.CODE_VARIABLE):
         return
@@ -42,19 +43,20 @@ def provide(spec: DataPrepJobSpec) -> None:
 
 
 def mounted_credentials(mounts: str) -> tuple[str | None, str | None]:
-    """User and password from the Secret mounted in the pod; a token needs no user."""
+    """Returns the user and password from the Secret mounted in the pod. A token needs no user."""
     found = [Path(mounts, "git", key) for key in ("username", "password")]
     user, password = (file.read_text(encoding="utf-8").strip() if file.is_file() else None for file in found)
     return (user or "git") if password else user, password
 
 
 def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple[str | None, str | None] = (None, None)) -> str:
-    """Writes the files of a commit into a folder and returns the commit: `commit`, or the current one of `git.ref`.
+    """Writes the files of a commit into a folder and returns the commit's id.
 
-    Raises NotFound for a repository, reference, commit or folder that isn't there, NotPermitted, and Unreachable.
+    The commit is `commit`, or the current one of `git.ref`. Raises NotFound for a missing repository, reference, commit or folder,
+    NotPermitted, and Unreachable.
     """
     try:
-        from dulwich import porcelain  # noqa: F401 - only whether it is there
+        from dulwich import porcelain  # noqa: F401 - checks only that it is installed
     except ImportError as exc:
         raise BadSpec("code.git needs dulwich: pip install 'dataprep-operator[git]'") from exc
     with tempfile.TemporaryDirectory(prefix="dataprep-git-") as scratch:
@@ -62,7 +64,7 @@ def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple
             found = _written(git, into, Path(scratch), commit=commit, credentials=credentials)
         except ConvertError:
             raise
-        except Exception as exc:  # what a server answers becomes one of many kinds
+        except Exception as exc:  # the answers of servers lead to exceptions of many types
             raise _translate(exc, git.url) from exc
     if git.sub_path is not None and not (into / git.sub_path).is_dir():
         raise NotFound(f"{shown(git.url)} has no folder {git.sub_path} in commit {found}.")
@@ -71,7 +73,7 @@ def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple
 
 
 def shown(url: str) -> str:
-    """The URL without a possible password."""
+    """Returns the URL without its user and password."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -113,7 +115,7 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
     except (GitProtocolError, KeyError):
         if not wanted:
             raise
-        # Not every server sends a commit that no reference points to; then fetch the history, which has it.
+        # Some servers refuse to send a commit that no reference points to. The complete history may contain it.
         repository = fetch_into("whole", everything, None)
     with repository:
         if wanted[0] not in repository.object_store:
@@ -122,14 +124,14 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
         while isinstance(found, Tag):
             found = repository[found.object[1]]
         if not isinstance(found, Commit):
-            raise NotFound(f"{wanted[0].decode()} in {shown(git.url)} is no commit.")
+            raise NotFound(f"{wanted[0].decode()} in {shown(git.url)} isn't a commit.")
         into.mkdir(parents=True, exist_ok=True)
         build_index_from_tree(str(into), str(scratch / "index"), repository.object_store, found.tree)
         return found.id.decode()
 
 
 def _resolve(refs: _Refs, git: Git) -> bytes:
-    """The object behind the reference: HEAD, a branch, a tag, a whole name, or a commit's 40 digits."""
+    """Returns the id of the object that the reference names: HEAD, a branch, a tag, a full reference name, or a commit's 40 digits."""
     ref = git.ref.encode()
     for name in (ref, b"refs/heads/" + ref, b"refs/tags/" + ref):
         if refs.get(name):
@@ -147,7 +149,7 @@ def _translate(exc: Exception, url: str) -> ConvertError:
 
     text = f"{shown(url)}: {' '.join(str(exc).split())[:300] or type(exc).__name__}"
     if isinstance(exc, HTTPUnauthorized):
-        return NotPermitted(f"{shown(url)} refuses the user; code.git.secretRef names a Secret with username and password.")
+        return NotPermitted(f"{shown(url)} refuses the user. Set code.git.secretRef to a Secret with username and password.")
     if isinstance(exc, NotGitRepository):
-        return NotFound(f"{shown(url)} is no Git repository, or one that only some users may see.")
+        return NotFound(f"{shown(url)} isn't a Git repository, or only some users may see it.")
     return Unreachable(text)

@@ -1,4 +1,4 @@
-"""`dataprep infer`, `dataprep inspect` and `dataprep ls`: show what there is at a URI."""
+"""`dataprep infer`, `dataprep inspect` and `dataprep ls`: commands that show what is at a URI."""
 
 import argparse
 import sys
@@ -12,23 +12,25 @@ from dataprep_converter.core.redaction import raw
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds the three commands."""
-    infer = commands.add_parser("infer", help="print a job for what a URI holds, as a start")
+    infer = commands.add_parser("infer", help="print a first job for the data at a URI")
     infer.add_argument("uri", help="a file, folder or glob")
-    infer.add_argument("--output", metavar="FILE", help="write the job there instead of printing it")
+    infer.add_argument("--output", metavar="FILE", help="write the job to this file instead of printing it")
     infer.add_argument("--to", metavar="URI", help="output.uri of the job (default: a folder beside the input)")
-    infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores says how to reach the store; they are taken over")
+    infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the store; the new job gets them too")
     infer.set_defaults(command=_infer, set=[])
 
-    inspect = uri_command(commands, "inspect", "show what a finished data set holds")
+    inspect = uri_command(commands, "inspect", "show the contents of a finished data set")
     inspect.add_argument("--records", type=_count, default=1, metavar="N", help="records to show (default: 1)")
     inspect_form = inspect.add_mutually_exclusive_group()
     inspect_form.add_argument(
         "--json", action="store_true", help="manifest, statistics and records as JSON; bytes as one character each (Latin-1)"
     )
-    inspect_form.add_argument("--html", metavar="FILE", help="write a report with histograms and a contact sheet of images there instead")
+    inspect_form.add_argument(
+        "--html", metavar="FILE", help="write a report with histograms and a contact sheet of images to this file instead"
+    )
     inspect.set_defaults(command=_inspect)
 
-    ls = uri_command(commands, "ls", "list a folder in the columns of hdfs dfs -ls")
+    ls = uri_command(commands, "ls", "list a folder, with the same columns as hdfs dfs -ls")
     ls.set_defaults(command=_ls)
 
 

@@ -1,4 +1,4 @@
-"""`dataprep retry`: retries a failed job, which makes only what is missing."""
+"""`dataprep retry`: retries a failed job. The retry makes only the missing files."""
 
 from datetime import UTC, datetime
 
@@ -12,8 +12,8 @@ def retry(job: str, *, namespace: str | None) -> str:
     status = kubectl.get(PLURAL, job, namespace=namespace).get("status") or {}
     phase = status.get("phase") or "new"
     if phase != "Failed":
-        raise BadSpec(f"{job} is {phase}: only a job that has failed is tried again.")
+        raise BadSpec(f"{job} is {phase}: only a failed job can be retried.")
     wish = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     kubectl.run("annotate", PLURAL, job, f"{names.ANNOTATION_RETRY}={wish}", "--overwrite", namespace=namespace)
     why = next((condition["message"] for condition in status.get("conditions") or [] if condition["type"] == "Failed"), "")
-    return f"{job} is tried again; it had failed with: {why}\n"
+    return f"{job} will be retried; it had failed with: {why}\n"

@@ -10,7 +10,7 @@ from dataprep_converter.core.errors import NotFound
 
 
 def show(job: str, *, namespace: str | None, failed: bool, follow: bool) -> Exit:
-    """Prints each pod's name and log, oldest first. Raises NotFound when the job has no pods (any more)."""
+    """Prints each pod's name and log, oldest pod first. Raises NotFound when the job has no pods, or none any more."""
     listed = kubectl.get("pods", "--selector", f"{names.LABEL_JOB}={names.label_value(job)}", namespace=namespace)
     pods = sorted(listed["items"], key=lambda pod: pod["metadata"]["creationTimestamp"])
     chosen = [pod["metadata"]["name"] for pod in pods if not failed or pod.get("status", {}).get("phase") == "Failed"]
@@ -21,7 +21,7 @@ def show(job: str, *, namespace: str | None, failed: bool, follow: bool) -> Exit
         sys.stdout.write(f"==> {name}\n")
         sys.stdout.flush()
         command = [kubectl.program(), "logs", name, *kubectl.scope(namespace), *(["--follow"] if follow else [])]
-        # Through our own output, which escapes control sequences: a program in a pod may print anything.
+        # Written through our own output, which escapes control sequences, because a program in a pod may print anything.
         with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8", errors="backslashreplace") as process:  # noqa: S603  # a list, no shell
             for line in process.stdout or ():
                 sys.stdout.write(line)

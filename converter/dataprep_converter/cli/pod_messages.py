@@ -1,4 +1,4 @@
-"""Termination messages of pods: a command's result or failure, which the operator reads."""
+"""Termination messages of pods: the result or failure of a command, to be read by the operator."""
 
 import argparse
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def in_pod() -> bool:
-    """Whether the operator has started this process."""
+    """Whether this process runs in a pod that the operator started."""
     return "DATAPREP_MOUNTS" in os.environ
 
 
@@ -49,7 +49,7 @@ def leave_failure(code: Exit, reason: "Reason", message: str, arguments: argpars
     try:
         _write_termination(messages.dump(failure))
     except OSError as exc:
-        logger.warning("no termination message: %s", exc)  # the error is the one to report
+        logger.warning("no termination message: %s", exc)  # the command's error is still the one to report
 
 
 def _write_termination(text: str) -> None:

@@ -1,6 +1,6 @@
 """Sends progress reports from a worker pod to the operator, without ever delaying the work.
 
-A report that can't be delivered is dropped: the next one carries absolute counts, and the truth is in the store.
+A report that can't be delivered is dropped. The next report has absolute counts, and the store shows which shards are finished.
 """
 
 import http.client
@@ -25,7 +25,7 @@ _LARGEST_REPLY = 4096
 
 
 class Reporter:
-    """Posts the latest counts in the background; `DATAPREP_STATUS_URL` unset means no reports."""
+    """Posts the latest counts in the background. Without `DATAPREP_STATUS_URL` there are no reports."""
 
     def __init__(self, *, index: int, environment: Mapping[str, str] = os.environ) -> None:
         self._url = environment.get("DATAPREP_STATUS_URL", "")
@@ -36,12 +36,12 @@ class Reporter:
         self._latest = TaskProgress()
         self._sequence = 0
         self._failures = 0
-        """Number of failures since the last report that was delivered."""
+        """Number of failures since the last delivered report."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="reports", daemon=True)
 
     def watch(self, progress: TaskProgress) -> None:
-        """Stores the latest counts; cheap."""
+        """Stores the latest counts. This is cheap."""
         self._latest = progress.now()
 
     def __enter__(self) -> Self:
@@ -61,7 +61,7 @@ class Reporter:
         self._send()
 
     def _send(self) -> float:
-        """Posts once; returns how long to wait before the next report."""
+        """Posts one report and returns the delay before the next one, in seconds."""
         self._sequence += 1
         latest = self._latest
         report = ProgressReport(
@@ -87,7 +87,7 @@ class Reporter:
 
 
 def post(url: str, body: str, *, token: str) -> float:
-    """Posts to the first address of the URL's host that accepts it: of several replicas, only the leader does.
+    """Posts a report to the first address of the URL's host that accepts it. Of several replicas, only the leader does.
 
     Returns the delay that the operator asks for. Raises OSError when no address accepts it.
     """

@@ -1,4 +1,4 @@
-"""The steps of a job on the command line: `dataprep run|plan|validate`, and what a pod runs: `work|commit|remove|fetch-code`.
+"""The steps of a job as commands: `dataprep run|plan|validate`, and those that pods run: `work|commit|remove|fetch-code`.
 
 Heavy modules are imported by the command that needs them, so that `dataprep --help` is quick.
 """
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Adds the commands."""
+    """Adds the commands for complete jobs and for single steps."""
     _add_whole_jobs(commands)
     _add_steps(commands)
 
@@ -35,12 +35,12 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     run = job_command(commands, "run", "plan, convert and commit on this machine")
     add_workers(run)
     _add_limit(run)
-    run.add_argument("--quiet", action="store_true", help="no progress")
+    run.add_argument("--quiet", action="store_true", help="don't show progress")
     run.set_defaults(command=_run)
 
     plan = job_command(commands, "plan", "list the input and divide it into shards")
     _add_limit(plan)
-    plan.add_argument("--dry-run", action="store_true", help="print the plan's figures and write nothing")
+    plan.add_argument("--dry-run", action="store_true", help="print the plan's figures without writing anything")
     plan.set_defaults(command=_plan)
 
     validate = job_command(commands, "validate", "check a job file without touching any store")
@@ -50,7 +50,7 @@ def _add_whole_jobs(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     work = job_command(commands, "work", "convert one task of a plan (a converter pod runs this)")
     work.add_argument("--index", type=int, metavar="N", help="number of the task (default: JOB_COMPLETION_INDEX)")
-    work.add_argument("--tasks", metavar="LIST", help="the tasks behind the indexes, as 0-3,7 (a retry's)")
+    work.add_argument("--tasks", metavar="LIST", help="the tasks that the indexes stand for, such as 0-3,7 (given on a retry)")
     work.add_argument("--attempt", metavar="N", default="1", help="number of the attempt, for the report")
     work.set_defaults(command=_work, task=None)
 
@@ -65,8 +65,8 @@ def _add_steps(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     remove.set_defaults(command=_remove)
 
     fetch_code = job_command(commands, "fetch-code", "fetch the code of code.git (an init container runs this)")
-    fetch_code.add_argument("--into", required=True, metavar="DIR", help="folder for its files")
-    fetch_code.add_argument("--commit", metavar="SHA", help="this commit instead of what code.git.ref is now")
+    fetch_code.add_argument("--into", required=True, metavar="DIR", help="folder to write the files to")
+    fetch_code.add_argument("--commit", metavar="SHA", help="fetch this commit instead of the current one of code.git.ref")
     fetch_code.set_defaults(command=_fetch_code, is_light=True)
 
 
@@ -102,7 +102,7 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         with tracing.span("plan", job=job.metadata.name) as tell:
             planned = run_plan_step(job, access_of(job)).result
             tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
-        found = "reused: a finished data set of the same spec and inputs is there" if planned.reused else f"{planned.tasks} tasks"
+        found = "reused: there is a finished data set of the same spec and inputs" if planned.reused else f"{planned.tasks} tasks"
         logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
         leave(planned)
     return Exit.DONE
@@ -178,7 +178,7 @@ def _fetch_code(arguments: argparse.Namespace) -> Exit:
 
 
 def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: argparse.Namespace) -> "Plan":
-    """The plan that the plan step has stored."""
+    """Returns the plan that the plan step stored."""
     from dataprep_converter.dataset.output_folder import OutputFolder
     from dataprep_converter.dataset.stored_plan import load_plan
 
@@ -187,7 +187,7 @@ def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: 
 
 
 def _task_number(arguments: argparse.Namespace) -> int:
-    """The task of this pod: `--index` or JOB_COMPLETION_INDEX, looked up in `--tasks` when that is given."""
+    """Returns the number of this pod's task: `--index` or JOB_COMPLETION_INDEX, looked up in `--tasks` if that is given."""
     from dataprep_converter.core.errors import BadSpec
 
     given = arguments.index if arguments.index is not None else os.environ.get("JOB_COMPLETION_INDEX")
@@ -210,7 +210,7 @@ def _task_number(arguments: argparse.Namespace) -> int:
 
 
 def _numbers(ranges: str) -> list[int]:
-    """`0-3,7` is 0, 1, 2, 3, 7."""
+    """Returns the numbers in the ranges: `0-3,7` gives 0, 1, 2, 3, 7."""
     return [
         number for part in ranges.split(",") for low, _, high in [part.partition("-")] for number in range(int(low), int(high or low) + 1)
     ]

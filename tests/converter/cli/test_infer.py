@@ -342,4 +342,4 @@ def test_a_uri_without_anything_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert f"{tmp_path}/absent names no file" in capsys.readouterr().err
     (tmp_path / "empty.csv").touch()
     assert code_of("infer", tmp_path / "empty.csv") == 5
-    assert "holds nothing but empty files" in capsys.readouterr().err
+    assert "has only empty files" in capsys.readouterr().err

@@ -26,7 +26,7 @@ IN_A_POOL = (
     "from dataprep_converter.cli import commands; from dataprep_converter.steps import pool; pool.INLINE_BYTES = 0; commands.main()",
 )
 """Inputs of any size are divided among processes."""
-INTERRUPTED = "interrupted; finished shards are kept, the same command goes on where it stopped"
+INTERRUPTED = "interrupted; finished shards are kept, and the same command continues from there"
 TERMINATED = "terminated; finished shards are kept"
 
 Send = Callable[[subprocess.Popen[str], signal.Signals], None]

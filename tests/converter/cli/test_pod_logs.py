@@ -99,7 +99,7 @@ def test_a_failed_job_is_tried_again(kubectl: Kubectl, capsys: pytest.CaptureFix
     assert kubectl.calls[0] == "get dataprepjobs photos --output json --namespace team"
     assert kubectl.calls[1].startswith("annotate dataprepjobs photos dataprep.io/retry=20")
     assert kubectl.calls[1].endswith(" --overwrite --namespace team")
-    assert capsys.readouterr().out == "photos is tried again; it had failed with: s3://in was not found.\n"
+    assert capsys.readouterr().out == "photos will be retried; it had failed with: s3://in was not found.\n"
 
 
 def test_two_wishes_are_two_values(kubectl: Kubectl) -> None:
@@ -111,7 +111,7 @@ def test_two_wishes_are_two_values(kubectl: Kubectl) -> None:
 def test_a_job_that_has_not_failed_is_not_tried_again(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
     kubectl.pods.write_text(json.dumps(a_job("Running")))
     assert code_of("retry", "photos") == 2
-    assert capsys.readouterr().err == "dataprep: error: photos is Running: only a job that has failed is tried again.\n"
+    assert capsys.readouterr().err == "dataprep: error: photos is Running: only a failed job can be retried.\n"
     assert len(kubectl.calls) == 1
 
 

@@ -59,7 +59,7 @@ def test_progress_off_a_terminal_is_plain_lines(few: Path, tmp_path: Path) -> No
 def test_a_rerun_says_that_there_was_nothing_to_do(finished: Path, few: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("run", *mnist_run(few, finished)) == 0
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1].startswith("reused: a finished data set of the same spec and inputs is there (")
+    assert said.err.splitlines()[-1].startswith("reused: there is a finished data set of the same spec and inputs (")
     assert said.out.endswith("/manifest.json\n")
 
 
@@ -273,7 +273,7 @@ def test_ls_of_one_file_is_its_line(finished: Path, capsys: pytest.CaptureFixtur
 
 def test_ls_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("ls", tmp_path / "absent") == 5
-    assert capsys.readouterr().err == f"dataprep: error: {tmp_path}/absent holds no visible files.\n"
+    assert capsys.readouterr().err == f"dataprep: error: {tmp_path}/absent has no visible files.\n"
 
 
 @pytest.mark.slow

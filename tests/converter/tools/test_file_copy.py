@@ -68,7 +68,7 @@ def test_a_file_that_holds_something_else_is_replaced_only_when_that_is_asked_fo
     (tmp_path / "to/a.csv").write_bytes(content)
     with pytest.raises(OutputExists) as told:
         copied(raw, tmp_path / "to")
-    assert str(told.value) == f"{tmp_path}/to/a.csv holds something else than what is copied there; --overwrite replaces it."
+    assert str(told.value) == f"{tmp_path}/to/a.csv has other content than the file to be copied; --overwrite replaces it."
     assert (tmp_path / "to/a.csv").read_bytes() == content
     copied(raw, tmp_path / "to", overwrite=True)
     assert everything(tmp_path / "to") == everything(raw)
@@ -104,7 +104,7 @@ def test_what_reads_back_otherwise_is_removed(raw: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(file_copy, "_PATIENCE", Patience(attempts=1))
     before = FileUpload.write
     monkeypatch.setattr(FileUpload, "write", lambda upload, data: before(upload, bytes(len(data))))
-    with pytest.raises(Unreachable, match="reads back other bytes than were written; it is removed"):
+    with pytest.raises(Unreachable, match="has other content than was written to it, so it was removed"):
         copied(raw / "a.csv", tmp_path / "to.csv")
     assert not (tmp_path / "to.csv").exists()
 
@@ -153,9 +153,9 @@ def test_the_command_copies_files_too(raw: Path, tmp_path: Path, capsys: pytest.
     told = capsys.readouterr()
     assert (told.out, told.err) == (f"{tmp_path}/to\n", "copied 5 files, 5,005 bytes\n")
     assert code_of("copy", raw, tmp_path / "to") == 0
-    assert capsys.readouterr().err == "copied 0 files, 0 bytes, 5 were there\n"
+    assert capsys.readouterr().err == "copied 0 files, 0 bytes, 5 existed already\n"
     assert code_of("copy", raw, tmp_path / "to", "--set", "output.hdfs.replication=2") == 2
-    assert "is no data set, and other files are copied without a job whose fields could be set" in capsys.readouterr().err
+    assert "isn't a data set; other files are copied without a job, so there are no fields to set" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_file_of_the_web_is_called_as_its_path_says(tmp_path: Path, capsys: py
 @pytest.mark.parametrize("address", ["/raw/?key=1", "/%2E%2E"])
 def test_an_address_without_a_file_name_needs_one_for_the_copy(tmp_path: Path, address: str) -> None:
     with serving({address: b"abc", address.partition("?")[0]: b"abc"}) as site:
-        with pytest.raises(BadSpec, match="has no file name at its end: give the copy one, instead of a folder"):
+        with pytest.raises(BadSpec, match="doesn't end with a file name: as the destination, give a file name instead of a folder"):
             copied(site.at(address), f"{tmp_path}/to/")
         copied(site.at(address), tmp_path / "named")
     assert (tmp_path / "named").read_bytes() == b"abc"
