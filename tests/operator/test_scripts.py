@@ -151,7 +151,7 @@ def test_a_command_that_makes_nothing_is_never_complete() -> None:
     world = planned(command=["true"])
     world.converted(indexes="0")
     world.settle()
-    text = "The script has ended, but of its outputs in s3://out/mnist train.tfrecords is missing."
+    text = "The script has ended, but its outputs in s3://out/mnist are not complete: train.tfrecords is missing."
     world.plan_fails(a_failure(Reason.OUTPUT_MISSING, text), suffix="commit-1")
 
     assert world.settle() == "Failed"

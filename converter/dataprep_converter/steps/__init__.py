@@ -1,1 +1,1 @@
-"""The steps of a job, of each kind: plan, work, commit; and the run of all of them on one machine."""
+"""The steps of a job, for each kind of job: plan, work and commit. Also runs all of them on one machine."""

@@ -1,4 +1,4 @@
-"""The result of a commit step, in a few words for the operator and the command line."""
+"""The result of a commit step, shortened for the operator and the command line."""
 
 import platform
 import zlib
@@ -28,7 +28,7 @@ MAX_WARNINGS = 10
 def result_of(
     manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = (), warnings: Sequence[str] = ()
 ) -> CommitResult:
-    """The finished data set in a few words, for the operator and the command line."""
+    """Returns a summary of the finished data set for the operator and the command line."""
     shown = manifest.files if len(manifest.files) <= MAX_OUTPUTS else []
     replicas = _replicas(folder) if shown else {}
     outputs = [
@@ -74,7 +74,7 @@ def result_of(
 
 
 def _replicas(folder: OutputFolder) -> dict[str, int]:
-    """Replication by path, on a store that has such a thing."""
+    """Returns each file's replication by its path, on stores that replicate files."""
     if scheme_of(folder.uri) not in hadoop.SCHEMES:
         return {}
     found = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}
@@ -82,7 +82,10 @@ def _replicas(folder: OutputFolder) -> dict[str, int]:
 
 
 def _within(seconds: Sequence[float]) -> list[int]:
-    """How many shards took at most as long as each bound, but longer than the one before; the last number has no bound."""
+    """Returns, for each bound, the number of shards that took at most this long, but longer than the bound before it.
+
+    The last number counts the shards that took longer than all bounds.
+    """
     counts = [0] * (len(SHARD_BOUNDS) + 1)
     for each in seconds:
         counts[bisect_left(SHARD_BOUNDS, each)] += 1
@@ -90,7 +93,7 @@ def _within(seconds: Sequence[float]) -> list[int]:
 
 
 def tool_versions() -> dict[str, str]:
-    """Versions of what may change compressed or parsed bytes."""
+    """Returns the versions of the tools that may change compressed or parsed bytes."""
     return {
         "dataprep": __version__,
         "numpy": np.__version__,

@@ -1,4 +1,7 @@
-"""The commit step of a conversion: checks shards, reports and numbers against plan and store, then writes manifest and `_SUCCESS`."""
+"""The commit step of a conversion.
+
+It compares shards, reports and record counts with the plan and the store. Then it writes the manifest and `_SUCCESS`.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -29,7 +32,7 @@ from dataprep_converter.steps.commit_result import result_of, tool_versions
 
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest | None = None) -> CommitResult:
-    """Finishes the data set. Idempotent. Raises NotWhole naming what is missing or differs.
+    """Finishes the data set. Idempotent. Raises NotWhole naming missing or different files.
 
     `again` is the manifest that a repair must reproduce; a difference raises NotWhole too.
     """
@@ -55,14 +58,17 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     success = folder.put_manifest(manifest)
     if again is None:
         table_output.commit(spec, folder, reports, access)
-    # Before _SUCCESS: whoever finds a finished data set has nothing left to clean up.
+    # Removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
     folder.remove_made()
     folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, found)])
 
 
 def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardReport]:
-    """The reports, one for each planned shard. Raises Missing naming shards without one, NotWhole naming a report whose numbers don't add up."""
+    """Returns one report for each planned shard.
+
+    Raises Missing naming shards without a report, and NotWhole naming a report whose numbers don't add up.
+    """
     missing = [
         shard.file for shard, report in zip(shards(plan.head), found, strict=True) if report is None or report.plan_sha256 != plan.sha256
     ]
@@ -91,7 +97,7 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
 
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
-    """Raises Missing or NotWhole unless the folder holds every shard as it was written, and nothing else but the files of this step."""
+    """Raises Missing or NotWhole unless every shard is in the folder as it was written, with no other files than those of this step."""
     listed = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in listed]
     if absent:
@@ -138,9 +144,10 @@ def _manifest(
 
 
 def _with_metadata(finished: Finished, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
-    """Writes the files around the data and removes those of earlier runs. Returns the manifest that lists them.
+    """Writes the files around the data and removes such files of earlier runs. Returns the manifest that lists them.
 
-    `before` are the files that a repair must reproduce. Intact ones stay, since another release may have written them differently.
+    `before` are the files that a repair must reproduce. Those that are intact are kept, because another release may have written them
+    differently.
     """
     indexes = [report.index for report in finished.reports if report.index is not None]
     written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
@@ -157,7 +164,7 @@ def _with_metadata(finished: Finished, folder: RunFolder, *, before: Sequence[Me
 
 
 def _with_metadata_again(finished: Finished, made: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
-    """Like `_with_metadata`, for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
+    """Does the same as `_with_metadata`, for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
     again: list[tuple[str, bytes]] = []
     for file in before:
         content = made.get(file.file)
@@ -165,7 +172,7 @@ def _with_metadata_again(finished: Finished, made: Mapping[str, bytes], folder: 
             again.append((file.file, content))
         elif hashlib.sha256(folder.read(file.file) or b"").hexdigest() != file.sha256:
             raise NotWhole(
-                f"{folder.at(file.file)} is damaged, and this release of dataprep makes it otherwise than the one that made the data set. "
+                f"{folder.at(file.file)} is damaged, and this release of dataprep would write it differently from the release that made the data set. "
                 "Repair it with that release, or run the job again with output.overwrite: Always."
             )
     whole = finished.manifest.model_copy(update={"metadata": list(before)})
@@ -178,7 +185,7 @@ def _with_metadata_again(finished: Finished, made: Mapping[str, bytes], folder: 
 
 
 def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
-    """`again`, if nothing but the versions of the tools has changed. Raises NotWhole naming what has."""
+    """Returns `again` if only the versions of the tools have changed. Raises NotWhole naming the differences."""
     for now, before in zip(manifest.files, again.files, strict=False):
         if now != before:
             packed = (
@@ -189,7 +196,7 @@ def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
             raise NotWhole(
                 f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}."
             )
-    # Reports of an earlier release, which stay, don't count lossy values.
+    # An earlier release's reports, which are kept, don't count lossy values.
     passing = {"tools"} if again.lossy else {"tools", "lossy"}
     fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(again, name)]
     if fields:

@@ -1,4 +1,4 @@
-"""The plan of a conversion, and the checks of where its inputs lie."""
+"""The plan of a conversion, and checks that it doesn't write where its inputs are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from dataprep_converter.stores import scheme_of
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionDraft(Draft):
-    """A data set that workers will make."""
+    """The draft of a data set that workers will make."""
 
     tables: Tables
     features: Sequence[FeatureSpec]
@@ -42,12 +42,12 @@ class ConversionDraft(Draft):
         table_output.check(self.spec, self.plan, self.features, folder, self.access)
 
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
-        """As for any draft, if the table is as it was written too."""
+        """Returns the manifest as for any draft, but only if the table has not changed either."""
         manifest = super().finished(success, folder)
         return manifest if manifest is not None and table_output.is_untouched(self.spec, folder, self.access) else None
 
     def store(self, folder: RunFolder) -> Plan:
-        """Stores what the reader made while planning and the plan, and opens the table's upload session."""
+        """Stores the plan and the files that the reader made while planning, and opens the table's upload session."""
         if self.tables.made is not None:
             folder.put_made(self.tables.made)
         plan = super().store(folder)
@@ -55,12 +55,15 @@ class ConversionDraft(Draft):
         return plan
 
     def put_plan(self, folder: RunFolder) -> None:
-        """Writes the plan's files, its head last."""
+        """Writes the plan's files. The head is written last."""
         folder.put_plan(self.plan, self.tables)
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ConversionDraft:
-    """Plans the whole data set. If another release has begun this very job and not finished it, its rules apply."""
+    """Plans the complete data set.
+
+    If another release began this same job without finishing it, the plan follows the rules of that release.
+    """
     new = make_plan(spec, access)
     with closed_on_error(new):
         unfinished = _find_unfinished(spec, new.plan.head, access)
@@ -83,7 +86,7 @@ def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, unfinished: Plan
 
 
 def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
-    """The unfinished plan of this very job that another release began by other versions of the rules, if there is one."""
+    """Returns the unfinished plan of this same job that another release began with other versions of the rules, if there is one."""
     folder = OutputFolder(spec.output.uri, access)
     try:
         owner = folder.owner()
@@ -110,7 +113,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """The endings of the file names that the job writes where readers see them; None if they may be anything."""
+    """Returns the endings of the names of the files that the job writes and readers see. Returns None if the names may have any ending."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)
@@ -122,7 +125,9 @@ def _endings(spec: DataPrepJobSpec) -> list[str] | None:
 
 
 def _shallow(source: Source) -> list[str]:
-    """Folders that aren't read with all their sub-folders: the root of a list's paths, and folders of images that are not read recursively."""
+    """Returns the folders whose sub-folders aren't all read: the root of a list's paths, and folders of images that are not read
+    recursively.
+    """
     images = source.images
     if images is None:
         return []
@@ -132,12 +137,15 @@ def _shallow(source: Source) -> list[str]:
 
 
 def source_uris(spec: DataPrepJobSpec) -> list[str]:
-    """Every URI that the source names; for a file within an archive, the archive."""
+    """Returns every URI that the source names. For a file within an archive, it is the archive's URI."""
     return [_folder_of_glob(archive_of(uri)) for uri in spec.data.inputs()]
 
 
 def _folder_of_glob(uri: str) -> str:
-    """The folder above a glob; any other URI as it is, and also a web address, whose question mark begins its query."""
+    """Returns the folder above a glob, and any other URI unchanged.
+
+    Web addresses are not globs either: their question mark begins a query.
+    """
     if scheme_of(uri) in ("http", "https"):
         return uri
     at = min((uri.index(sign) for sign in "*?[" if sign in uri), default=None)

@@ -1,4 +1,4 @@
-"""The work step of a conversion: makes the unfinished shards of one task. Each is published while the next one is read."""
+"""The work step of a conversion: makes the unfinished shards of one task. Each shard is published while the next one is read."""
 
 import logging
 from collections import deque
@@ -27,15 +27,15 @@ from dataprep_converter.transforms.hash import digests_of_keys
 logger = logging.getLogger(__name__)
 
 _SHARD_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""When its store fails, a shard is made again from the beginning, under a new temporary name."""
+"""How often a shard is retried when its store fails. It is made again from the beginning, under a new temporary name."""
 
 
 def check_keys(plan: Plan) -> None:
-    """Raises InputChanged when a key that records are hashed with differs from the plan's: one data set has one key."""
+    """Raises InputChanged when a key used to hash records differs from the plan's. All records of a data set must have the same key."""
     for variable, digest in digests_of_keys(plan.head.keys).items():
         if plan.head.keys[variable] != digest:
             raise InputChanged(
-                f"The environment variable {variable}, the key of the transform hash, has changed since the job was planned; make a new job for the new key."
+                f"The environment variable {variable}, the key of the transform hash, has changed since the job was planned; create a new job for the new key."
             )
 
 
@@ -48,7 +48,7 @@ def work(
     attempt: str,
     watch: Callable[[TaskProgress], None],
 ) -> TaskProgress:
-    """Makes those of these shards that aren't finished. Each is retried when its store fails."""
+    """Makes the unfinished ones of these shards. Each shard is retried when its store fails."""
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     check_keys(plan)
@@ -72,17 +72,17 @@ def work(
 
 @dataclass(frozen=True)
 class _Attempt:
-    """An attempt at a shard that has been read, or has failed."""
+    """An attempt at a shard that has been read completely or has failed."""
 
     shards: Sequence[Shard]
-    """The shard, and those of the task that come after it."""
+    """The shard, and the task's shards that come after it."""
     report: "Future[ShardReport]"
-    """Comes when the shard is published."""
+    """Has its result when the shard is published."""
 
 
 @dataclass(frozen=True)
 class _Task:
-    """The shards of a task, and what they are made with."""
+    """A task's shards, and the objects needed to make them."""
 
     plan: Plan
     pipeline: Pipeline
@@ -94,13 +94,13 @@ class _Task:
     watch: Callable[[TaskProgress], None]
 
     def reports(self, shards: Sequence[Shard]) -> Iterator[tuple[ShardReport, bool]]:
-        """Each shard's report, in order, and whether the shard was made now. A shard is published while the next one is read."""
+        """Yields each shard's report, in order, and whether the shard was made now. A shard is published while the next one is read."""
         attempts: deque[_Attempt] = deque()
         for position, shard in enumerate(shards):
             report = self._existing_report(shard)
             if report is None:
                 attempts.append(self._start(shards[position:]))
-            # An attempt that has failed is reported before another shard is read.
+            # A failed attempt is reported before another shard is read.
             is_under_way = report is None and not attempts[-1].report.done()
             yield from self._finish(attempts, all_but=int(is_under_way))
             if report is not None:
@@ -108,17 +108,17 @@ class _Task:
         yield from self._finish(attempts, all_but=0)
 
     def _finish(self, attempts: deque[_Attempt], *, all_but: int) -> Iterator[tuple[ShardReport, bool]]:
-        """Waits for the oldest attempts, until only so many are left."""
+        """Waits for the oldest attempts until only `all_but` are left."""
         while len(attempts) > all_but:
             yield self._await_report(attempts.popleft()), True
 
     def _existing_report(self, shard: Shard) -> ShardReport | None:
-        """The report of a finished shard."""
+        """Returns the report of a shard that is finished, or None."""
         report = self.folder.report(shard.number)
         return report if report is not None and self.folder.is_done(report, self.plan) else None
 
     def _start(self, shards: Sequence[Shard]) -> _Attempt:
-        """Reads and encodes the first of these shards. The reader may want to know of the others."""
+        """Reads and encodes the first of these shards. The reader may need the other shards to plan its reads."""
         shard, plan, folder, most = shards[0], self.plan, self.folder, self.pipeline.most_records
 
         def read_plan() -> Iterator[Iterator[Samples]]:
@@ -136,21 +136,21 @@ class _Task:
                 self.pipeline.reader.accept_read_plan(read_plan)
             writer = ShardWriter(shard, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt)
             writer.encode(watch)
-        except Exception as exc:  # raised by `_await_report`, after the reports of earlier shards
+        except Exception as exc:  # `_await_report` raises it after the reports of earlier shards
             failed: Future[ShardReport] = Future()
             failed.set_exception(exc)
             return _Attempt(shards, failed)
         return _Attempt(shards, self.publishing.submit(writer.publish))
 
     def _await_report(self, first: _Attempt) -> ShardReport:
-        """The report of the attempt, or of another one if the store failed."""
+        """Returns the report of the attempt. If the store failed, makes other attempts."""
         shard = first.shards[0]
         attempts = iter([first])
 
         def once() -> ShardReport:
             attempt = next(attempts, None)
             if attempt is None:
-                # Another worker may have finished the shard, and its commit may have swept our temporary file away.
+                # Another worker may have finished the shard in the meantime. Its commit may have removed our temporary file.
                 report = self._existing_report(shard)
                 if report is not None:
                     return report

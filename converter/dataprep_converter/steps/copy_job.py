@@ -1,8 +1,8 @@
-"""`format: copy` and `dataprep copy`: a finished data set is copied to another place, byte for byte.
+"""`format: copy` and `dataprep copy`: copy a finished data set to another location, byte for byte.
 
-A copy has the original's run id, plan, reports and manifest; only the pins in its reports are its own. So it can be verified, repaired, extended and
-reused like the original. The plan is copied first, which marks the folder as an unfinished run, and `_SUCCESS` last. Existing files are not
-copied again.
+A copy has the original's run id, plan, reports and manifest. Only the pins in its reports differ. So it can be verified, repaired, extended
+and reused like the original. The plan is copied first, which marks the folder as an unfinished run, and `_SUCCESS` last. Files that already
+exist are not copied again.
 """
 
 import logging
@@ -35,16 +35,16 @@ logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
 _PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""When a store fails, a file is copied again from the beginning."""
+"""How often a file is copied again when a store fails, each time from the beginning."""
 
 
 class _StoppedError(Exception):
-    """The caller no longer waits for this file."""
+    """The copy was stopped because the caller no longer waits for this file."""
 
 
 @dataclass(frozen=True)
 class Original:
-    """The data set that is copied."""
+    """The data set to be copied."""
 
     folder: RunFolder
     success: Success
@@ -59,11 +59,14 @@ class CopyDraft(Draft):
     original: Original
 
     def is_wanted(self, success: Success) -> bool:
-        """Whether the folder holds this copy already. Any other run of the job would give the same, so only `Always` makes it again."""
+        """Whether the folder already holds this copy.
+
+        Any run of the job would give the same files, so the copy is repeated only for `Always`.
+        """
         return success == self.original.success and self.spec.output.overwrite != "Always"
 
     def put_plan(self, folder: RunFolder) -> None:
-        """Copies the original's plan, its head last."""
+        """Copies the original's plan. The head is copied last."""
         copier = _Copier(self.spec, self.original.folder, folder, self.access, Event())
         head = self.plan.head
         for path, sha256 in (
@@ -81,13 +84,16 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> CopyDraft:
-    """The plan of the copy is the original's. Raises what `_original` does."""
+    """Returns a draft with the original's plan. Raises the same errors as `_original`."""
     original = _original(spec, access)
     return CopyDraft(spec=spec, access=access, plan=original.plan, classes=original.manifest.labels, original=original)
 
 
 def _original(spec: DataPrepJobSpec, access: Access) -> Original:
-    """Raises NotFound when it isn't finished, BadSpec for another digest, and NotWhole when files are missing."""
+    """Returns the data set to be copied.
+
+    Raises NotFound when it isn't finished, BadSpec if it has another digest than expected, and NotWhole when files are missing.
+    """
     uri, expected = _source(spec)
     manifest = load_manifest(uri, access)
     if expected not in (None, manifest.digest):
@@ -103,7 +109,7 @@ def _original(spec: DataPrepJobSpec, access: Access) -> Original:
 def work(
     spec: DataPrepJobSpec, *, plan: Plan, shards: Sequence[Shard], access: Access, attempt: str, watch: Callable[[TaskProgress], None]
 ) -> TaskProgress:
-    """Copies those of these files that are missing, several at a time."""
+    """Copies the missing ones of these files, several at a time."""
     progress = TaskProgress()
     with _files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as done:
         for report, is_new in done:
@@ -113,7 +119,10 @@ def work(
 
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
-    """Copies what no task copies (files of a script's data set, and files around the data), and marks the copy as finished. Idempotent."""
+    """Copies the files that no task copies, and marks the copy as finished. Idempotent.
+
+    They are the files of a script's data set and the files around the data.
+    """
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
@@ -142,7 +151,10 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
 def _files(
     spec: DataPrepJobSpec, plan: Plan, access: Access, numbers: Sequence[int], *, attempt: str
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
-    """(report, whether it was copied now) for the files of these numbers, in order. Copies under way stop when the caller leaves the context."""
+    """Yields a (report, whether the file was copied now) pair for each of the files with these numbers, in order.
+
+    Copies under way stop when the caller leaves the context.
+    """
     manifest, _ = _check_unchanged(spec, plan, access)
     source, target = (OutputFolder(uri, access).of_run(plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))
     stop = Event()
@@ -166,7 +178,7 @@ class _Copier:
     stop: Event
 
     def file(self, number: int, manifest: Manifest, plan: Plan, *, attempt: str) -> tuple[ShardReport, bool]:
-        """Copies one shard, its companions, and its report. Raises NotWhole when the original doesn't agree with its manifest."""
+        """Copies one shard, its companions and its report. Raises NotWhole when the original doesn't match its manifest."""
         there = self.target.report(number)
         if there is not None and self.target.is_done(there, plan):
             return there, False
@@ -190,7 +202,10 @@ class _Copier:
         return report, True
 
     def copy(self, path: str, sha256: str, *, size: int | None = None) -> Entry:
-        """Copies one file, unless it is there with this digest (and size, if known). Raises NotWhole when the original has another digest."""
+        """Copies one file, unless the target already has it with this digest (and size, if known).
+
+        Raises NotWhole when the original has another digest.
+        """
         source, uri = self.source.at(path), self.target.at(path)
         store = self.access.store(uri)
         there = store.stat(uri)
@@ -217,7 +232,7 @@ class _Copier:
 
 
 def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manifest, Success]:
-    """The original's manifest and mark. Raises InputChanged when it is no longer the data set that was planned."""
+    """Returns the original's manifest and `_SUCCESS` mark. Raises InputChanged when it is no longer the data set that was planned."""
     uri, _ = _source(spec)
     manifest = load_manifest(uri, access)
     success = OutputFolder(uri, access).success()
@@ -230,7 +245,7 @@ def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple
 
 
 def _source(spec: DataPrepJobSpec) -> tuple[str, str | None]:
-    """URI of the original, and the digest that it is expected to have."""
+    """Returns the URI of the original and the digest that it is expected to have."""
     written = spec.data.dataset
     if written is None:
         raise BadSpec("output.format: copy needs source.dataset.")

@@ -1,7 +1,7 @@
-"""The draft of a data set: its plan, before the job has the output folder, and how it gets there.
+"""The draft of a data set: its plan before the job takes the output folder, and the steps to take the folder.
 
-`plan_step.py` calls the methods in the order in which they stand here. What differs from kind to kind of job is overridden in `convert_plan.py`,
-`extend.py`, `copy_job.py` and `script_job.py`.
+`plan_step.py` calls the methods in the order in which they are defined here. `convert_plan.py`, `extend.py`, `copy_job.py` and
+`script_job.py` override those that differ between the kinds of job.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Draft(Closeable):
-    """What a job is about to make. Closing it removes temporary files."""
+    """The data set that a job is about to make. Closing it removes temporary files."""
 
     spec: DataPrepJobSpec
     access: Access
@@ -30,33 +30,42 @@ class Draft(Closeable):
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Class names by feature."""
     predecessor: str | None = None
-    """The unfinished run of this very job that another release began by other rules: it goes on, or is replaced where these are gone."""
+    """The unfinished run of this same job that another release began with other rules, if there is one.
+
+    The job continues this run if it can follow those rules, and replaces it otherwise.
+    """
 
     def close(self) -> None:
-        """Removes temporary files, where there are any."""
+        """Removes temporary files, if there are any."""
 
     def check_output(self, folder: RunFolder) -> None:
-        """Raises when the output can't take what will be made."""
+        """Raises when the output can't take the new data set."""
 
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
-        """The manifest of the finished data set in the folder, if it is the one that the job would make and its files are as they were written."""
+        """Returns the manifest of the finished data set in the folder.
+
+        Returns None unless it is the data set that the job would make and its files have not changed.
+        """
         if not self.is_wanted(success):
             return None
         manifest = folder.manifest(success)
         return manifest if is_untouched(manifest, folder) else None
 
     def is_wanted(self, success: Success) -> bool:
-        """Whether the job takes the data set that is there for its own."""
+        """Whether the job accepts the existing data set as its result."""
         return success.run_id == self.plan.head.run_id and self.spec.output.overwrite in ("IfChanged", "Extend")
 
     def check_base(self, success: Success | None) -> None:
-        """Raises NotWhole when the data set that is extended is not as it was written."""
+        """Raises NotWhole when the data set to be extended has changed since it was written."""
 
     def take_over(self, folder: RunFolder) -> None:
-        """Takes from an earlier run what need not be made again. Nothing that anybody sees changes."""
+        """Takes over the parts of an earlier run that need not be made again. Readers of the folder see no change."""
 
     def store(self, folder: RunFolder) -> Plan:
-        """Stores the plan in the folder, which is this run's now. Returns the plan that counts: an earlier one if it exists, else this one."""
+        """Stores the plan in the folder, which now belongs to this run.
+
+        Returns the valid plan: an earlier one if it exists, else this one.
+        """
         try:
             plan = folder.plan()
         except NotWhole as exc:
@@ -67,5 +76,5 @@ class Draft(Closeable):
         return plan or self.plan
 
     def put_plan(self, folder: RunFolder) -> None:
-        """Writes the plan's files, its head last."""
+        """Writes the plan's files. The head is written last."""
         raise NotImplementedError

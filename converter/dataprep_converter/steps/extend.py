@@ -1,11 +1,12 @@
 """`output.overwrite: Extend`: a finished data set gets shards for new inputs.
 
-An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so workers, commit, verify and repair need no
-code for it. The plan step copies the reports of the existing shards to the new run, and only the new shards are made.
+An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so workers, commit, verify and repair
+need no code for it. The plan step copies the reports of the existing shards to the new run, and only the new shards are made.
 
     plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 
-Until OWNER names the new run, `_SUCCESS` identifies the data set that is extended; after that, the new run's plan does, wherever the run stopped.
+Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. After that, the new run's plan identifies it, no matter
+where the run stopped.
 """
 
 import logging
@@ -39,16 +40,16 @@ _URIS: Final = ("uri", "uris")
 
 @dataclass(frozen=True)
 class ExistingDataSet:
-    """The data set that is extended."""
+    """The data set to be extended."""
 
     base: Base
     reports: RunFolder
-    """The folder of the run whose reports describe its shards."""
+    """The folder of the run whose reports describe the data set's shards."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtensionDraft(ConversionDraft):
-    """A finished data set and its new shards."""
+    """The draft of a finished data set with new shards."""
 
     existing: ExistingDataSet
 
@@ -62,9 +63,9 @@ class ExtensionDraft(ConversionDraft):
             )
 
     def take_over(self, folder: RunFolder) -> None:
-        """Stores the plan and the reports of the existing shards under the new run's id, then takes the folder."""
+        """Stores the plan and the existing shards' reports under the new run's id, then takes the folder."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
-            # Otherwise nothing is new, or an unfinished extension continues.
+            # In the other cases there are no new inputs, or an unfinished extension continues.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
         folder.claim()
 
@@ -72,7 +73,7 @@ class ExtensionDraft(ConversionDraft):
 def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
     """Plans the extension, or returns None if there is no data set at the output yet.
 
-    Raises BadSpec naming the fields that differ from the earlier job's, NotWhole when files are missing.
+    Raises BadSpec naming the fields that differ from the earlier job's, and NotWhole when files are missing.
     """
     existing = _find_existing(spec, access)
     if existing is None:
@@ -90,7 +91,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
 
 
 def _find_existing(spec: DataPrepJobSpec, access: Access) -> ExistingDataSet | None:
-    """The data set at the output, or None if there is none yet. Raises BadSpec and NotWhole as `plan` does."""
+    """Returns the data set at the output, or None if there is none yet. Raises BadSpec and NotWhole as `plan` does."""
     output = OutputFolder(spec.output.uri, access)
     success = output.success()
     if success is None:
@@ -107,7 +108,7 @@ def _find_existing(spec: DataPrepJobSpec, access: Access) -> ExistingDataSet | N
 
 
 def _new_plan(spec: DataPrepJobSpec, access: Access, existing: ExistingDataSet) -> NewPlan:
-    """The plan of the extended data set; without new inputs, the existing plan."""
+    """Returns the plan of the extended data set, or the existing plan if there are no new inputs."""
     new = make_plan(spec, access, existing.base)
     if len(new.plan.units) > len(existing.base.units):
         return new
@@ -116,14 +117,14 @@ def _new_plan(spec: DataPrepJobSpec, access: Access, existing: ExistingDataSet) 
         before = folder.plan()
         if before is None:
             raise NotWhole(
-                f"An extension of {folder.uri} was all but finished, and its new inputs are gone. Put them back, or set output.overwrite: Always.",
+                f"An extension of {folder.uri} was almost finished, but its new inputs are missing now. Put them back, or set output.overwrite: Always.",
                 uri=folder.uri,
             )
     return replace(new, plan=before)
 
 
 def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: RunFolder, access: Access) -> None:
-    """Stores the plan and the reports of the existing shards under the new run's id."""
+    """Stores the plan and the existing shards' reports under the new run's id."""
     if folder.plan() is None:
         folder.put_plan(plan, tables)
     store = access.store(folder.uri)
@@ -152,7 +153,7 @@ def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: Ru
 
 
 def _find_unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> ExistingDataSet | None:
-    """The base of an unfinished extension: the beginning of its plan."""
+    """Returns the data set that an unfinished extension extends, taken from the beginning of the extension's plan."""
     owner = output.owner()
     if owner is None:
         return None
@@ -176,7 +177,7 @@ def _find_unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> ExistingDat
 
 
 def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> None:
-    """Raises BadSpec naming the fields in which the spec differs from the data set's."""
+    """Raises BadSpec naming the fields in which the spec differs from the spec of the existing data set."""
     now = _fixed_content(run_id.content(spec))
     differing = [field for field in sorted({*now, *before} - {"output"}) if now.get(field) != before.get(field)]
     old, new = before["output"], now["output"]
@@ -187,14 +188,17 @@ def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> N
     if differing == ["output.fileName"] and "fileName" not in old:
         explanation = "the names of its files say how many there are. Begin a data set with overwrite: Extend to extend it later"
     if differing == ["output.fileName"] and "fileName" in old and "fileName" not in new:
-        explanation += f" (it was {old['fileName']!r}: say so in the job)"
+        explanation += f" (it was {old['fileName']!r}: set the same in the job)"
     raise BadSpec(
-        f"The job is not the one that made the data set (run {run}), so it can't extend it: {explanation}. Or set output.overwrite: Always, which makes it anew."
+        f"The job is not the one that made the data set (run {run}), so it can't extend it: {explanation}. Or set output.overwrite: Always to make the data set again."
     )
 
 
 def _fixed_content(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the spec that may not change: all but the source's URIs, since inputs are identified by their paths relative to these."""
+    """Returns the part of the spec that may not change.
+
+    It leaves out the source's URIs, because inputs are identified by their paths relative to these.
+    """
 
     def without(value: Any) -> Any:
         if isinstance(value, Mapping):

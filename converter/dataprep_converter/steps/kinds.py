@@ -1,6 +1,6 @@
-"""The kinds of job: a conversion, a copy of a finished data set, and a script of the user's own.
+"""The kinds of job: a conversion, a copy of a finished data set, and a user's script.
 
-A job's kind is chosen once, by `kind_of`. Whoever runs a step calls the kind, and doesn't ask again what the job is.
+`kind_of` chooses a job's kind once. The code that runs a step calls the kind and never looks at the job's type again.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,26 +19,26 @@ from dataprep_converter.steps.draft import Draft
 
 
 class Watch(Protocol):
-    """Is told how a run goes."""
+    """Receives the events of a run, to show them."""
 
     def step(self, name: str) -> None:
-        """A step begins."""
+        """Called when a step begins."""
         ...
 
     def planned(self, plan: PlanResult) -> None:
-        """The plan is made."""
+        """Called when the plan is made."""
         ...
 
     def progress(self, index: int, progress: TaskProgress) -> None:
-        """New counts of one task."""
+        """Called with new counts of one task."""
         ...
 
     def reused(self, result: CommitResult) -> None:
-        """A finished data set was there already."""
+        """Called when a finished data set is reused."""
         ...
 
     def finished(self, result: CommitResult) -> None:
-        """The data set is whole."""
+        """Called when the data set is complete."""
         ...
 
 
@@ -46,22 +46,22 @@ class Kind(Protocol):
     """The steps of a job."""
 
     runs_code: bool
-    """Whether code of the user's own (`spec.code`) makes the records, so that it must be the code that was planned with."""
+    """Whether the user's code (`spec.code`) makes the records. If so, the work step must run with the same code as the plan step."""
 
     def check_overlaps(self, spec: DataPrepJobSpec, access: Access) -> None:
         """Raises BadSpec when the job would write where it reads."""
         ...
 
     def source_uris(self, spec: DataPrepJobSpec) -> list[str]:
-        """What must be there before the job is planned."""
+        """Returns the URIs that must exist before the job is planned."""
         ...
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
-        """Plans the data set. Nothing is written."""
+        """Plans the data set without writing anything."""
         ...
 
     def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Does all the work on this machine."""
+        """Does all work of the job on this machine."""
         ...
 
     def work(
@@ -74,7 +74,7 @@ class Kind(Protocol):
         attempt: str,
         watch: Callable[[TaskProgress], None],
     ) -> TaskProgress:
-        """Does one task: makes what is missing of its shards."""
+        """Does one task: makes its unfinished shards."""
         ...
 
     def commit(self, spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
@@ -83,7 +83,7 @@ class Kind(Protocol):
 
 
 class _InTasks:
-    """A kind whose shards are divided into tasks, which several processes share."""
+    """A kind of job whose shards are divided into tasks, which several processes share."""
 
     def work_here(self: Kind, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
         """Runs the tasks in several processes."""
@@ -91,7 +91,7 @@ class _InTasks:
 
 
 class Conversion(_InTasks):
-    """Records of a source are read, transformed and written as shards."""
+    """A job that reads and transforms the records of a source and writes them as shards."""
 
     runs_code = True
     check_overlaps = staticmethod(convert_plan.check_overlaps)
@@ -100,13 +100,13 @@ class Conversion(_InTasks):
     commit = staticmethod(convert_commit.commit)
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
-        """Plans an extension where there is something to extend, and else the whole data set."""
+        """Plans an extension if there is a data set to extend, and otherwise the complete data set."""
         extension = extend.plan(spec, access) if spec.output.overwrite == "Extend" else None
         return extension or convert_plan.plan(spec, access)
 
 
 class Copy(_InTasks):
-    """The files of a finished data set are copied, byte for byte."""
+    """A job that copies the files of a finished data set, byte for byte."""
 
     runs_code = False
     check_overlaps = staticmethod(copy_job.check_overlaps)
@@ -117,7 +117,7 @@ class Copy(_InTasks):
 
 
 class Script:
-    """A program of the user's own makes the files, and the commit step checks them."""
+    """A job in which the user's program makes the files and the commit step checks them."""
 
     runs_code = True
     check_overlaps = staticmethod(script_job.check_overlaps)
@@ -127,14 +127,14 @@ class Script:
     commit = staticmethod(script_commit.commit)
 
     def work_here(self, job: DataPrepJob, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-        """Runs the program."""
+        """Runs the user's program."""
         del access, workers
         watch.step("running the script")
         script_job.execute(job.spec, plan=plan)
 
 
 def kind_of(spec: DataPrepJobSpec) -> Kind:
-    """The kind of a job."""
+    """Returns the kind of the job."""
     if spec.script is not None:
         return Script()
     return Copy() if spec.output.format == COPY else Conversion()

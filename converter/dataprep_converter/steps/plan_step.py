@@ -1,4 +1,4 @@
-"""The plan step: checks the stores, plans, and takes the output folder, or finds that the data set is there already."""
+"""The plan step: checks the stores, plans the job, and takes the output folder, unless the finished data set is already there."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class PlannedRun:
 
     plan: Plan
     result: PlanResult
-    """`result.reused` is set when the data set is there already."""
+    """`result.reused` is set when the finished data set is already there."""
 
 
 def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> PlannedRun:
@@ -51,13 +51,13 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
 
     manifest = draft.finished(success, folder) if success is not None else None
     if success is not None and manifest is not None:
-        logger.info("output %s holds a finished data set of this very run: reused", folder.uri)
+        logger.info("output %s holds a finished data set of this run, which is reused", folder.uri)
         return PlannedRun(plan=draft.plan, result=_result(draft.plan, draft.classes, folder, warnings=warnings, reused=(manifest, success)))
 
     draft.check_base(success)
     _refuse_others(draft, folder, success)
     draft.take_over(folder)
-    # Not a mark that another run has set since: this process may have been suspended.
+    # `_SUCCESS` is kept if another run has written it since, because this process may have been suspended for a while.
     if success is not None and folder.success() == success:
         folder.remove_success()
     folder.claim()
@@ -66,7 +66,7 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
 
 
 def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
-    """The plan's figures; nothing is written."""
+    """Returns the plan's figures without writing anything."""
     kind = kind_of(job.spec)
     kind.check_overlaps(job.spec, access)
     access.output = job.spec.output.uri
@@ -75,7 +75,7 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
 
 
 def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> None:
-    """Raises OutputExists when the folder holds what may not be replaced. An unfinished run of this job may always continue."""
+    """Raises OutputExists when the folder holds files that may not be replaced. An unfinished run of this job may always continue."""
     may_replace = draft.spec.output.overwrite != "Never"
     try:
         owner = folder.owner()
@@ -101,7 +101,7 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> 
             )
     known = folder.known_files()
     if folder.run_id in folder.runs():
-        # The stored plan may be damaged, so its files may be unknown.
+        # The stored plan may be damaged, and then the files that it planned are unknown.
         planned = {shard.file for shard in shards(draft.plan.head)}
         known |= planned | names.split_files(draft.plan.head.extension, planned)
     for path, _ in folder.visible():
@@ -113,7 +113,7 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> 
 
 
 def _split(name: str, head: PlanHead) -> SplitStatus:
-    """A split's totals over all runs of the data set."""
+    """Returns a split's totals over all runs of the data set."""
     parts = [split for split in head.splits if split.name == name]
     expected = [split.expected for split in parts if split.expected is not None]
     tolerances = [split.tolerance for split in parts if split.tolerance is not None]

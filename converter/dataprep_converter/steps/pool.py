@@ -1,8 +1,10 @@
-"""Runs the tasks of a plan in several processes of one machine, as Kubernetes does with pods.
+"""Runs the tasks of a plan in several processes of one machine, as Kubernetes does in pods.
 
-This process is one of the workers, so that the first shard doesn't wait for others to start (`fork_server.py`). A task whose process was killed is
-retried, in another process; a task that failed stops the others at their next batch. Small jobs run in this process alone. On HDFS only child
-processes do the work: the client can hang, and a watchdog can kill a child.
+This process is one of the workers, so that the first shard doesn't wait until other processes have started (`fork_server.py`). If a worker
+process is killed, another process retries its task. If a task fails, the other tasks stop at their next batch.
+
+Small jobs run in this process alone. For output on HDFS only child processes do the work: the HDFS client can hang, and a watchdog can kill
+a child.
 """
 
 import logging
@@ -36,7 +38,7 @@ from dataprep_converter.stores import StoreSettings, scheme_of
 logger = logging.getLogger(__name__)
 
 INLINE_BYTES = 64 * 2**20
-"""Smaller inputs are converted in this process: starting others takes longer than the work."""
+"""Smaller inputs are converted in this process, because starting other processes takes longer than the work."""
 _MOST_RESTARTS = 3
 
 Watch = Callable[[int, TaskProgress], None]
@@ -44,14 +46,14 @@ Watch = Callable[[int, TaskProgress], None]
 
 
 class StoppedError(ConvertError):
-    """Another task failed, or the user interrupted: this task stops without publishing anything."""
+    """Raised to stop this task without publishing anything, because another task failed or the user interrupted."""
 
 
 class Worker(Protocol):
     """The part of a kind of job that runs in worker processes."""
 
     runs_code: bool
-    """Whether it runs code of the user's own, which must then be the code that was planned with."""
+    """Whether the work runs the user's code, which must then be the same as in the plan step."""
 
     def work(
         self,
@@ -63,12 +65,12 @@ class Worker(Protocol):
         attempt: str,
         watch: Callable[[TaskProgress], None],
     ) -> TaskProgress:
-        """Makes those of these shards that aren't finished."""
+        """Makes the unfinished ones of these shards."""
         ...
 
 
 def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, workers: int, watch: Watch) -> None:
-    """Runs every task, `workers` at a time. Raises the first task's error after the others have stopped."""
+    """Runs all tasks, `workers` at a time. Raises the first task's error after the other tasks have stopped."""
     tasks = plan.head.tasks
     may_hang = scheme_of(job.spec.output.uri) == "hdfs"
     if not may_hang and (workers <= 1 or tasks <= 1 or plan.head.bytes_in < INLINE_BYTES):
@@ -94,7 +96,7 @@ def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, w
 
 @dataclass(frozen=True)
 class _WorkerSettings:
-    """What a worker process needs; all of it picklable."""
+    """The settings that a worker process needs. All of them can be pickled."""
 
     job: DataPrepJob
     worker: Worker
@@ -102,12 +104,15 @@ class _WorkerSettings:
     plan_sha256: str
     stores: tuple[StoreSettings, ...]
     environment: Mapping[str, str]
-    """The parent's environment variables; the fork server has older ones."""
+    """The parent's environment variables. Those of the fork server are older."""
 
 
 @dataclass
 class _WorkerProcess:
-    """The state of one worker process: of this one, or of a child, where the pool's initialiser makes it."""
+    """The state of one worker process.
+
+    It belongs to this process, or to a child process, in which the pool's initialiser creates it.
+    """
 
     job: DataPrepJob
     worker: Worker
@@ -117,7 +122,7 @@ class _WorkerProcess:
     stop: Event
 
     def work(self, index: int) -> None:
-        """Runs a task. Raises StoppedError when another one has failed."""
+        """Runs a task. Raises StoppedError when another task has failed."""
 
         def watch(progress: TaskProgress) -> None:
             if self.stop.is_set():
@@ -143,7 +148,7 @@ def _run_pool(
     works_here: bool,
     watch: Watch,
 ) -> "_TaskQueue":
-    """Runs these tasks until all are done or one has failed. Returns the queue, which has the outcome."""
+    """Runs these tasks until all are done or one has failed. Returns the queue with the results."""
     fork_server.get_ready()
     context = fork_server.context()
     reports: Queue[tuple[int, TaskProgress] | None] = context.Queue()
@@ -153,7 +158,7 @@ def _run_pool(
         with one_at_a_time:
             watch(index, progress)
 
-    # This process doesn't report through the queue: an exception raised by a signal would leave it in an undefined state.
+    # This process doesn't report through the queue, because an exception raised by a signal would leave the queue in an undefined state.
     here = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
@@ -163,8 +168,8 @@ def _run_pool(
     others = max(1, min(workers, len(indexes)) - works_here)
     executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(settings, reports, here.stop))
     tasks = _TaskQueue(deque(indexes), here.stop)
-    # A process that is only just starting would answer a signal with a traceback. It inherits blocked signals from the fork server or from
-    # the thread that starts it; in this process they are delivered right after.
+    # A process that is still starting would answer a signal with a traceback, so signals are blocked meanwhile. The new process inherits
+    # the blocked signals from the fork server or from the thread that starts it. In this process they are delivered right afterwards.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     try:
         with ThreadPoolExecutor(others, thread_name_prefix="tasks") as threads:
@@ -188,16 +193,19 @@ def _run_pool(
 
 @dataclass
 class _TaskQueue:
-    """The tasks that haven't started, for threads that each run or await one at a time; and the outcome of the others."""
+    """The tasks that haven't started, and the outcome of the others. Several threads take tasks from it, one at a time each."""
 
     left: deque[int]
     stopped: Event
     done: set[int] = field(default_factory=set)
     errors: list[Exception] = field(default_factory=list)
-    """In the order in which they came: the first one stopped the others."""
+    """The errors, in the order of their occurrence. The first one stopped the other tasks."""
 
     def do(self, work: Callable[[int], None]) -> None:
-        """Runs one task after another, until none is left or one has failed. When a process was killed, tasks under way still finish."""
+        """Runs one task after another, until none is left or one has failed.
+
+        When a worker process was killed, the tasks of other processes still finish.
+        """
         try:
             for index in iter(self._next, None):
                 work(index)
@@ -205,7 +213,7 @@ class _TaskQueue:
         except BrokenProcessPool as exc:
             self.errors.append(exc)
             self.left.clear()
-        except Exception as exc:  # raised by `run_tasks`, when all have ended
+        except Exception as exc:  # `run_tasks` raises it when all tasks have ended
             self.errors.append(exc)
             self.stop()
 
@@ -216,7 +224,7 @@ class _TaskQueue:
             return None
 
     def stop(self) -> None:
-        """Starts no more tasks; those under way end at their next batch."""
+        """Prevents tasks from starting. Those under way end at their next batch."""
         self.left.clear()
         self.stopped.set()
 
@@ -227,8 +235,8 @@ def _listen(reports: "Queue[tuple[int, TaskProgress] | None]", watch: Watch) -> 
 
 
 def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] | None]", stop: Event) -> None:
-    """Initialises a worker process. Only the parent handles signals."""
-    global _process  # a pool's initialiser can leave its result nowhere else
+    """Initialises a worker process. Workers ignore signals, which only the parent handles."""
+    global _process  # the initialiser of a pool can't return a value
     guard()
     for number in fork_server.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -237,7 +245,7 @@ def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] |
     os.environ.clear()
     os.environ.update(settings.environment)
     if scheme_of(settings.job.spec.output.uri) == "hdfs":
-        Watchdog().__enter__()  # ends with this process
+        Watchdog().__enter__()  # it ends with this process
     access = Access(settings.stores)
     folder = OutputFolder(settings.job.spec.output.uri, access).of_run(settings.run_id)
     plan = load_plan(folder, settings.plan_sha256, runs_code=settings.worker.runs_code)
@@ -247,7 +255,7 @@ def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] |
 
 
 def _end_with_parent() -> None:
-    """Ends this process with its parent: a parent that is killed can't end its children."""
+    """Ends this process when its parent ends. A parent that is killed can't end its children itself."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,6 +1,7 @@
-"""Preflight: checks before any worker starts that every source exists and that the job has all rights it needs at the destination.
+"""Preflight: checks, before any worker starts, that every source exists and that the job has all the rights that it needs at the
+destination.
 
-Errors name what is missing: the host, the user and path, or the right. It takes at most 30 s, and leaves nothing but the folder.
+Errors name what is missing: the host, the user and path, or the right. The preflight takes at most 30 s, and leaves only the folder behind.
 """
 
 import contextvars
@@ -22,11 +23,14 @@ LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
 _FORGOTTEN_SECONDS: Final = 3600.0
 _RETRY_SECONDS = 12.0
-"""No request is retried after this, so that the last answer still comes within the limit."""
+"""After this time requests are not retried, so that the last answer still comes within the limit."""
 
 
 def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> list[str]:
-    """Returns warnings. Raises what the stores raise, and Unreachable when one doesn't answer in time."""
+    """Checks the sources and the output, and returns warnings.
+
+    Raises the stores' errors, and Unreachable when a store doesn't answer in time.
+    """
     began = time.monotonic()
     warnings: list[str] = []
     for uri in (*source_uris, output_uri):
@@ -42,16 +46,17 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
 
 
 def _refuse_one_slash(uri: str) -> None:
-    """Raises BadSpec for `s3:/bucket/x`, which would be a folder of this machine that is called `s3:`."""
+    """Raises BadSpec for `s3:/bucket/x`, which would be a local folder called `s3:`."""
     scheme, found, rest = uri.partition(":/")
     if found and scheme in STORES and not rest.startswith("/"):
         raise BadSpec(
-            f"{uri} has one slash behind {scheme}: and would be a path; write {scheme}://{'/' if scheme == 'file' else ''}{rest}.", uri=uri
+            f"{uri} has only one slash after {scheme}: and would be a local path; write {scheme}://{'/' if scheme == 'file' else ''}{rest}.",
+            uri=uri,
         )
 
 
 def check_source(access: Access, uri: str) -> None:
-    """Raises NotFound when `uri` is neither a file nor a folder with a file in it, nor a table."""
+    """Raises NotFound when `uri` is not a file, a folder with a file in it, or a table."""
     if scheme_of(uri) == maxcompute.SCHEME:
         maxcompute.check(uri, access)
         return
@@ -61,7 +66,10 @@ def check_source(access: Access, uri: str) -> None:
 
 
 def check_output(access: Access, uri: str) -> None:
-    """Writes, reads, lists and deletes a small file below `uri`. Also deletes leftovers of preflights that were killed over an hour ago."""
+    """Writes, reads, lists and deletes a small file below `uri`.
+
+    Also deletes the files left by preflights that were killed over an hour ago.
+    """
     store = access.store(uri)
     folder = names.join(uri, names.SIDE)
     probe = names.join(folder, f"{_PROBE}{secrets.token_hex(8)}")
@@ -69,10 +77,10 @@ def check_output(access: Access, uri: str) -> None:
     store.put(probe, content, replace=False)
     try:
         if store.get(probe) != content:
-            raise StoreError(f"{probe} reads back other bytes than were written.", uri=probe)
+            raise StoreError(f"{probe} has other content than was written to it.", uri=probe)
         listed = list(store.list(folder, recursive=False))
         if all(entry.uri != probe for entry in listed):
-            raise StoreError(f"{probe} was written and is not in the listing of its folder.", uri=probe)
+            raise StoreError(f"{probe} was written, but is not in the listing of its folder.", uri=probe)
     finally:
         store.delete(probe)
     for entry in listed:
@@ -81,7 +89,7 @@ def check_output(access: Access, uri: str) -> None:
 
 
 def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
-    """Runs a check with a time limit in seconds: a native client may block for minutes in a single call."""
+    """Runs a check with a time limit in seconds, because a native client may block for minutes in a single call."""
     raised: list[BaseException] = []
 
     def run() -> None:

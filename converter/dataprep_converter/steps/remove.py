@@ -1,8 +1,10 @@
 """`spec.deletionPolicy: Delete`: removes exactly the files that the runs of one job have written.
 
-Two conditions protect other files: the folder must belong to one of the given runs, and each visible file must match a report or the manifest of
-such a run. It can be run again after a crash, because plans, reports and manifests are removed after the files that they list, and OWNER last.
-(The commit step also removes files, but those of *earlier* runs.)
+Two conditions protect other files: the folder must belong to one of the given runs, and each visible file must match a report or the
+manifest of such a run.
+
+The removal can be repeated after a crash, because plans, reports and manifests are removed after the files that they list, and OWNER last.
+The commit step also removes files, but only those of *earlier* runs.
 """
 
 import re
@@ -29,7 +31,7 @@ from dataprep_converter.stores.publish import digest_of
 
 _PARALLEL: Final = 16
 _AT_ONCE: Final = 512
-"""Files that are deleted between two checks of OWNER."""
+"""Number of files deleted between two checks of OWNER."""
 _SHOWN: Final = 5
 S = TypeVar("S", bound=Stored)
 
@@ -41,7 +43,7 @@ _OF_A_RUN: Final = re.compile(
 
 @dataclass(frozen=True)
 class _FileRecord:
-    """A visible file as a run recorded it."""
+    """A visible file, as recorded by a run."""
 
     size: int
     sha256: str
@@ -49,10 +51,10 @@ class _FileRecord:
 
 
 def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
-    """Removes what these runs of one job wrote to the output `uri`. Idempotent.
+    """Removes the files that these runs of one job wrote to the output `uri`. Idempotent.
 
-    Removes nothing if another run has taken the folder since. Keeps files whose content has changed, and names them in the result.
-    Raises BadSpec for a run id of the wrong form, NotWhole when OWNER can't be read, and what the store says.
+    Removes nothing if another run has taken the folder since. Keeps files whose content has changed, and names them in the result. Raises
+    BadSpec for a run id of the wrong form, NotWhole when OWNER can't be read, and the store's errors.
     """
     for run in runs:
         if not _RUN_ID.fullmatch(run):
@@ -65,7 +67,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
         return RemoveResult(owner=owner)
     folder = output.of_run(owner)
 
-    # Read everything before removing anything: files of a newer release raise NewerFormat.
+    # Everything is read before anything is removed, because files of a newer release raise NewerFormat.
     listed = dict(folder.everything())
     found = [_RunFiles(folder, run, listed) for run in runs]
     written: defaultdict[str, list[_FileRecord]] = defaultdict(list)
@@ -79,7 +81,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     kept = sorted(set(there) - ours)
     removed = _delete(folder, ours, listed)
     removed += _delete(folder, [path for run in found for path in run.beside() if path in listed], listed)
-    # Reports go after the plan: without a plan, a second attempt identifies files by their reports.
+    # Reports are removed after the plan. Without the plan, a second attempt identifies files by their reports.
     removed += _delete(folder, [path for run in found for path in run.own if path.endswith("/plan.json")], listed)
     removed += _delete(folder, [path for run in found for path in run.own if not path.endswith("/plan.json")], listed)
     folder.sweep()
@@ -95,7 +97,7 @@ class _RunFiles:
         self._id = run
         self._uri = folder.uri
         self.own = [path for path in listed if _belongs(path, names.run_folder(run))]
-        """Those in the run's own folder."""
+        """Paths of the files in the run's folder."""
         self._head = _parse(PlanHead, names.plan_file(run), folder)
         self._manifest = _parse(Manifest, names.manifest_file(run), folder)
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="reports") as readers:
@@ -103,7 +105,7 @@ class _RunFiles:
             self._reports = [report for report in found if report is not None and report.is_intact()]
 
     def visible(self) -> Iterator[tuple[str, list[_FileRecord]]]:
-        """(path, records of what was written) of every file that readers see. Files without a report have no record yet."""
+        """Yields a (path, records) pair for every visible file. The list of records is empty for a planned file without a report."""
         for report in self._reports:
             yield report.file, [_FileRecord(report.size, report.sha256, report.pin)]
             yield from ((each.file, [_FileRecord(each.size, each.sha256)]) for each in report.companions)
@@ -118,19 +120,19 @@ class _RunFiles:
             yield from ((file, []) for file in sorted(planned | names.split_files(self._head.extension, planned)))
 
     def beside(self) -> Iterator[str]:
-        """Files around the data set: indexes and metadata."""
+        """Yields the paths of the files around the data: indexes and metadata."""
         yield from (report.index.file for report in self._reports if report.index is not None)
         if self._manifest is not None:
             yield from (each.file for each in self._manifest.metadata if names.is_hidden(each.file))
             yield from (path for path, _ in sidecars.placed(self._uri, self._manifest))
 
     def pins(self) -> set[str]:
-        """Pins of the shards that have a report."""
+        """Returns the pins of the shards that have a report."""
         return {report.pin for report in self._reports}
 
 
 def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
-    """The parsed file, or None if it is missing or damaged. Raises NewerFormat."""
+    """Returns the parsed file, or None if it is missing or damaged. Raises NewerFormat."""
     written = folder.read(path)
     try:
         return folder.parse(model, path, written) if written is not None else None
@@ -139,7 +141,7 @@ def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
 
 
 def _pins_of_others(folder: OutputFolder, runs: Sequence[str], listed: Mapping[str, Entry]) -> set[str]:
-    """Pins of shards that belong to other jobs' runs, which this job was about to replace."""
+    """Returns the pins of shards that other jobs' runs wrote here and this job was about to replace."""
     return {pin for run in folder.runs() if run not in runs for pin in _RunFiles(folder, run, listed).pins()}
 
 
@@ -148,7 +150,7 @@ def _belongs(path: str, folder: str) -> bool:
 
 
 def _owner(folder: OutputFolder) -> str | None:
-    """The run that owns the folder. Raises NotWhole if that can't be determined."""
+    """Returns the run that owns the folder. Raises NotWhole if the owner can't be determined."""
     try:
         owner = folder.owner()
     except NotWhole as exc:
@@ -160,7 +162,10 @@ def _owner(folder: OutputFolder) -> str | None:
 
 
 def _is_ours(entry: Entry, written: Sequence[_FileRecord], access: Access) -> bool:
-    """Whether a run of this job wrote the file as it is. A file without a report was being written when the run ended; it belongs to the folder's owner."""
+    """Whether a run of this job wrote the file with its present content.
+
+    A file without a report was being written when the run ended; it belongs to the folder's owner.
+    """
     if not written or any(entry.pin == each.pin for each in written):
         return True
     alike = {each.sha256 for each in written if each.size == entry.size}
@@ -168,7 +173,7 @@ def _is_ours(entry: Entry, written: Sequence[_FileRecord], access: Access) -> bo
 
 
 def _delete(folder: RunFolder, paths: Iterable[str], listed: Mapping[str, Entry]) -> list[int]:
-    """Deletes files as long as the run owns the folder. Returns their sizes."""
+    """Deletes files, as long as the run owns the folder. Returns their sizes."""
     left, sizes = iter(dict.fromkeys(paths)), list[int]()
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="remove") as threads:
         while piece := list(islice(left, _AT_ONCE)):

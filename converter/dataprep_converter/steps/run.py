@@ -1,4 +1,4 @@
-"""The whole flow on one machine, the same steps as on a cluster: plan → work, task by task → commit."""
+"""Runs all steps on one machine, the same steps as on a cluster: plan → work, task by task → commit."""
 
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.resources.job import DataPrepJob
@@ -9,7 +9,7 @@ from dataprep_converter.steps.plan_step import run_plan_step
 
 
 def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tuple[PlanResult, CommitResult]:
-    """Makes the data set and returns what was planned and what was made. Run again, it makes only what is missing."""
+    """Makes the data set and returns the results of the plan step and the commit step. A second run makes only the missing files."""
     kind = kind_of(job.spec)
     display.step("planning")
     prepared = run_plan_step(job, access)

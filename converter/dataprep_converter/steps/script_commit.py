@@ -28,7 +28,7 @@ from dataprep_converter.stores import Entry
 logger = logging.getLogger(__name__)
 
 SPLIT: Final = "all"
-"""The one split: a script doesn't say how its files are divided."""
+"""The name of the only split, because a script doesn't specify how its files are divided."""
 
 _FILES_AT_ONCE: Final = 4
 _SHOWN_BYTES: Final = 1500
@@ -36,21 +36,25 @@ _SHOWN_BYTES: Final = 1500
 
 @dataclass(frozen=True)
 class _OutputFile:
-    """What reading one output file has shown."""
+    """The result of reading one output file."""
 
     records: int
-    """0 for a file that isn't read as records."""
+    """The number of records, or 0 for a file that isn't read as records."""
     sha256: str
     fault: str | None
 
 
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
-    """Finishes the data set. Idempotent. Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files that no output matches."""
+    """Finishes the data set. Idempotent.
+
+    Raises Missing naming all outputs that are absent, empty or broken, and NotWhole naming files that no pattern in `script.outputs`
+    matches.
+    """
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
     if inputs_sha256(spec, access) != plan.head.inputs_sha256:
         raise InputChanged(
-            f"{script_of(spec).input} or the code is not what was planned; the script may have read either. Run the job again."
+            f"{script_of(spec).input} or the code has changed since the job was planned. The script may have read the old or the new version. Run the job again."
         )
     unswept = folder.sweep()
     listed = dict(folder.visible())
@@ -61,11 +65,11 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     faults = [f"{pattern} is missing" for pattern, there in expected.items() if not there]
     faults += [f"{path}{'' if each.fault.startswith(':') else ' '}{each.fault}" for path, each in found.items() if each.fault is not None]
     if faults:
-        raise Missing(f"The script has ended, but of its outputs in {folder.uri} {_shorten(faults)}.", uri=folder.uri)
+        raise Missing(f"The script has ended, but its outputs in {folder.uri} are not complete: {_shorten(faults)}.", uri=folder.uri)
     foreign = [path for path in sorted(listed) if path not in found]
     if foreign:
         raise NotWhole(
-            f"{folder.uri} holds what script.outputs doesn't name: {_shorten(foreign)}. Name it there, or give it a name that begins with _ or a dot.",
+            f"{folder.uri} holds files that script.outputs doesn't match: {_shorten(foreign)}. Add them there, or give them names that begin with _ or a dot.",
             uri=folder.uri,
         )
     reports = [_report(number, path, found[path], listed[path], plan) for number, path in enumerate(paths)]
@@ -105,7 +109,7 @@ def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -
         except BrokenRecord as exc:
             return _OutputFile(0, "", f": {exc}")
         for _ in content:
-            pass  # the digest covers what the format leaves unread
+            pass  # the digest also covers bytes that the format leaves unread
     fault = "is empty" if size == 0 else "has no records" if has_records and records == 0 else None
     return _OutputFile(records, digest.hexdigest(), fault)
 
@@ -128,7 +132,7 @@ def _report(number: int, path: str, found: _OutputFile, entry: Entry, plan: Plan
         size=entry.size,
         raw_size=entry.size,
         sha256=found.sha256,
-        # Compression, if any, is up to the program.
+        # Only the program knows whether the file is compressed.
         raw_sha256=found.sha256,
         pin=entry.pin,
     )
@@ -161,7 +165,7 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport])
 
 
 def _shorten(items: Sequence[str]) -> str:
-    """The items, as many as fit a termination message."""
+    """Returns the items as text, as many as fit in a termination message."""
     shown: list[str] = []
     for item in items:
         if sum(map(len, shown)) + len(item) > _SHOWN_BYTES:

@@ -1,6 +1,6 @@
-"""`spec.script`: a program of the user's own makes the data set. Here are its plan, and how the program runs on this machine.
+"""`spec.script`: a user's program makes the data set. This module plans such a job and runs its program on this machine.
 
-In a cluster, the operator runs the program in the user's image. `script_commit.py` checks what it has made.
+In a cluster, the operator runs the program in the user's image. `script_commit.py` checks the files that the program made.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _STANDARD_ERROR: Final = 2
 
 
 def script_of(spec: DataPrepJobSpec) -> Script:
-    """The script of a job that has one."""
+    """Returns the job's script. Raises BadSpec if the job has none."""
     if spec.script is None:
         raise BadSpec("The job has no script.")
     return spec.script
@@ -40,7 +40,7 @@ def script_of(spec: DataPrepJobSpec) -> Script:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptDraft(Draft):
-    """A data set that a program will make."""
+    """The draft of a data set that a program will make."""
 
     tables: Tables
 
@@ -49,13 +49,13 @@ class ScriptDraft(Draft):
         self.tables.close()
 
     def store(self, folder: RunFolder) -> Plan:
-        """Removes files of earlier runs, so that they can't pass for the program's, and stores the plan."""
+        """Removes files of earlier runs, so that they can't be mistaken for the program's files, and stores the plan."""
         for path in sorted(folder.known_files() & {path for path, _ in folder.visible()}):
             folder.delete(path)
         return super().store(folder)
 
     def put_plan(self, folder: RunFolder) -> None:
-        """Writes the plan's files, its head last."""
+        """Writes the plan's files. The head is written last."""
         folder.put_plan(self.plan, self.tables)
 
 
@@ -65,13 +65,13 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def source_uris(spec: DataPrepJobSpec) -> list[str]:
-    """The script's input, if it has one: it must exist before the script starts."""
+    """Returns the script's input, if it has one. The input must exist before the script starts."""
     given = script_of(spec).input
     return [given] if given is not None else []
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
-    """A plan of one task and no shards: only the program knows what it will make."""
+    """Returns a plan with one task and no shards, because only the program knows which files it will make."""
     script = script_of(spec)
     code_sha256 = plugins.digest() if spec.code is not None else None
     inputs = inputs_sha256(spec, access)
@@ -97,7 +97,10 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 
 
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
-    """Digest of what the program is given besides its arguments: code, input files, variables, and the image unless the script names it."""
+    """Returns a digest of everything that the program gets besides its arguments.
+
+    It covers code, input files, variables, and also the image if the script doesn't name one.
+    """
     script = script_of(spec)
     given = {
         "code": plugins.digest() if spec.code is not None else None,
@@ -115,14 +118,14 @@ def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
 
 
 def work(*_: object, **__: object) -> NoReturn:
-    """Raises BadSpec: the pod of the task runs the program."""
+    """Raises BadSpec, because the task's pod runs the program instead of a work step."""
     raise BadSpec("A job with a script has no work step: its program runs instead.")
 
 
 def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
-    """Runs the program here with the arguments, folder and variables that it has in a pod. Its output goes to standard error.
+    """Runs the program on this machine with the same arguments, folder and variables as in a pod. Its output goes to standard error.
 
-    Raises BadSpec when it can't be started, ScriptFailed when it ends with another code than 0.
+    Raises BadSpec when it can't be started, ScriptFailed when it ends with another exit code than 0.
     """
     script = script_of(spec)
     code = os.environ.get(plugins.CODE_VARIABLE) if spec.code is not None else None
@@ -138,7 +141,7 @@ def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
     words = _words(script.model_copy(update={"input": own["DATAPREP_INPUT"]}), own["DATAPREP_OUTPUT"], environment)
     folder = script.working_directory or code
     try:
-        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)  # noqa: S603 - it is the user's own
+        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)  # noqa: S603 - it is the user's command
     except OSError as exc:
         raise BadSpec(f"script.command can't be started: {exc.strerror}: {exc.filename}.") from exc
     if done.returncode:
@@ -151,10 +154,10 @@ def _words(script: Script, output_uri: str, environment: Mapping[str, str]) -> l
         return [expanded(word, environment) for word in script.arguments(output_uri)]
     except KeyError as exc:
         raise BadSpec(
-            f"script.command: the variable {exc.args[0]} of workers.env comes from the cluster; set it in this command's environment."
+            f"script.command: the variable {exc.args[0]} of workers.env gets its value from the cluster; for this command, set it in the environment."
         ) from None
 
 
 def _absolute(uri: str) -> str:
-    """The path made absolute, as the program may start in another folder."""
+    """Returns the absolute path, because the program may start in another folder."""
     return uri if "://" in uri else str(Path(uri).absolute())

@@ -1,8 +1,10 @@
-"""`output.table`: the records as rows of a MaxCompute table, beside the data set in files.
+"""`output.table`: writes the records as rows of a MaxCompute table, in addition to the files of the data set.
 
-The plan step opens one upload session for the run and stores its id in the run's folder. After making a shard, a worker reads the rows back from the
-file and sends them as the block with the shard's number; sending a block again replaces it. The commit step commits all blocks at once, before
-`_SUCCESS`, so no row is visible earlier. If a session has expired, the plan step opens another, and the blocks are sent again from the files.
+The plan step opens one upload session for the run and stores its id in the run's folder. After making a shard, a worker reads the rows back
+from the file and sends them as the block with the shard's number. Sending a block again replaces it. The commit step commits all blocks in
+one call, before `_SUCCESS` is written, so no row is visible earlier.
+
+If a session has expired, the plan step opens another, and the blocks are sent again from the files.
 """
 
 import json
@@ -29,32 +31,36 @@ from dataprep_converter.sampling.plan import Plan
 logger = logging.getLogger(__name__)
 
 MOST_BLOCKS: Final = 20_000
-"""Limit of an upload session."""
+"""The largest number of blocks in an upload session."""
 
 _ipc: Any = pa.ipc  # the stubs don't know all functions
 
 
 @dataclass(frozen=True)
 class _UploadNote:
-    """What the run's folder records about the table."""
+    """The information about the table that is stored in the run's folder."""
 
     uri: str
     session: str
     version: str | None = None
-    """Version of the table after its rows were committed."""
+    """The table's version after the rows were committed."""
 
 
 # --- the plan step ------------------------------------------------------------------------------------------------
 
 
 def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], folder: RunFolder, access: Access) -> None:
-    """Raises BadSpec naming columns that don't fit or shards that are too many, OutputExists for rows that may not be replaced, and what the service says."""
+    """Checks that the table can take the rows.
+
+    Raises BadSpec naming columns that don't fit or if there are too many shards, OutputExists for rows that may not be replaced, and the
+    service's errors.
+    """
     if spec.output.table is None:
         return
     uri = spec.output.table.uri
     if plan.head.shards > MOST_BLOCKS:
         raise BadSpec(
-            f"{uri}: {plan.head.shards:,} shards, and an upload session takes {MOST_BLOCKS:,} blocks; ask for fewer in output.shards."
+            f"{uri}: {plan.head.shards:,} shards are too many for an upload session, which takes {MOST_BLOCKS:,} blocks; set fewer in output.shards."
         )
     table = Table(uri, access)
     version = _version(table)
@@ -75,7 +81,10 @@ def is_untouched(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> bo
 
 
 def begin(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> None:
-    """Opens an upload session for the run, unless it has one that is open, or one that was committed and the table hasn't changed since."""
+    """Opens an upload session for the run, if it needs one.
+
+    It needs none if its session is still open, or if its rows were committed and the table hasn't changed since.
+    """
     if spec.output.table is None:
         return
     table = Table(spec.output.table.uri, access)
@@ -95,7 +104,7 @@ def begin(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> None:
 
 
 class TableRows:
-    """Sends the rows of shards in the run's upload session."""
+    """Sends the rows of shards to the run's upload session."""
 
     def __init__(self, upload: Upload, columns: pa.Schema, folder: RunFolder, access: Access) -> None:
         self._upload = upload
@@ -105,7 +114,7 @@ class TableRows:
         self._there = set() if upload.is_committed else upload.blocks()
 
     def send(self, report: ShardReport, *, is_new: bool) -> None:
-        """Sends the rows of a shard as a block. For a shard that was finished earlier, only if its block is missing."""
+        """Sends the rows of a shard as a block. For a shard that was finished earlier, sends them only if the block is missing."""
         if self._upload.is_committed or not report.records_out or (report.number in self._there and not is_new):
             return
         retrying(lambda: self._upload.put(report.number, self._rows(report)), what=f"rows of {report.file}")
@@ -121,7 +130,7 @@ class TableRows:
 
 
 def open_rows(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> TableRows | None:
-    """The sender of rows, or None for a job without a table. Raises OutputLost when the session is over."""
+    """Returns the sender of rows, or None for a job without a table. Raises OutputLost when the session is over."""
     if spec.output.table is None:
         return None
     table = Table(spec.output.table.uri, access)
@@ -132,7 +141,10 @@ def open_rows(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> Table
 
 
 def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardReport], access: Access) -> None:
-    """Makes the rows visible, once. Raises Missing naming shards without a block, NotWhole when the number of rows in the table is wrong."""
+    """Makes the rows visible. Idempotent.
+
+    Raises Missing naming shards without a block, and NotWhole when the number of rows in the table is wrong.
+    """
     if spec.output.table is None:
         return
     table = Table(spec.output.table.uri, access)
@@ -147,7 +159,7 @@ def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardRepo
         upload.commit(set(expected))
     rows, planned = table.session().count, sum(report.records_out for report in reports)
     if rows != planned:
-        raise NotWhole(f"{table.uri} has {rows:,} rows after {planned:,} were written: somebody else writes to it.")
+        raise NotWhole(f"{table.uri} has {rows:,} rows after {planned:,} were written: another program writes to this table.")
     _write_note(folder, _UploadNote(uri=table.uri, session=upload.id, version=_version(table)))
 
 
@@ -162,7 +174,7 @@ def _upload(table: Table, folder: RunFolder) -> Upload:
         upload = None
     if upload is None or not (upload.is_open or upload.is_committed):
         raise OutputLost(
-            f"{table.uri}: the upload session of run {folder.run_id} is over. Start the job again: finished shards stay, and their rows are sent again.",
+            f"{table.uri}: the upload session of run {folder.run_id} is over. Start the job again: finished shards are kept, and their rows are sent again.",
             uri=table.uri,
         )
     return upload
@@ -173,7 +185,7 @@ def _read_note(folder: RunFolder, uri: str) -> _UploadNote | None:
     try:
         note = None if found is None else _UploadNote(**json.loads(found))
     except (ValueError, TypeError):
-        note = None  # damaged: an unknown session expires on its own
+        note = None  # the note is damaged, so its session is unknown and will expire
     return note if note is not None and note.uri == uri else None
 
 
@@ -182,7 +194,7 @@ def _write_note(folder: RunFolder, note: _UploadNote) -> None:
 
 
 def _version(table: Table) -> str | None:
-    """The table's version; None for a partition that doesn't exist yet."""
+    """Returns the table's version, or None for a partition that doesn't exist yet."""
     try:
         return table.version()
     except NotFound:
@@ -191,13 +203,13 @@ def _version(table: Table) -> str | None:
 
 
 def _casts(given: pa.Schema, wanted: pa.Schema, uri: str) -> pa.Schema:
-    """The table's columns. Raises BadSpec unless each has a feature that can be cast to its type."""
+    """Returns the table's columns. Raises BadSpec unless each has a feature that can be cast to its type."""
     lost = [name for name in given.names if name not in wanted.names]
     absent = [name for name in wanted.names if name not in given.names]
     if lost or absent:
         problems = [f"it has no column for the features {', '.join(lost)}"] if lost else []
         problems += [f"no feature has the name of its columns {', '.join(absent)}"] if absent else []
-        raise BadSpec(f"{uri}: {'; '.join(problems)}. Name features by its columns.")
+        raise BadSpec(f"{uri}: {'; '.join(problems)}. Give the features the names of its columns.")
     for field in wanted:
         kind: Any = given.field(field.name).type
         try:
@@ -209,7 +221,7 @@ def _casts(given: pa.Schema, wanted: pa.Schema, uri: str) -> pa.Schema:
 
 def _cast(batch: pa.RecordBatch, field: "pa.Field[Any]", uri: str) -> Any:
     try:
-        # A float column takes the nearest value of a double.
+        # A value of a float column is rounded to the nearest value of its type.
         return batch.column(field.name).cast(field.type, safe=not pa.types.is_floating(field.type))
     except pa.ArrowException as exc:
         raise BadData(f"{uri}: a value of {field.name!r} doesn't fit its column: {exc}", uri=uri) from exc

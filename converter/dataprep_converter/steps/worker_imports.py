@@ -1,4 +1,7 @@
-"""The modules that worker processes need: imported once, by the process that they are forked from (`fork_server.py`)."""
+"""Imports the modules that worker processes need.
+
+They are imported once, in the process that the workers are forked from (`fork_server.py`).
+"""
 
 from dataprep_converter.runtime import without_pandas
 

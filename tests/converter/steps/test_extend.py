@@ -309,7 +309,7 @@ def test_a_split_that_is_new_does_not_change_the_names_of_the_others(tmp_path: P
     run_job(jobs["tfrecord"])
     assert list(visible(tmp_path / "tfrecord")) == ["test-00000.tfrecords", "train-00000.tfrecords", "train-00001.tfrecords"]
     picture(tmp_path / "in/train/cat", 8)
-    assert "the files of train would be named {split}/part-r-{shard} and no longer part-r-{shard}" in refused(jobs["sequenceFile"])
+    assert "the files of train would be named {split}/part-r-{shard} instead of part-r-{shard}" in refused(jobs["sequenceFile"])
 
 
 def test_a_class_that_is_new_is_named(tmp_path: Path) -> None:
@@ -452,7 +452,7 @@ def test_code_that_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     run_job(a_job(tmp_path))
     days(tmp_path, 2)
     monkeypatch.setattr(plugins, "digest", lambda: "other")
-    with pytest.raises(BadSpec, match=r"The files of spec\.code are not those by which the data set was made"):
+    with pytest.raises(BadSpec, match=r"The files of spec\.code differ from those that made the data set"):
         run_job(a_job(tmp_path, code={"configMapRef": {"name": "mine"}}))
 
 
@@ -541,6 +541,6 @@ def test_files_around_the_data_that_another_release_made_otherwise_stay_when_a_s
     with pytest.raises(NotWhole) as refused:
         repair.repair(str(out), Access())
     assert str(refused.value) == (
-        f"{loader} is damaged, and this release of dataprep makes it otherwise than the one that made the data set. "
+        f"{loader} is damaged, and this release of dataprep would write it differently from the release that made the data set. "
         "Repair it with that release, or run the job again with output.overwrite: Always."
     )

@@ -59,7 +59,7 @@ def test_a_slash_too_few_is_told_before_a_folder_of_that_name_is_made(
     tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch, uri: str, meant: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadSpec, match=f"{uri} has one slash behind .* write {meant}\\.$"):
+    with pytest.raises(BadSpec, match=f"{uri} has only one slash after .* write {meant}\\.$"):
         run_preflight(Access(), uri, [source])
     assert [each.name for each in tmp_path.iterdir()] == ["in"]
 
@@ -72,7 +72,7 @@ def test_the_nearest_store_is_named_for_one_that_is_not_known(tmp_path: Path) ->
 def test_a_store_that_loses_what_is_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "get", lambda *_: b"")
-        with pytest.raises(StoreError, match="reads back other bytes"):
+        with pytest.raises(StoreError, match="has other content than was written"):
             run_preflight(Access(), f"{tmp_path}/out", [])
     with monkeypatch.context() as patched:
         patched.setattr(FileStore, "list", lambda *_, **__: iter(()))

@@ -137,7 +137,7 @@ def test_a_variable_of_the_cluster_that_is_not_here_is_named(lay: Lay) -> None:
     env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]
     job = a_job(lay({"a": b"1"}), command=["cp", "${TOKEN}"], workers={"env": env})
 
-    with pytest.raises(BadSpec, match=r"^script\.command: the variable TOKEN of workers\.env comes from the cluster; set it in this"):
+    with pytest.raises(BadSpec, match=r"^script\.command: the variable TOKEN of workers\.env gets its value from the cluster; for this"):
         made(job)
 
 
@@ -318,7 +318,7 @@ def test_an_input_that_changes_meanwhile_is_told(lay: Lay) -> None:
     execute(job.spec, plan=prepared.plan)
     lay({"b.tfrecords": GOOD})
 
-    with pytest.raises(InputChanged, match=r"/in or the code is not what was planned"):
+    with pytest.raises(InputChanged, match=r"/in or the code has changed since the job was planned"):
         commit(job.spec, plan=prepared.plan, access=Access())
 
 

@@ -224,7 +224,7 @@ def test_a_worker_or_commit_without_a_session_says_what_to_do(
         lambda: table_output._upload(maxcompute.Table(T, Access()), folder),
     ):
         with pytest.raises(
-            OutputLost, match=rf"{T}: the upload session of run {run_id} is over\. Start the job again: finished shards stay"
+            OutputLost, match=rf"{T}: the upload session of run {run_id} is over\. Start the job again: finished shards are kept"
         ):
             call()
 
@@ -250,7 +250,7 @@ def test_rows_of_somebody_else_are_noticed(fake: FakeMaxCompute, tmp_path: Path,
         fake.fill("out", rows_of(fake.rows("out").slice(0, 39)))
 
     monkeypatch.setattr(maxcompute.Upload, "commit", both)
-    with pytest.raises(NotWhole, match=rf"{T} has 39 rows after 40 were written: somebody else writes to it"):
+    with pytest.raises(NotWhole, match=rf"{T} has 39 rows after 40 were written: another program writes to this table"):
         run_job(a_job(tmp_path))
 
 
@@ -297,9 +297,7 @@ def test_features_must_be_the_columns(fake: FakeMaxCompute, tmp_path: Path) -> N
     columns: dict[str, pa.DataType] = {"id": pa.int64(), "words": pa.string()}
     schema = pa.schema(list(columns.items()))
     fake.make("out", {"id": "bigint", "words": "string"}, schema)
-    expected_text = (
-        rf"{T}: it has no column for the features word, x; no feature has the name of its columns words\. Name features by its columns\."
-    )
+    expected_text = rf"{T}: it has no column for the features word, x; no feature has the name of its columns words\. Give the features the names of its columns\."
     with pytest.raises(BadSpec, match=expected_text):
         run_job(a_job(tmp_path))
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").glob("*.arrow"))
@@ -314,7 +312,9 @@ def test_a_type_that_cannot_become_the_columns_is_named(fake: FakeMaxCompute, tm
 
 def test_more_shards_than_a_session_has_blocks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_output, "MOST_BLOCKS", 3)
-    with pytest.raises(BadSpec, match=rf"{T}: 4 shards, and an upload session takes 3 blocks; ask for fewer in output\.shards\."):
+    with pytest.raises(
+        BadSpec, match=rf"{T}: 4 shards are too many for an upload session, which takes 3 blocks; set fewer in output\.shards\."
+    ):
         run_job(a_job(tmp_path))
 
 

@@ -65,7 +65,7 @@ def test_a_worker_with_another_key_than_the_plans_is_refused(root: Path, monkeyp
     with pytest.raises(InputChanged) as told:
         convert_work.work(job.spec, plan=plan, shards=[], access=Access(), attempt="0", watch=lambda _: None)
     assert str(told.value) == (
-        "The environment variable PEPPER, the key of the transform hash, has changed since the job was planned; make a new job for the new key."
+        "The environment variable PEPPER, the key of the transform hash, has changed since the job was planned; create a new job for the new key."
     )
 
 
@@ -90,8 +90,8 @@ def test_a_data_set_is_not_extended_with_another_key(root: Path, monkeypatch: py
     with pytest.raises(BadSpec) as told:
         run_job(a_job(root, overwrite="Extend"))
     assert str(told.value) == (
-        "The environment variable PEPPER, the key of the transform hash, is not the one by which the data set was made; "
-        "take that, or set output.overwrite: Always, which makes the whole data set anew."
+        "The environment variable PEPPER, the key of the transform hash, is not the one that made the data set; "
+        "use that key, or set output.overwrite: Always, which makes the whole data set anew."
     )
     monkeypatch.setenv("PEPPER", "one")
     run_job(a_job(root, overwrite="Extend"))
