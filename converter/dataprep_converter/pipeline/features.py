@@ -1,6 +1,6 @@
 """Resolves which columns become which features of the records, and in what type. Pure: takes a spec and a schema, returns a projector.
 
-`resolve` decides and checks once whatever doesn't depend on data; `Projector.project` then only checks values.
+`resolve` decides and checks once everything that doesn't depend on data, so that `Projector.project` only has to check values.
 """
 
 import math
@@ -30,13 +30,13 @@ _TFRECORD: Final = Output(uri="out")
 
 @dataclass(frozen=True)
 class _Mapping:
-    """One feature and where it comes from."""
+    """A feature and the columns that it is made from."""
 
     feature: FeatureSpec
     columns: tuple[str, ...]
     num_classes: int | None = None
     narrowed: bool = False
-    """Whether it is a float64, by the spec or a column's type, that is stored as float32."""
+    """Whether the feature is a float64, by the spec or a column's type, but is stored as float32."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class _Origin:
 
     feature: str
     column: str
-    """The column's name in the features."""
+    """The column's name after the transforms."""
     read: str
-    """The column's name in the reader."""
+    """The column's name in the reader's output."""
     type: pa.DataType
 
 
 class Projector:
-    """Turns batches of the last transform's columns into batches of exactly the features, in the byte order of their names."""
+    """Turns batches of the last transform's columns into batches that have exactly the features, ordered by the bytes of their names."""
 
     def __init__(self, mappings: Sequence[_Mapping], warnings: Sequence[str], origins: Sequence[_Origin] = ()) -> None:
         self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
         self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
         self.sources: dict[str, str] = {m.feature.name: m.columns[0] for m in self._mappings if len(m.columns) == 1}
-        """Column by feature, for features of a single column."""
+        """Maps features of a single column to that column."""
         self.warnings: list[str] = list(warnings)
-        """Warnings for the user before the first record is written."""
+        """Warnings to show the user before the first record is written."""
         self._times = [origin for origin in origins if pa.types.is_temporal(origin.type)]
         self._decimals = [origin for origin in origins if not pa.types.is_temporal(origin.type)]
         self._fitting: list[pa.DataType | None] = [None] * len(self._mappings)
@@ -100,7 +100,7 @@ class Projector:
                 if origin.read == lost.column:
                     first = int(rows[0])
                     text = texts[int(samples[first])]
-                    # In a list it may be any of the values.
+                    # The text may be any of a list's values.
                     stored = repr(float(text))
                     yield _lossy(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored)
 
@@ -115,7 +115,7 @@ class Projector:
             yield _lossy(origin.feature, origin.column, "Time", str(origin.type), kept, _as_time(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
-        """Whether a column needs no conversion. That depends on its type alone, which seldom changes from batch to batch."""
+        """Whether a column needs no conversion. This depends only on its type, which seldom changes from batch to batch."""
         kind = columns[0].type
         if kind != self._fitting[place]:
             self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
@@ -130,10 +130,11 @@ def resolve(
     default_label: str,
     output: Output = _TFRECORD,
 ) -> Projector:
-    """The projector for a spec and the available columns.
+    """Returns the projector for a spec and the available columns.
 
-    Without `labels`, the column `default_label` is the label when it is there and no feature uses it. Without `features`, every
-    column is one that is no label and is not left out by default. Raises BadSpec, naming feature and column, for what can't be.
+    Without `labels`, the column `default_label` is the label if it exists and no feature uses it. Without `features`, each column is a
+    feature, except labels and columns that are left out by default. Raises BadSpec naming the feature and the column if they can't be
+    resolved.
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
@@ -148,7 +149,7 @@ def resolve(
         given = [_mapping(Feature(name=name), schema, output) for name in wanted]
     mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*given, *targets])]
     if not mappings:
-        raise BadSpec(f"There is nothing to write: the source has {listed(names)}, and none is a feature or a label.")
+        raise BadSpec(f"There is nothing to write: the source has the columns {listed(names)}, but none of them is a feature or a label.")
     if len(mappings) == 1 and len(mappings[0].columns) == 1 and _says(schema.field(mappings[0].columns[0]), "record"):
         mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
     for name in sorted({m.feature.name for m in given} & {m.feature.name for m in targets}):
@@ -164,24 +165,24 @@ def _left_out(field: "pa.Field[Any]") -> bool:
 
 
 def _says(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
-    """Whether the reader has set this mark in the metadata of a column."""
+    """Whether the reader has set this mark in a column's metadata."""
     return (field.metadata or {}).get(key.encode()) == value.encode()
 
 
 def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
-    """The decision about one feature."""
+    """Decides the type, shape and columns of one feature."""
     of = f"The feature {feature.name!r}"
     references = feature.columns or [feature.name]
     columns = find_columns(references, schema, of=of)
     fields = [schema.field(column) for column in columns]
     sequence = _is_sequence(feature, fields, of)
     own = [_dtype(field, of) for field in fields]
-    # The shape of a row, or of a step of a sequence.
+    # The shape of a row, or of one step of a sequence.
     shapes = [row_shape(field.type)[sequence:] for field in fields]
     is_vector = len(columns) > 1 or (".." in references[0] and references[0] not in schema.names)
     shape = (sum(_size(shape, column, of) for shape, column in zip(shapes, columns, strict=True)),) if is_vector else shapes[0]
     if -1 in shape and len(shape) > 1:
-        advice = "" if sequence else " Set sequence: true when they are the steps of a sequence."
+        advice = "" if sequence else " Set sequence: true if they are the steps of a sequence."
         raise BadSpec(f"{of}: the column {columns[0]!r} is {fields[0].type}: records can't hold lists of lists.{advice}")
     label = isinstance(feature, LabelFeature)
     num_classes = feature.num_classes if isinstance(feature, LabelFeature) else None
@@ -195,7 +196,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     raw = dtype != "bytes" and _is_raw(feature, dtype, shape, support, of=of, format_=output.format)
     if raw and shape == (-1,):
         what = "steps" if sequence else "rows"
-        raise BadSpec(f"{of}: {what} of different lengths can't be stored Raw, because nothing would tell their shape.")
+        raise BadSpec(f"{of}: {what} of different lengths can't be stored Raw, because their shape would be lost.")
     if dtype != "bytes" and not raw:
         dtype = _stored_dtype(feature, dtype, support, of=of, format_=output.format)
     kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
@@ -213,7 +214,7 @@ def _is_raw(feature: Feature, dtype: str, shape: tuple[int, ...], support: Dtype
 
 
 def _stored_dtype(feature: Feature, dtype: str, support: DtypeSupport, *, of: str, format_: str) -> str:
-    """The type in which the format stores numbers of `dtype`."""
+    """Returns the type in which the format stores numbers of type `dtype`."""
     if support.raw and dtype == "float64":
         return "float32"
     if feature.name in support.as_they_are:
@@ -226,11 +227,11 @@ def _stored_dtype(feature: Feature, dtype: str, support: DtypeSupport, *, of: st
 
 
 def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -> bool:
-    """Whether the feature is a sequence: as the spec says, or else the source."""
+    """Whether the feature is a sequence, by the spec or, if the spec doesn't set it, by the source."""
     marked = [_says(field, "sequence") for field in fields]
     if feature.sequence is None and any(marked) and not all(marked):
         raise BadSpec(
-            f"{of}: {fields[marked.index(False)].name!r} is no sequence, so it can't share a vector with {fields[marked.index(True)].name!r}."
+            f"{of}: {fields[marked.index(False)].name!r} isn't a sequence, so it can't share a vector with {fields[marked.index(True)].name!r}."
         )
     if not (marked[0] if feature.sequence is None else feature.sequence):
         return False
@@ -241,7 +242,7 @@ def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -
 
 
 def _dtype(field: "pa.Field[Any]", of: str) -> str:
-    """numpy's name of a column's values, or `bytes`."""
+    """Returns numpy's name for the type of a column's values, or `bytes`."""
     value = item_type(field.type)
     if value in NUMPY_NAMES:
         return NUMPY_NAMES[value]
@@ -255,7 +256,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _size(shape: tuple[int, ...], column: str, of: str) -> int:
-    """How many values a row of the column adds to the vector."""
+    """Returns how many values a row of the column adds to the vector."""
     if -1 in shape:
         raise BadSpec(f"{of}: the column {column!r} has lists of different lengths, so it can't be one part of a vector.")
     return math.prod(shape)
@@ -271,24 +272,27 @@ def _common(own: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> s
 
 
 def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str, why: str) -> tuple[str, int | None]:
-    """Type of a label of `num_classes` classes, and the number to check: none when it is a one-hot vector already."""
+    """Returns the type of a label with `num_classes` classes, and the number of classes to check.
+
+    The number is None if the label already is a one-hot vector.
+    """
     if dtype.startswith("float") and shape == (num_classes,):
         return dtype, None
     if dtype == "bytes" or (chosen and dtype.startswith("float")):
         raise BadSpec(f"{of}: numClasses needs whole numbers, but it is {dtype}.{why}")
-    # Classes such as `1.0` are whole numbers too; a record with any other value is bad.
+    # Classes such as `1.0` are accepted as whole numbers too. A record with any other value is bad.
     return ("int64", num_classes) if dtype.startswith("float") else (dtype, num_classes)
 
 
 def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
-    """Tensors of small integers, and of float16, which no list holds."""
+    """Whether a feature is stored raw by default: a tensor of small integers, or of float16, which tf.train.Example has no list for."""
     if dtype == "bytes" or not shape or -1 in shape:
         return False
     return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)
 
 
 def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
-    """A warning for float64 features that the format stores as float32 by default."""
+    """Yields a warning about float64 features that the format stores as float32 by default."""
     found = [mapping.feature.name for mapping in mappings if mapping.narrowed]
     if not found:
         return
@@ -298,12 +302,12 @@ def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
     yield (
         f"the feature{'s' * several} {', '.join(map(repr, found[:_SHOWN_FEATURES]))}"
         f"{f' and {len(found) - _SHOWN_FEATURES} more' if len(found) > _SHOWN_FEATURES else ''} {'are' if several else 'is'} stored as float32, "
-        f"{'the only float of a list in tf.train.Example' if support.raw else f'as {output.format} does unless asked'}; {advice} keeps float64"
+        f"{'the only float type in tf.train.Example' if support.raw else f'the default of {output.format}'}; {advice} keeps float64"
     )
 
 
 def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
-    """The origins of columns that no step has changed: a step that computes leaves another type."""
+    """Returns the origins of columns that transforms left unchanged. A step that computes values changes the column's type."""
     found = []
     for mapping in mappings:
         for column in mapping.columns:
@@ -321,15 +325,15 @@ def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
 
 @dataclass(frozen=True)
 class _Projection:
-    """The column of a feature, and what is wrong with it."""
+    """The column of a feature, and the problems found in its values."""
 
     column: Array
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Why values don't fit, by row."""
+    """The reasons why values don't fit, by row."""
     steps: Mapping[int, int] = field(default_factory=dict)
-    """The position of the value at fault, from 0, by row, for lists."""
+    """The position of the faulty value in a list, from 0, by row."""
     inexact: Sequence[InexactIntegers] = ()
-    """Whole numbers that the feature doesn't hold exactly."""
+    """Whole numbers that the feature can't store exactly."""
 
 
 def _project(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
@@ -377,7 +381,7 @@ def _lossy(
 
 
 def _as_time(number: int | None, kind: pa.DataType) -> str:
-    """A time from the input as text."""
+    """Returns a time from the input as text."""
     if number is None:
         return "none"
     plain: Any = pa.scalar(number, pa.int32() if kind.bit_width == 32 else pa.int64())
@@ -388,7 +392,7 @@ def _as_time(number: int | None, kind: pa.DataType) -> str:
 
 
 def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
-    """Projects lists: their items are projected as rows of their own, and put back into lists."""
+    """Projects lists: their items are projected as if each were a row, and put back into lists."""
     feature = mapping.feature
     columns, faults = _of_equal_counts(mapping.columns, columns)
     lists = [flatten_lists(column) for column in columns]
@@ -419,7 +423,7 @@ def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
 
 
 def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
-    """Nulls out rows whose lists differ in length. Returns the columns and the faults of these rows."""
+    """Replaces rows whose lists differ in length by nulls. Returns the columns and the faults of these rows."""
     if len(columns) == 1:
         return columns, {}
     counts = [flatten_lists(column).counts for column in columns]
@@ -440,7 +444,7 @@ def _nulls(column: Array) -> list[int]:
 
 
 def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
-    """Whether a column of this type is the feature without conversion, whatever its values."""
+    """Whether a column of this type can be the feature without conversion, for any values."""
     feature = mapping.feature
     if len(mapping.columns) > 1 or mapping.num_classes is not None or feature.sequence or feature.shape == (-1,):
         return False
@@ -448,7 +452,7 @@ def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
 
 
 def _text_vectors(columns: Sequence[Array]) -> Array:
-    """Joins several text columns into one column of lists, with an item for each column."""
+    """Joins several text columns into one column of lists. Each list has an item for each column."""
     rows, size = len(columns[0]), len(columns)
     cast: Any = pa.concat_arrays([column.cast(pa.large_binary()) for column in columns])
     order = np.arange(rows * size).reshape(size, rows).T.ravel()

@@ -1,4 +1,4 @@
-"""The pipeline of one process: samples → read → transform → project onto the features. Encoding and writing come after (`shard_writer.py`)."""
+"""The pipeline of one process: samples → read → transform → project onto the features. `shard_writer.py` encodes and writes them."""
 
 import math
 from collections import Counter, defaultdict
@@ -30,15 +30,15 @@ from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.transforms import CutsBatches, Fittable, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
-"""Limit for the tensors of a batch, at the step where they are largest."""
+"""Limit for the tensors of a batch, at the step where they are largest, in bytes."""
 
 
 _SIZES: Final = frozenset({"height", "width", "depth"})
-"""Columns of IDX that only give the shape of the others."""
+"""Columns of IDX files that only give the shape of other columns."""
 
 
 def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
-    """The spec with one sparse feature, if it writes libsvm as `recordioProtobuf` and sets no features."""
+    """Returns the spec with one sparse feature, if it writes libsvm as `recordioProtobuf` and sets no features."""
     if not sagemaker.is_sparse_libsvm(spec) or spec.data.libsvm is None:
         return spec
     length = spec.data.libsvm.num_features or state[sagemaker.NUM_FEATURES]
@@ -52,7 +52,10 @@ def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> Data
 
 
 class Pipeline(Closeable):
-    """Made once per process and used for every shard; closing it closes the reader. Raises BadSpec when a step doesn't accept the output of the one before."""
+    """Reads and transforms the samples of all shards in a process. Closing it closes the reader.
+
+    Raises BadSpec when a step doesn't accept the output of the step before it.
+    """
 
     def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
         reader_type = reader_class(spec.data.kind)
@@ -98,23 +101,23 @@ class Pipeline(Closeable):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about the features: a float64 that is stored as float32."""
+        """Warnings about the features, such as a float64 that is stored as float32."""
         return list(self._projector.warnings)
 
     def class_names(self) -> dict[str, list[str]]:
-        """Class names by feature, for features of a column with named classes."""
+        """Returns class names by feature, for features made from a column with named classes."""
         by_column = self.reader.classes()
         for step in self._steps:
             by_column = step.classes(by_column) if isinstance(step, NamesClasses) else by_column
         return {feature: by_column[column] for feature, column in self._projector.sources.items() if column in by_column}
 
     def unlearned(self) -> list[tuple[int, str]]:
-        """(step number, split to fit to) of the steps that must see data before they can be applied."""
+        """Returns (step number, split to fit to) for the steps that must see data before they can be applied."""
         splits = [(number, step.fitted_split) for number, step in enumerate(self._steps) if isinstance(step, Fittable)]
         return [(number, split) for number, split in splits if split is not None]
 
     def learn(self, number: int, units: UnitTable, samples: Iterator[Samples]) -> Any:
-        """Lets a step learn from these samples, after the steps before it. Returns what it has learned."""
+        """Lets a step learn from these samples, after the earlier steps are applied. Returns the learned values."""
         step = self._steps[number]
 
         def before() -> Iterator[Batch]:
@@ -126,31 +129,34 @@ class Pipeline(Closeable):
         return step.fit(before()) if isinstance(step, Fittable) else None
 
     def take(self, number: int, learned: Any) -> None:
-        """Gives a step what was learned, here or in another process."""
+        """Gives a step the values that were learned, here or in another process."""
         step = self._steps[number]
         if isinstance(step, Fittable):
             step.load(learned)
 
     def encoder(self) -> Encoder:
-        """A fresh encoder for one shard."""
+        """Returns a new encoder for one shard."""
         made = encoder_class(self.spec.output.format)(self.spec.output, self.features)
         if isinstance(made, TakesClasses):
             made.take_classes(self.class_names())
         return made
 
     def batches(self, units: UnitTable, samples: Iterator[Samples]) -> "BatchStream":
-        """Finished features of each array of sample numbers, in one batch or several."""
+        """Returns the stream of finished batches for arrays of sample numbers. Each array becomes one batch or several."""
         return BatchStream(self, units, samples)
 
     def read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
-        """Reads batches, ahead of the steps, so that slow sources are read while steps compute."""
+        """Reads batches ahead of the steps, so that slow sources are read while the steps compute."""
         read = self.reader.read(units, samples)
-        # A reader that is also asked for lines must be used by one thread only.
+        # A reader that is also asked for line numbers must be used by one thread only.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from read if is_alone else prefetched(read, depth=1)
 
     def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
-        """Applies steps and features to a batch, which may give several. With each comes the number of its bad records by reason."""
+        """Applies steps and features to a batch, which may be cut into several.
+
+        Yields each result with its number of bad records by reason.
+        """
         unreadable = {bad.sample for bad in batch.bad}
         for made in _apply(self._steps, batch):
             bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
@@ -161,7 +167,7 @@ class Pipeline(Closeable):
             yield made, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
 
     def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
-        """Adds the line in the source, if it has lines, to the reasons of samples that a step or a feature refused."""
+        """Adds the line in the source, if the source has lines, to the reasons of samples that a step or a feature refused."""
         refused = [bad for bad in batch.bad if bad.sample not in unreadable]
         samples = [bad.sample for bad in refused]
         if refused and isinstance(self.reader, HasSteps):
@@ -175,7 +181,7 @@ class Pipeline(Closeable):
         return replace(batch, bad=bad)
 
     def encoded_size(self, units: UnitTable, samples: Samples) -> tuple[int, int]:
-        """(size of the encoded records, number of good ones) for a few samples."""
+        """Returns (size of the encoded records, number of good records) for a few samples."""
         size = good = 0
         parts = (samples[first : first + self.most_records].astype(np.int64) for first in range(0, len(samples), self.most_records))
         with self.encoder() as encoder, closing(iter(self.batches(units, parts))) as batches:
@@ -186,7 +192,7 @@ class Pipeline(Closeable):
 
 
 class BatchStream:
-    """The finished batches of some samples, with times and counts so far. Can be iterated once."""
+    """The finished batches of some samples, with times and counts so far. It can be iterated only once."""
 
     def __init__(self, pipeline: Pipeline, units: UnitTable, samples: Iterator[Samples]) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -214,7 +220,7 @@ class BatchStream:
 
 
 def _apply(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
-    """Applies all steps to the batch, in parts if a step cuts it."""
+    """Applies all steps to the batch, in parts if a step cuts the batch."""
     for number, step in enumerate(steps):
         batch = step.apply(batch)
         if isinstance(step, CutsBatches):

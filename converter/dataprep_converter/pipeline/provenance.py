@@ -1,9 +1,9 @@
-"""`output.provenance`: adds two text columns that say where each record comes from; they become ordinary features.
+"""`output.provenance`: adds two text columns with the origin of each record. They become ordinary features.
 
     _uid       <file>:<line, or record>           the file's path below its URI, the line from 1 or the record from 0
     _source    {"source": URI, "index": n}        the record from 0, and its "line" from 1 when the source has lines
 
-In recordioProtobuf they are the records' uid and metadata.
+In the format recordioProtobuf they are the records' uid and metadata.
 """
 
 import json
@@ -27,21 +27,21 @@ _FIELDS: Final = [pa.field(UID, pa.string()), pa.field(SOURCE, pa.string())]
 
 
 def schema_with(schema: pa.Schema) -> pa.Schema:
-    """The columns and the two of `added`. Raises BadSpec when there is one of these names already."""
+    """Returns the schema with the two columns that `add_columns` adds. Raises BadSpec when a column already has one of these names."""
     for field in _FIELDS:
         if field.name in schema.names:
-            raise BadSpec(f"output.provenance adds a column {field.name}, and there is one already; rename it.")
+            raise BadSpec(f"output.provenance adds a column {field.name}, but the source has a column with this name; rename that column.")
         schema = schema.append(field)
     return schema
 
 
 def features_with(features: Sequence[Feature] | None) -> list[Feature] | None:
-    """The spec's features and these two; without a list, every column is one anyway."""
+    """Returns the spec's features and these two. If the spec has no list, all columns become features anyway."""
     return None if features is None else [*features, *(Feature(name=field.name) for field in _FIELDS)]
 
 
 def add_columns(batch: Batch, units: UnitTable, reader: Reader) -> pa.RecordBatch:
-    """The batch's records with the two columns."""
+    """Returns the batch's records with the two columns added."""
     samples = to_numpy(batch.records.column(SAMPLE))
     lines = reader.lines(units, samples) if isinstance(reader, HasLines) else None
     index, within = units.locate(samples)
@@ -61,7 +61,7 @@ def add_columns(batch: Batch, units: UnitTable, reader: Reader) -> pa.RecordBatc
 
 
 def _name(unit: Unit) -> str:
-    """The file below its URI. The path of a signed address has its query, of which records keep what names the file."""
+    """Returns the file's path below its URI. For a signed address, the signature is removed from the query."""
     without = unsigned(unit.uri)
     return without.rpartition("/")[2] if without != unit.uri else unit.path or unit.uri.rpartition("/")[2]
 

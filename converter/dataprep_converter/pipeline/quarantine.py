@@ -1,7 +1,7 @@
-"""Quarantine: the bad records of one shard, in a file of JSON lines beside the data set, to be repaired by the user.
+"""Quarantine: the bad records of one shard, in a file of JSON lines beside the data set, so that the user can repair them.
 
-A line:  {"raw": "<base64>", "reason": "…", "row": 17, "uri": "/data/a.csv"}     raw: null when only the record's place is known
-With `size`, the record has that many bytes and raw is its beginning.
+A line: {"raw": "<base64>", "reason": "…", "row": 17, "uri": "/data/a.csv"} raw: null when only the record's position is known If the line
+has `size`, the record has that many bytes and `raw` is only its beginning.
 """
 
 import base64
@@ -21,18 +21,18 @@ _IN_MEMORY: Final = 1 << 20
 
 
 class Quarantine:
-    """The lines of one shard: in memory while they are few, then in an anonymous temporary file."""
+    """The lines of one shard. They are kept in memory while they are few, and then in an anonymous temporary file."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile("bad records", in_memory=_IN_MEMORY)
 
     @property
     def size(self) -> int:
-        """Bytes of all lines."""
+        """Number of bytes of all lines."""
         return self._file.size
 
     def add(self, record: BadRecord, raw: Raw | None) -> None:
-        """Adds a line."""
+        """Adds the line of a bad record."""
         line: dict[str, Any] = {"uri": record.uri, "row": record.row, "reason": record.reason, "raw": None}
         if raw is not None:
             line["raw"] = base64.b64encode(raw.content).decode()
@@ -41,7 +41,10 @@ class Quarantine:
         self._file.write(canonical.dumps(line) + b"\n")
 
     def put(self, store: Store, uri: str, *, hdfs: HdfsOptions) -> str:
-        """Streams the lines to `uri` and returns their SHA-256. Replaces an existing file, as every attempt writes the same bytes."""
+        """Streams the lines to `uri` and returns their SHA-256.
+
+        An existing file is replaced, because every attempt writes the same bytes.
+        """
         digest = hashlib.sha256()
 
         def pieces() -> Iterator[bytes]:
@@ -53,5 +56,5 @@ class Quarantine:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Drops the lines."""
+        """Discards the lines."""
         self._file.close()

@@ -1,9 +1,9 @@
-"""Record indexes: the position of each record in a shard, so that a reader can start anywhere. Written together with the shard.
+"""Record indexes: the offset of each record in a shard, so that a reader can start anywhere. An index is written together with its shard.
 
     tfrecord            <offset> <size>\\n        DALI's `.idx`, vahidk's `.tfindex`; the size includes the frame
     recordioProtobuf    <number>\\t<offset>\\n     MXNet's `.idx`
 
-A compressed shard has no index, as it can only be read from its beginning.
+A compressed shard has no index, because it can only be read from its beginning.
 """
 
 import hashlib
@@ -24,20 +24,20 @@ from dataprep_converter.stores.publish import publish
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _TOGETHER: Final = 65_536
-"""Lines are written once there are so many."""
+"""Lines are written as soon as this many are waiting."""
 
 
 def index_line(output: Output) -> IndexLine | None:
-    """The content of a line in the indexes of an output; None where its shards get no index."""
+    """Returns the content of a line in an output's indexes, or None if its shards get no index."""
     is_indexed = output.index and encoder_class(output.format).compressor(output).name == Plain.name
     return format_of(output.format).index_line if is_indexed else None
 
 
 class RecordIndex:
-    """The index of one shard, written while the shard is."""
+    """The index of one shard, written at the same time as the shard."""
 
     def __init__(self, line: IndexLine, store: Store, uri: str, *, hdfs: HdfsOptions) -> None:
-        """Nothing is visible at `uri` before `publish`."""
+        """Begins the index. Nothing is visible at `uri` before `publish`."""
         self._line = line
         self._store = store
         self._uri = uri
@@ -49,24 +49,24 @@ class RecordIndex:
         self._waiting: list[Numbers] = []
 
     def add(self, sizes: Numbers) -> None:
-        """Adds the next records, by their sizes in the file."""
+        """Adds the next records, given their sizes in the file."""
         self._waiting.append(sizes)
         if sum(map(len, self._waiting)) >= _TOGETHER:
             self._write()
 
     def publish(self, file: str) -> IndexFile:
-        """Publishes the index, unless another attempt has. `file` is its path in the output."""
+        """Publishes the index, unless another attempt already has. `file` is its path in the output."""
         self._write()
         sha256 = self._digest.hexdigest()
         entry = publish(self._upload, self._store, self._uri, size=self._size, sha256=sha256)
         return IndexFile(file=file, size=self._size, sha256=sha256, pin=entry.pin)
 
     def abort(self) -> None:
-        """Drops the index unless it is published."""
+        """Discards the index unless it is published."""
         self._upload.abort()
 
     def _write(self) -> None:
-        """The lines of the records that wait: batches of few large ones are written together."""
+        """Writes the lines of all waiting records. Small batches are collected and written together."""
         sizes = np.concatenate([*self._waiting, np.empty(0, np.int64)])
         self._waiting = []
         columns = {

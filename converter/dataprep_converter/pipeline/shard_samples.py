@@ -12,7 +12,7 @@ MOST_RECORDS = 16384
 
 
 def selection_of(shard: Shard, plan: Plan) -> Selection:
-    """The samples of the shard's split, and their order."""
+    """Returns the samples of the shard's split, and their order."""
     return Selection(
         plan.head.splits[shard.part],
         plan.units,
@@ -23,8 +23,8 @@ def selection_of(shard: Shard, plan: Plan) -> Selection:
 
 
 def samples_of(shard: Shard, *, plan: Plan, most_records: int) -> Iterator[Samples]:
-    """The samples of a shard in its order, an array for each batch. `most_records` is the pipeline's limit."""
+    """Yields the samples of a shard in the shard's order, as one array per batch. `most_records` is the pipeline's limit."""
     selection = selection_of(shard, plan)
-    # The bytes of the shard don't depend on the size of the batches.
+    # The shard's bytes don't depend on the size of the batches.
     size = samples_of_a_batch(plan.head.bytes_in, plan.head.samples, most=min(most_records, MOST_RECORDS))
     return selection.chunks(shard.first, shard.records, size=size)

@@ -1,4 +1,4 @@
-"""The sink of a shard: one thread digests and one writes the encoded batches, in order, while the next batch is encoded."""
+"""The sink of a shard. One thread computes digests and another writes the encoded batches, in order, while the next batch is encoded."""
 
 import hashlib
 from collections import deque
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 _PIECE_BYTES: Final = 1 << 20
-"""Size of one write. After each, a Python thread has to wait for the interpreter's lock."""
+"""Number of bytes in one write. After each write, a Python thread has to wait for the interpreter's lock."""
 
 
 class ShardSink:
-    """Writes to one upload. Leaving the context waits for the threads; the caller aborts the upload on errors."""
+    """Writes to one upload. Leaving the context waits for the threads. If an error occurs, the caller aborts the upload."""
 
     def __init__(self, upload: Upload, compressor: Compressor) -> None:
         self.size = 0
-        """Size of the file so far."""
+        """Number of bytes in the file so far."""
         self.raw_size = 0
-        """The same before compression."""
+        """Number of bytes so far, before compression."""
         self.seconds = 0.0
-        """Time for digests and writing so far: for each batch, that of the slowest thread."""
+        """Seconds spent so far on digests and writing. For each batch, only the slowest thread counts."""
         self._upload = upload
         self._compressor = compressor
         self.is_plain = isinstance(compressor, Plain)
@@ -39,7 +39,7 @@ class ShardSink:
         self._file_digest = _new_digest()
         self._raw_digest = self._file_digest if self.is_plain else _new_digest()
         self._sending: deque[list[Future[float]]] = deque()
-        # One thread each, so that batches keep their order.
+        # Each executor has one thread, so that batches keep their order.
         self._sink = ThreadPoolExecutor(1, thread_name_prefix="sink")
         self._digesting = ThreadPoolExecutor(1, thread_name_prefix="digest")
 
@@ -51,11 +51,14 @@ class ShardSink:
         self._digesting.shutdown()
 
     def compress(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """The pieces as the file stores them: compressed, or as they are."""
+        """Returns the pieces as the file stores them: compressed, or unchanged."""
         return pieces if self.is_plain else [self._compressor.compress(piece) for piece in pieces]
 
     def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
-        """Queues a batch to be written and digested, behind at most one other. The buffers must not change until the batch after the next is sent."""
+        """Queues a batch to be written and digested. At most one earlier batch may still be waiting.
+
+        The buffers must not change until the batch after the next is sent.
+        """
         self.settle(left=1)
         begun = [] if self.is_plain else [self._digesting.submit(_time, partial(_digest, self._raw_digest), raw)]
         size = sum(map(len, packed))
@@ -67,13 +70,13 @@ class ShardSink:
         self.raw_size += sum(map(len, raw))
 
     def settle(self, left: int = 0) -> None:
-        """Waits until only so many batches are left to write."""
+        """Waits until only `left` batches are still to be written."""
         while len(self._sending) > left:
             spent = max([sent.result() for sent in self._sending.popleft()], default=0.0)
             self.seconds += spent
 
     def finish(self) -> tuple[str, str]:
-        """Waits until all is written. Returns the digests of the file and of the uncompressed records."""
+        """Waits until everything is written. Returns the digests of the file and of the uncompressed records."""
         self.send([], [self._compressor.finish()])
         self.settle()
         return self._file_digest.hexdigest(), self._raw_digest.hexdigest()
@@ -82,7 +85,7 @@ class ShardSink:
         if isinstance(self._upload, OnDisk) and native.is_there():
             self._upload.write_with(partial(native.write_pieces, pieces=pieces))
         else:
-            # An upload with threads of its own gathers the pieces itself.
+            # An upload that has its own threads gathers the pieces itself.
             for piece in _gather(pieces) if self._upload.blocks else pieces:
                 self._upload.write(piece)
 
@@ -100,14 +103,17 @@ def _digest(digest: "Sha256 | Hash", pieces: Sequence[Buffer]) -> None:
 
 
 def _time(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
-    """Calls `take` with the pieces and returns the seconds it took."""
+    """Calls `take` with the pieces and returns the seconds that the call took."""
     started = perf_counter()
     take(pieces)
     return perf_counter() - started
 
 
 def _gather(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
-    """The same bytes in pieces of _PIECE_BYTES at most. Small pieces share one buffer, so each is valid only until the next."""
+    """Yields the same bytes in pieces of at most _PIECE_BYTES.
+
+    Small pieces share one buffer, so each is valid only until the next is requested.
+    """
     room = memoryview(bytearray(_PIECE_BYTES))
     filled = 0
     for each in pieces:

@@ -1,9 +1,9 @@
-"""Writes one shard: runs its samples through the pipeline into one file, and puts the report that commits it.
+"""Writes one shard: runs its samples through the pipeline into one file, and writes the report that marks the shard as finished.
 
     select ─▶ read ─▶ transform ─▶ encode ─▶ compress ─▶ sink + digests ─▶ rename or complete ─▶ report
 
-Reading is one thread ahead. Other threads digest and write a batch while its statistics are computed and the next one is encoded. Once all batches
-are encoded, another thread can wait for the sink and publish the shard.
+One thread reads ahead by one batch. Other threads digest and write a batch while its statistics are computed and the next one is encoded.
+After all batches are encoded, another thread can wait for the sink and publish the shard.
 """
 
 import hashlib
@@ -44,10 +44,10 @@ Watch = Callable[[Counts], None]
 
 
 class ShardWriter:
-    """Writes one shard: `encode`, then `publish`, which another thread may do while the next shard is encoded.
+    """Writes one shard: `encode`, then `publish`, which may run in another thread while the next shard is encoded.
 
-    Nothing is visible before the file is whole, and the report is written last. After `encode` has returned, `publish` has to be called, once;
-    when either fails, what was written is dropped.
+    The file is not visible before it is complete, and the report is written last. After `encode` has returned, `publish` must be called
+    exactly once. If either fails, the written data is discarded.
     """
 
     def __init__(self, shard: Shard, *, plan: Plan, pipeline: Pipeline, folder: RunFolder, access: Access, attempt: str) -> None:
@@ -63,7 +63,7 @@ class ShardWriter:
         self._bad_examples: list[BadRecord] = []
         self._lossy: list[Lossy] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        """Time by stage, without the stages of the sink and the pipeline."""
+        """Seconds by stage, without the stages of the sink and the pipeline."""
         self._batches: BatchStream = pipeline.batches(plan.units, samples_of(shard, plan=plan, most_records=pipeline.most_records))
         self._companions: list[tuple[str, bytes]] = []
         output = pipeline.spec.output
@@ -97,10 +97,10 @@ class ShardWriter:
             on_error.pop_all()
 
     def publish(self) -> ShardReport:
-        """Waits until all is written, gives the file its name, and puts the report."""
+        """Waits until everything is written, gives the file its final name, and writes the report."""
         shard, counts = self._shard, self._counts
         with self._resources:
-            # The last batches may still be being written meanwhile.
+            # Meanwhile, the last batches may still be being written.
             statistics = self._statistics.packed()
             sha256, raw_sha256 = self._sink.finish()
             self._folder.check_owner()
@@ -143,7 +143,7 @@ class ShardWriter:
         return report
 
     def _send_batches(self, watch: Watch) -> None:
-        """Sends the batches of the shard to the sink."""
+        """Sends the shard's batches to the sink."""
         sink, encoder, seconds = self._sink, self._encoder, self._seconds
         with closing(prefetched(iter(self._batches), depth=1)) as batches:
             while True:
@@ -186,7 +186,7 @@ class ShardWriter:
                 self._bad_examples.append(record)
             if self._quarantine is not None:
                 self._quarantine.add(record, bad.raw)
-        # The commit step judges all shards together, but a shard that exceeds the bounds by itself need not be finished.
+        # The commit step checks the total of all shards. But a shard that exceeds the limits alone need not be finished.
         total = sum(split.records for split in self._plan.head.splits)
         fault = too_many(policy, bad=counts.bad, total=total)
         if fault is not None:
@@ -194,19 +194,19 @@ class ShardWriter:
             raise BadData(f"{fault}; the first: {first.uri}, record {first.row}: {first.reason}", uri=first.uri)
 
     def _put_quarantine(self) -> tuple[str | None, str | None]:
-        """Writes the file of bad records, if there are some. Returns its path and digest."""
+        """Writes the file of bad records, if there are any. Returns its path and digest."""
         if self._quarantine is None or not self._quarantine.size:
             return None, None
         path = names.quarantine_file(self._plan.head.run_id, self._shard.split, self._shard.index)
         return path, self._quarantine.put(self._store, self._folder.at(path), hdfs=self._pipeline.spec.output.hdfs)
 
     def _put_companion(self, name: str, data: bytes) -> Companion:
-        """Writes a companion file beside the shard. Replaces an existing one, as every attempt writes the same bytes."""
+        """Writes a companion file in the shard's folder. An existing file is replaced, because every attempt writes the same bytes."""
         file = names.join(self._shard.file.rpartition("/")[0], name) if "/" in self._shard.file else name
         self._folder.put_visible(file, data, hdfs=self._pipeline.spec.output.hdfs)
         return Companion(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 def _aborting(upload: Upload | RecordIndex) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]:
-    """An exit callback that aborts the upload on an error."""
+    """Returns an exit callback that aborts the upload on an error."""
     return lambda kind, _error, _trace: upload.abort() if kind is not None else None

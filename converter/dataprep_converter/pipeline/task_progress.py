@@ -1,4 +1,4 @@
-"""Progress counts of a worker: of the shard in work, and of its task."""
+"""Progress counts of a worker, for its current shards and for its task."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -22,27 +22,27 @@ class Counts:
 
 @dataclass
 class TaskProgress(Counts):
-    """Absolute counts of one task, for progress reports: finished shards and shards in work."""
+    """Absolute counts of one task, for progress reports. They include finished shards and shards in progress."""
 
     shards_done: int = 0
-    """Finished now or earlier."""
+    """Number of shards finished now or earlier."""
     shards_skipped: int = 0
-    """Finished earlier."""
+    """Number of shards finished earlier."""
     shards_active: int = 0
     _base: Counts = field(default_factory=Counts, repr=False)
     _active: dict[int, Counts] = field(default_factory=dict, repr=False)
 
     def watch(self, shard: int, counts: Counts) -> None:
-        """Updates the counts of a shard in work."""
+        """Updates the counts of a shard in progress."""
         self._active[shard] = counts
         self._sum()
 
     def records(self) -> RecordProgress:
-        """The counts of records for a report."""
+        """Returns the counts of records for a report."""
         return RecordProgress(in_=self.records_in, out=self.records_out, bad=self.bad, filtered=self.filtered, added=self.added)
 
     def finish(self, report: ShardReport, *, is_new: bool) -> None:
-        """Adds a finished shard, made now or earlier."""
+        """Adds a finished shard, which was made now or earlier."""
         base = self._base
         base.records_in += report.records_in
         base.records_out += report.records_out
@@ -57,11 +57,11 @@ class TaskProgress(Counts):
         self._sum()
 
     def now(self) -> "TaskProgress":
-        """A snapshot of the counts, for another thread or process."""
+        """Returns a snapshot of the counts, for another thread or process."""
         return replace(self, _base=Counts(), _active={})
 
     def result(self, index: int) -> WorkResult:
-        """The result of the task, once all its shards are finished."""
+        """Returns the result of the task, after all its shards are finished."""
         return WorkResult(
             index=index,
             shards_done=self.shards_done,

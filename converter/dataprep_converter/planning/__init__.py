@@ -1,1 +1,1 @@
-"""Planning: which split and which shard each sample belongs to."""
+"""Planning: decides which split and which shard each sample belongs to."""

@@ -1,7 +1,8 @@
-"""Assigns each sample to a split by rules that ranges and hash intervals can't express: by values, exactly, by count, or within a limit.
+"""Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
-The rules are applied one after the other, each to the samples that are left, block by block. What they need for each sample (its code, the hash of its
-group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
+Such rules select samples by values, by exact fractions, by count, or within a limit. They are applied one after the other, block by block,
+each to the samples that have no split yet. What the rules need for each sample (its code, the hash of its group, its class) is kept in
+anonymous temporary files, so memory doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# Seeds of their own, so that a limit doesn't select the same samples as a count or the first fraction. A spec's seeds are smaller.
+# The limit and the counts have different seeds, so that they don't select the same samples as each other or as the first fraction. A spec's
+# seeds are smaller.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -35,7 +37,7 @@ Mask = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
 ReadColumns = Callable[[Sequence[str]], Iterator[tuple[Samples, pa.RecordBatch, Samples]]]
-"""Columns of every sample in order: (sample numbers that were asked for, the good ones' records, the good ones' numbers)."""
+"""Reads columns of every sample in order. Yields (requested sample numbers, records of the good samples, numbers of the good samples)."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,15 @@ class Assignment:
     """The split of every sample."""
 
     stored: bytes
-    """`splits.parquet`."""
+    """Content of `splits.parquet`."""
     plans: list[SplitPlan]
-    """The splits, still without shards."""
+    """The splits, not yet divided into shards."""
     repeated: int
-    """Number of samples that are left out as duplicates."""
+    """Number of samples left out as duplicates."""
 
 
 def is_needed(spec: DataPrepJobSpec, samples: int) -> bool:
-    """Whether the splits can't be derived from ranges and hash intervals."""
+    """Whether sample-by-sample assignment is needed, because ranges and hash intervals can't express the splits."""
     rules = spec.splits
     if samples == 0:
         return False
@@ -95,7 +97,7 @@ def assign(
 
 
 class _Table:
-    """The samples' codes while splits are assigned."""
+    """The samples' codes, while the samples are assigned to splits."""
 
     def __init__(self, units: UnitTable, rules: Splits) -> None:
         self.units = units
@@ -105,17 +107,17 @@ class _Table:
         self.classes: npt.NDArray[np.uint16] | None = None
         self.class_count = 1
         self.wanted: dict[int, tuple[int, int]] = {}
-        """(expected, tolerance) by the split's number."""
+        """The (expected, tolerance) record counts of splits, by the split's number."""
         self.repeated = 0
         self._subsets = {name: np.array(ranges, np.int64) for name, ranges in subset_ranges(units).items()}
 
     def blocks(self) -> Iterator[slice]:
-        """The samples, a block at a time."""
+        """Yields the samples as slices, one block at a time."""
         for start in range(0, self.units.samples, HASH_BLOCK):
             yield slice(start, min(start + HASH_BLOCK, self.units.samples))
 
     def free(self, block: slice, subset: str | None) -> Mask:
-        """Which samples of a block have no split yet, of one subset or of all."""
+        """Returns which samples of a block, of one subset or of all, have no split yet."""
         here = self.codes[block]
         found: Mask = (here == _FREE) | (here == _UNREADABLE)
         if subset is not None:
@@ -123,7 +125,7 @@ class _Table:
         return found
 
     def _is_of(self, block: slice, subset: str) -> Mask:
-        """Which samples of a block are of one subset."""
+        """Returns which samples of a block belong to the subset."""
         if subset not in self._subsets:
             return np.zeros(block.stop - block.start, np.bool_)
         starts, stops = self._subsets[subset].T
@@ -137,11 +139,11 @@ class _Table:
             self.codes[block][self.free(block, subset)] = number + 1
 
     def hash_block(self, block: slice, *, seed: int) -> Hashes:
-        """The hash of each sample of a block, of ranking.HASH_BITS bits."""
+        """Returns the hash of each sample of a block. A hash has ranking.HASH_BITS bits."""
         return hashes(self.units, np.arange(block.start, block.stop), seed=seed) >> np.uint64(1)
 
     def result(self) -> Assignment:
-        """The final assignment. Unreadable samples without a split go to the first split, where they count as bad."""
+        """Returns the final assignment. Unreadable samples without a split go to the first split, where they count as bad."""
         counts: list[npt.NDArray[np.int64]] = []
 
         def final() -> Iterator[npt.NDArray[np.uint8]]:
@@ -175,12 +177,12 @@ class _Table:
 
 
 def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array of zeros in an anonymous temporary file, which the system may page out. Raises StoreFull."""
+    """Returns an array of zeros in an anonymous temporary file, which the operating system may page out. Raises StoreFull."""
     size = count * np.dtype(dtype).itemsize
     if not size:
         return np.zeros(0, dtype)
     with TemporaryFile(f"{size:,} bytes of the plan's own") as file:
-        file.reserve(size)  # else a full disk would kill the process at some later write
+        file.reserve(size)  # otherwise a full disk would kill the process at a later write
         found: npt.NDArray[Any] = np.memmap(file.file, dtype=dtype, mode="r+", shape=(count,))
     return found
 
@@ -190,7 +192,7 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns that the rules use, by the source's names."""
+    """The names of the columns that the rules use, as the source calls them."""
 
     value: str | None
     group: str | None
@@ -198,14 +200,17 @@ class _Columns:
 
     @classmethod
     def of(cls, rules: Splits, schema: pa.Schema) -> "_Columns":
-        """Raises BadSpec for a column that doesn't exist, whose type can't be compared, or that doesn't fit its bounds."""
+        """Finds the columns.
+
+        Raises BadSpec for a column that doesn't exist, whose type can't be compared, or that doesn't fit its bounds.
+        """
 
         def named(field: str, reference: str | None) -> str | None:
             if reference is None:
                 return None
             found = find_columns([reference], schema, of=f"splits.{field}")
             if len(found) != 1:
-                raise BadSpec(f"splits.{field} is one column, {reference!r} is {len(found)}.")
+                raise BadSpec(f"splits.{field} must be one column, but {reference!r} stands for {len(found)}.")
             column_values.check_type(schema.field(found[0]).type, of=f"splits.{field}: the column {found[0]!r}")
             return found[0]
 
@@ -249,13 +254,13 @@ def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
 
 
 def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
-    """Reads the source once: duplicates of an earlier sample get no split. Unreadable samples are no duplicates."""
+    """Reads the source once, and leaves samples that duplicate an earlier one without a split. Unreadable samples are not duplicates."""
     known = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
     for asked, records, good in read(columns):
         known[good] = dedupe.digests(records, columns)
         unreadable = np.setdiff1d(asked, good)
         known[unreadable, 0], known[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
-    # A sample beyond the limit is left out, so a later sample is no duplicate of it.
+    # Samples beyond the limit are left out, so they don't make later samples duplicates.
     there = np.flatnonzero(table.codes != _BEYOND)
     for samples in dedupe.find_repeated(known if len(there) == len(known) else known[there], there):
         table.codes[samples] = _BEYOND
@@ -278,7 +283,7 @@ def _take_by_value(table: _Table, asked: Samples, good: Samples, column: Any) ->
 
 
 class _ClassNumbers:
-    """A number for each value of a column, counted from 0 in the order in which values first appear."""
+    """Numbers the values of a column from 0, in the order of their first appearance."""
 
     def __init__(self, *, of: str) -> None:
         self._column = of
@@ -288,13 +293,13 @@ class _ClassNumbers:
         return len(self._numbers)
 
     def of_column(self, column: Any) -> npt.NDArray[np.uint16]:
-        """The number of each row's value."""
+        """Returns the number of each row's value."""
         encoded = pc.dictionary_encode(column_values.as_text(column), null_encoding="encode")
         numbers = np.array([self.of_value(value) for value in encoded.dictionary.to_pylist()], np.uint16)
         return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)
 
     def of_value(self, value: str | None) -> int:
-        """The number of a value. Raises BadSpec for too many values."""
+        """Returns the number of a value. Raises BadSpec for too many values."""
         if value not in self._numbers and len(self._numbers) >= MOST_CLASSES:
             raise BadSpec(
                 f"splits.stratifyBy: the column {self._column!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy takes any number."
@@ -332,7 +337,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """The hashes below which these numbers of free samples lie."""
+    """Returns the hashes that have these numbers of free samples below them."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():
@@ -344,10 +349,10 @@ def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]
 
 
 def _share_out(table: _Table, subset: str | None) -> None:
-    """Divides all free samples of a subset among the splits with a fraction of it."""
+    """Divides all free samples of a subset among those of its splits that have a fraction."""
     rules = table.rules
     entries = [(number, split.fraction) for number, split in enumerate(rules.into) if split.fraction is not None and split.subset == subset]
-    # A sum that is 1 up to rounding counts as 1.
+    # A sum that differs from 1 only by rounding counts as 1.
     reached = [1.0 if total > 1 - 1e-6 else total for total in np.cumsum([fraction for _, fraction in entries]).tolist()]
     ends = np.array(reached[:-1])
 
@@ -384,8 +389,11 @@ def _share_out(table: _Table, subset: str | None) -> None:
 
 
 def _pool_and_spread(blocks: Iterator[tuple[Hashes, npt.NDArray[np.int64]]], *, grouped: bool) -> tuple[int, float]:
-    """(samples, sum of the squared sizes of the groups). Estimated for groups, within about a fifth, from sums of random signs
-    (Alon, Matias and Szegedy 1996), because the groups are too many to be counted one by one."""
+    """Returns (number of samples, sum of the squared sizes of the groups).
+
+    There are too many groups to count them one by one. So the sum is estimated for groups, within about a fifth, from sums of random signs
+    (Alon, Matias and Szegedy 1996).
+    """
     pool = 0
     signs = np.zeros(64, np.int64)
     for hashed, _ in blocks:

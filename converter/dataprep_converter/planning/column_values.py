@@ -1,4 +1,4 @@
-"""Column values for the rules of splits, whole columns at a time: as text, hash, number or point in time."""
+"""Functions on complete columns for the rules of splits. They return the values as text, hashes, numbers or points in time."""
 
 import re
 from typing import Any, Final
@@ -19,28 +19,28 @@ _MOMENT: Final = (
 )
 _MISSING: Final = np.uint64(0x9AE16A3B2F90404F)
 _MICROSECONDS: Final = 1_000_000
-_arrow: Any = pa  # the stubs don't know what arrays of a type known only at run time can do
+_arrow: Any = pa  # the stubs lack the methods of arrays whose type is only known at run time
 
 
 def check_type(kind: pa.DataType, *, of: str) -> None:
-    """Raises BadSpec for a column whose values can't be compared as text or numbers; `of` names the field for the message."""
+    """Raises BadSpec for a column whose values can't be compared as text or numbers. `of` names the field in the message."""
     types = pa.types
     plain = _plain(kind)
     if is_tensor(kind) or not (
         types.is_integer(plain) or types.is_floating(plain) or types.is_boolean(plain) or is_text(plain) or is_moment(plain)
     ):
-        raise BadSpec(f"{of} is of the type {kind}; take a column of text, whole numbers, numbers, truth values or times.")
+        raise BadSpec(f"{of} is of the type {kind}; use a column of text, whole numbers, numbers, truth values or times.")
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values are text or bytes."""
+    """Whether the values are text or bytes."""
     types = pa.types
     plain = _plain(kind)
     return bool(types.is_string(plain) or types.is_large_string(plain) or types.is_binary(plain) or types.is_large_binary(plain))
 
 
 def is_moment(kind: pa.DataType) -> bool:
-    """Whether values are dates or times of Arrow's own types."""
+    """Whether the values are dates or times of Arrow's types."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
@@ -49,7 +49,10 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def as_text(column: Array) -> Array:
-    """The values as a large_string column, missing ones null: whole numbers in decimal, `true` and `false`, bytes that are no UTF-8 null."""
+    """Returns the values as a large_string column.
+
+    Whole numbers become decimal text, truth values `true` and `false`. Missing values, and bytes that are not UTF-8, become null.
+    """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -70,15 +73,15 @@ def _decode(value: bytes | None) -> str | None:
 
 
 def hashes(column: Array) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each value, by its text (bytes, a float's own bits); a missing value has one too.
+    """Returns a 64-bit hash of each value: of its text or bytes, or of the bits of a float. A missing value has a hash too.
 
-    A polynomial over the bytes modulo 2^64, mixed with the length: two values that collide only share a split.
+    The hash is a polynomial over the bytes modulo 2^64, mixed with the length. If two values collide, they only get the same split.
     """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     missing = column.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_floating(column.type):
-        numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # no negative zero
+        numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # + 0.0 turns negative zero into zero
         hashed = mix(numbers.view(np.uint64))
     else:
         text: Any = column if is_text(column.type) else as_text(column)
@@ -93,7 +96,8 @@ def _of_bytes(column: Any) -> npt.NDArray[np.uint64]:
     if start == stop:
         return mix(mix(lengths))
     data = np.frombuffer(column.buffers()[2], np.uint8)[start:stop].astype(np.uint64) + np.uint64(1)
-    # Each byte times a power of the prime; a value's sum is then brought back to the power 0 at its first byte.
+    # Each byte is multiplied by a power of the prime. A value's sum is then divided by the power at its first byte, so that the hash
+    # doesn't depend on the position.
     powers = np.multiply.accumulate(np.full(stop - start + 1, _PRIME, np.uint64)) * np.uint64(_INVERSE)
     inverses = np.multiply.accumulate(np.full(stop - start + 1, _INVERSE, np.uint64)) * np.uint64(_PRIME)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(data * powers[:-1], dtype=np.uint64)])
@@ -102,7 +106,7 @@ def _of_bytes(column: Any) -> npt.NDArray[np.uint64]:
 
 
 def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """(microseconds since 1970 in UTC, whether there is such a moment) of a column of ISO 8601 text or of Arrow's times."""
+    """Returns (microseconds since 1970 in UTC, whether the value is a valid time) for a column of ISO 8601 text or of Arrow's times."""
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     if is_moment(column.type):
@@ -111,7 +115,7 @@ def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]
     parts = pc.extract_regex(as_text(column), pattern=_MOMENT)
     date = pc.struct_field(parts, "date")
     day = pc.strptime(date, format="%Y-%m-%d", unit="s", error_is_null=True)
-    # Arrow reads February 30 as March 1.
+    # Arrow would read February 30 as March 1.
     is_day = _fill(pc.day(day), 0) == _number(pc.utf8_slice_codeunits(date, 8, 10))
     seconds = _fill(day.cast(pa.int64()), 0)
     for name, worth in (("hour", 3600), ("minute", 60), ("second", 1)):
@@ -137,7 +141,7 @@ def _fill(column: Any, value: Any) -> npt.NDArray[Any]:
 
 
 def moment_of(text: str, *, of: str) -> int:
-    """A bound of a range, in microseconds since 1970. Raises BadSpec."""
+    """Returns a bound of a range of times, in microseconds since 1970. Raises BadSpec."""
     found, valid = moments(_arrow.array([text]))
     if not valid[0]:
         raise BadSpec(f"{of} must be a date or time such as 2024-01-31 or 2024-01-31T12:00:00Z, got {text!r}.")
@@ -145,7 +149,7 @@ def moment_of(text: str, *, of: str) -> int:
 
 
 def number_of(text: str, *, of: str) -> int | float:
-    """A bound of a range of numbers. Raises BadSpec."""
+    """Returns a bound of a range of numbers. Raises BadSpec."""
     try:
         return int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text) else float(text)
     except ValueError:
@@ -153,7 +157,10 @@ def number_of(text: str, *, of: str) -> int | float:
 
 
 def in_range(column: Array, *, since: str | None, before: str | None, of: str) -> npt.NDArray[np.bool_]:
-    """Which values lie in [since, before). Missing values, and texts that are no time or number, don't. Raises BadSpec for an invalid bound."""
+    """Returns which values are in [since, before). Missing values, and texts that are not a time or number, are outside.
+
+    Raises BadSpec for an invalid bound.
+    """
     plain = _plain(column.type)
     if is_text(plain) or is_moment(plain):
         values, inside = moments(column)
@@ -172,7 +179,7 @@ def in_range(column: Array, *, since: str | None, before: str | None, of: str) -
 
 
 def check_bounds(kind: pa.DataType, *, since: str | None, before: str | None, of: str) -> None:
-    """Raises BadSpec for a range that no value of the type can lie in."""
+    """Raises BadSpec for a range that can't contain any value of the type."""
     in_range(pa.array([], kind), since=since, before=before, of=of)
     read = moment_of if is_text(kind) or is_moment(kind) else number_of
     if since is not None and before is not None and read(since, of=of) >= read(before, of=of):

@@ -1,4 +1,4 @@
-"""`spec.deduplicate`: finds samples that repeat an earlier one, by a 128-bit digest of some columns, in bounded memory."""
+"""`spec.deduplicate`: finds samples that repeat an earlier one, by a 128-bit digest of some columns. Memory is bounded."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,28 +13,28 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, t
 
 DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 1 << 22
-"""Number of digests sorted at a time: 4 million take about 200 MB."""
+"""Number of digests sorted at a time. 4 million take about 200 MB."""
 
 Digests = npt.NDArray[np.uint64]
-"""Shape (samples, 2)."""
+"""Two 64-bit numbers for each sample, with shape (samples, 2)."""
 
 
 def digests(records: pa.RecordBatch, columns: list[str]) -> Digests:
-    """The BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value."""
+    """Returns the BLAKE2b digest of each record's values in these columns. A missing value equals only another missing value."""
     rows = records.num_rows
     hashers = [hashlib.blake2b(digest_size=DIGEST_BYTES) for _ in range(rows)]
     for name in columns:
         column = records.column(name)
         valid: Any = column.is_valid().to_pylist()
         for hasher, content, is_there in zip(hashers, _contents(column, name), valid, strict=True):
-            # The length keeps ("ab", "c") and ("a", "bc") apart.
+            # The length distinguishes ("ab", "c") from ("a", "bc").
             hasher.update(len(content).to_bytes(8, "little") if is_there else b"\xff" * 8)
             hasher.update(content)
     return np.frombuffer(b"".join(hasher.digest() for hasher in hashers), np.uint64).reshape(rows, 2)
 
 
 def _contents(column: Array, name: str) -> list[bytes]:
-    """The bytes of each value; a missing one has none."""
+    """Returns the bytes of each value. A missing value has none."""
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -46,15 +46,18 @@ def _contents(column: Array, name: str) -> list[bytes]:
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         found = pc.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
     else:
-        raise BadSpec(f"deduplicate: the column {name!r} is {kind}; take columns of text, bytes, numbers or tensors.")
+        raise BadSpec(f"deduplicate: the column {name!r} is {kind}; use columns of text, bytes, numbers or tensors.")
     contents: list[bytes] = found
     return contents
 
 
 def find_repeated(known: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """The numbers of samples that have the digest of an earlier one, some at a time. `samples` are the sample numbers of the digests, ascending."""
+    """Yields the numbers of samples that have the same digest as an earlier one, in several arrays.
+
+    `samples` are the sample numbers of the digests, in ascending order.
+    """
     parts = max(1, -(-len(known) // _AT_ONCE))
-    # Digests are evenly distributed, so the parts have about the same size; equal digests are in the same part.
+    # Digests are evenly distributed, so all parts have about the same size. Equal digests are in the same part.
     step = np.uint64(2**64 // parts) if parts > 1 else np.uint64(0)
     for part in range(parts):
         here = np.flatnonzero(known[:, 0] // step == part) if parts > 1 and part < parts - 1 else _rest(known, parts, step)
@@ -67,5 +70,5 @@ def find_repeated(known: Digests, samples: npt.NDArray[np.int64]) -> Iterator[np
 
 
 def _rest(known: Digests, parts: int, step: np.uint64) -> npt.NDArray[np.int64]:
-    """The places of the last part, where rounding leaves a little more."""
+    """Returns the positions of the last part's digests. Because of rounding, the last part is a little larger."""
     return np.flatnonzero(known[:, 0] // step >= parts - 1) if parts > 1 else np.arange(len(known))

@@ -1,6 +1,6 @@
-"""The units of an extended data set: the earlier ones, which must be unchanged, and the new ones. Pure.
+"""Combines the units of an extended data set: the earlier ones, which must be unchanged, and the new ones. Pure.
 
-The earlier units keep their numbers and the new ones come after them, so that each plan begins with the plan before it.
+The earlier units keep their numbers and the new ones come after them, so that each plan begins with the previous plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,20 +20,20 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
 _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
-"""Columns that must be equal. The URI may differ: an input is identified by its path relative to its root."""
+"""Columns that must be equal. The URI may differ, because an input is identified by its path relative to its root."""
 _ANEW: Final = "set output.overwrite: Always, which makes the whole data set anew"
 _PASSING: Final = frozenset({"ignored", "warnings", "were"})
-"""Entries of a reader's state that describe only the listing, not the records."""
+"""Entries of a reader's state that describe the listing but not the records."""
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Base:
-    """The plan that is extended: a whole plan, or the beginning of one."""
+    """The plan to be extended: a complete plan, or the beginning of one."""
 
     head: PlanHead
-    """Only run id, inputs, reader and its state, learned values, splits and earlier runs are valid in it."""
+    """The head of this plan. Only its run id, inputs, reader, reader state, learned values, splits and earlier runs are valid."""
     content: Mapping[str, Any]
     """The spec without the source's URIs."""
     units: UnitTable
@@ -41,15 +41,15 @@ class Base:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of codes."""
+        """Number of blocks of split codes."""
         return max((split.first_block + len(split.block_counts or []) for split in self.head.splits if split.code is not None), default=0)
 
     def shards_of(self, split: str) -> int:
-        """Number of shards of a split."""
+        """Returns the number of shards of a split."""
         return sum(each.shards for each in self.head.splits if each.name == split)
 
     def as_earlier(self) -> Earlier:
-        """The entry for it in the plan of the extension."""
+        """Returns the entry for this plan in the plan of the extension."""
         return Earlier(
             run_id=self.head.run_id,
             inputs_sha256=self.head.inputs_sha256,
@@ -62,20 +62,20 @@ class Base:
 
 @dataclass(frozen=True)
 class Growth:
-    """The inputs that there are now, compared with those of the earlier plan."""
+    """The present inputs, compared with those of the earlier plan."""
 
     earlier: UnitTable
-    """Those of the earlier plan, in its order, as they are listed now."""
+    """The units of the earlier plan, in its order, as they are listed now."""
     added: UnitTable
-    """New ones, numbered from 0."""
+    """The new units, numbered from 0."""
 
     def all_units(self) -> UnitTable:
-        """Earlier and new ones."""
+        """Returns the earlier units followed by the new ones."""
         return _number([self.earlier.table, self.added.table])
 
 
 def find_growth(before: UnitTable, now: UnitTable) -> Growth:
-    """Compares the units. Raises InputChanged naming inputs that are gone or have changed, as their records are in the data set."""
+    """Compares the units. Raises InputChanged naming inputs that are missing or have changed, because the data set has records of them."""
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
     gone = _uris(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
@@ -91,24 +91,24 @@ def find_growth(before: UnitTable, now: UnitTable) -> Growth:
     if changed:
         raise InputChanged(
             f"{len(changed)} inputs have changed since their records became part of the data set: {_some(changed)}. "
-            f"Put them back and give what is new a name of its own, or {_ANEW}.",
+            f"Put them back and give the new files other names, or {_ANEW}.",
             uri=changed[0],
         )
-    # The rows as they are now, in the order of the earlier plan.
+    # The present rows, in the order of the earlier plan.
     back = np.empty(len(old), np.int64)
     back[order] = np.arange(len(old))
     return Growth(earlier=_number([second.take(back)]), added=_number([new.take(np.flatnonzero(~known))]))
 
 
 def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str], state: Mapping[str, Any]) -> None:
-    """Raises BadSpec naming what would change how records are read: code, a key, a new class, another type of a column."""
+    """Raises BadSpec naming a change that affects how records are read: in the code, a key, the classes, or a column's type."""
     if code_sha256 != base.head.code_sha256:
-        raise BadSpec(f"The files of spec.code are not those by which the data set was made; take those, or {_ANEW}.")
+        raise BadSpec(f"The files of spec.code differ from those that made the data set; use the same files, or {_ANEW}.")
     for variable, digest in keys.items():
         if base.head.keys.get(variable) != digest:
             known = "is not the one" if variable in base.head.keys else "can't be compared with the one"
             raise BadSpec(
-                f"The environment variable {variable}, the key of the transform hash, {known} by which the data set was made; take that, or {_ANEW}."
+                f"The environment variable {variable}, the key of the transform hash, {known} that made the data set; use that key, or {_ANEW}."
             )
     before, now = base.head.reader_state, state
     for name in sorted({*before, *now} - _PASSING):
@@ -122,17 +122,20 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
                 f"Leave these inputs out, or {_ANEW}."
             )
         raise BadSpec(
-            f"With the new inputs the source's {name} would be {_short(new)}, and the data set was made with {_short(old)}. Leave them out, or {_ANEW}."
+            f"With the new inputs the source's {name} would be {_short(new)}, but the data set was made with {_short(old)}. Leave these inputs out, or {_ANEW}."
         )
 
 
 def renumber(split: SplitPlan, base: Base) -> SplitPlan:
-    """A split of the new units, renumbered for the whole data set. Raises BadSpec when its files would be named differently."""
+    """Returns a split of the new units, renumbered for the complete data set.
+
+    Raises BadSpec when the split's files would get other names than before.
+    """
     before = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
     if split.shards and before != split.template:
         raise BadSpec(
-            f"With the new inputs there are other splits, so that the files of {split.name} would be named {split.template} and no longer {before}. "
-            f"Leave the new splits out, or {_ANEW}; an output.fileName with {{split}} holds for any splits."
+            f"The new inputs add splits, so the files of {split.name} would be named {split.template} instead of {before}. "
+            f"Leave the new splits out, or {_ANEW}; an output.fileName with {{split}} works for any number of splits."
         )
     return split.model_copy(
         update={
@@ -144,7 +147,7 @@ def renumber(split: SplitPlan, base: Base) -> SplitPlan:
 
 
 def _number(tables: Sequence[pa.Table]) -> UnitTable:
-    """One table, its samples numbered from 0."""
+    """Joins the tables into one, with samples numbered from 0."""
     table = pa.concat_tables(tables)
     records = table["records"].to_numpy()
     first = np.cumsum(records) - records
@@ -152,13 +155,16 @@ def _number(tables: Sequence[pa.Table]) -> UnitTable:
 
 
 def _order(table: pa.Table) -> Rows:
-    """The rows by file and place in it."""
+    """Returns the row numbers sorted by file and position in the file."""
     found: Rows = np.lexsort([table[name].to_numpy() for name in ("offset", "row", "key")])
     return found
 
 
 def _differing(first: pa.Table, second: pa.Table) -> Rows:
-    """Rows of the second of files that aren't in the first as they are here. Both have the same files, in the same order."""
+    """Returns the rows of the second table that belong to files which differ from the first table.
+
+    Both tables have the same files, in the same order.
+    """
     if len(first) == len(second):
         different = np.zeros(len(first), np.bool_)
         for name in _PINNED:

@@ -1,4 +1,4 @@
-"""The inputs of a plan: what the source holds now, which of it is new in an extension, and the digest over it."""
+"""The inputs of a plan: the present files of the source, the new ones in an extension, and the digest of all of them."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
 from dataprep_converter.transforms.hash import digests_of_keys, keyed_by
 
 _BATCH_RECORDS = 8192
-"""Batch size when only some columns are read."""
+"""Records per batch when only some columns are read."""
 
 
 @dataclass(frozen=True)
@@ -34,28 +34,34 @@ class Inputs(Closeable):
     """The inputs of a plan. Closing them removes the files that the reader made on this machine."""
 
     units: UnitTable
-    """All units, those of the base first."""
+    """All units. Those of the base come first."""
     new: UnitTable
-    """The units without a split: all of them, or those that the base doesn't have."""
+    """The units without a split: all units, or those that are not in the base."""
     state: Mapping[str, Any]
-    """The reader's state, which every worker gets."""
+    """The reader's state, which is given to every worker."""
     texts: Mapping[str, str]
-    """Why a text column is no column of numbers, by column. For error messages during planning, so not part of the state."""
+    """Maps text columns to the reason why they are not columns of numbers.
+
+    It is not part of the state, because only errors during planning use it.
+    """
     made: IntermediateFiles | None
-    """Files that the units refer to and that the reader made on this machine."""
+    """Files that the reader made on this machine and that the units refer to."""
     code_sha256: str | None
     keys: Mapping[str, str]
-    """Digests of the keys that records are hashed with, by variable."""
+    """Digests of the keys that records are hashed with, by environment variable."""
     sha256: str
 
     def close(self) -> None:
-        """Removes the files."""
+        """Removes the files that the reader made."""
         if self.made is not None:
             self.made.remove()
 
 
 def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inputs:
-    """Lists the source. Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says."""
+    """Lists the source.
+
+    Raises BadSpec, NoInput, InputChanged when inputs of the base have changed, and the errors of the source's store.
+    """
     access.passed_over.clear()
     access.hidden.clear()
     reader_type = reader_class(spec.data.kind)
@@ -92,7 +98,10 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
 def read_columns(
     reader: Reader, units: UnitTable, columns: Sequence[str], *, bytes_in: int
 ) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
-    """Some columns of every sample, in order: (requested sample numbers, records of the good ones, numbers of the good ones)."""
+    """Reads some columns of every sample, in order.
+
+    Yields (requested sample numbers, records of the good samples, numbers of the good samples).
+    """
     size = samples_of_a_batch(bytes_in, units.samples, most=_BATCH_RECORDS)
 
     def chunks() -> Iterator[Samples]:
@@ -105,7 +114,7 @@ def read_columns(
 
 
 def _largest_key(reader: Reader, units: UnitTable) -> int:
-    """The largest position of a value in all readable records; 0 if there is none."""
+    """Returns the largest position of a value in all readable records, or 0 if there are no values."""
     largest = 0
     for _, records, _ in read_columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
         lists: Any = records.column(sagemaker.KEYS)
@@ -114,7 +123,11 @@ def _largest_key(reader: Reader, units: UnitTable) -> int:
 
 
 def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
-    """The digest of the inputs. An extension's covers the earlier digest and the new units: planned all at once, the same inputs make other shards."""
+    """Returns the digest of the inputs.
+
+    An extension's digest combines the earlier digest and that of the new units, because the same inputs planned together would be other
+    shards.
+    """
     sha256 = units_sha256(units, code_sha256)
     if keys:
         sha256 = canonical.sha256({"inputs": sha256, "keys": dict(keys)})
@@ -124,7 +137,7 @@ def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str
 
 
 def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
-    """Digest over root, path, size and pin of every unit: independent of where the inputs are stored."""
+    """Returns a digest of the root, path, size and pin of every unit. It doesn't depend on where the inputs are stored."""
     digest = hashlib.sha256((code_sha256 or "").encode())
     for batch in units.batches(["root", "path", "offset", "size", "records", "pin", "extra"]):
         for piece in _written(batch):
@@ -133,7 +146,7 @@ def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
 
 
 def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """The canonical JSON of the columns by name, in pieces. Fast for columns with the same value in all rows."""
+    """Yields pieces of the canonical JSON of the columns, sorted by name. Fast for columns with the same value in all rows."""
     before = b"{"
     for name in sorted(batch.schema.names):
         yield before + canonical.dumps(name) + b":"

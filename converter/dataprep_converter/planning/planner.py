@@ -36,17 +36,17 @@ from dataprep_converter.sampling.units_file import UnitsFile
 TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
-"""Converting fewer bytes takes less time than starting one more pod."""
+"""Converting fewer bytes takes less time than starting another pod."""
 MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
-"""If the number of shards is given: then the size of the records only affects the number of tasks."""
+"""Records to probe if the number of shards is given, because then the size of the records only affects the number of tasks."""
 _LEARNED_RECORDS = 4096
 
 
 @dataclass(frozen=True)
 class NewPlan(Closeable):
-    """A plan, its files, and what its pipeline says of the records. Closing it removes the files from $TMPDIR."""
+    """A plan, its files, and its pipeline's features and class names. Closing it removes the files from $TMPDIR."""
 
     plan: Plan
     tables: Tables
@@ -61,26 +61,27 @@ class NewPlan(Closeable):
 
 @dataclass(frozen=True)
 class _Division:
-    """How the new units are divided into splits and shards."""
+    """The division of the new units into splits and shards."""
 
     rules: Splits
     splits: list[SplitPlan]
     codes: bytes | None
     """`splits.parquet`, when samples have codes."""
     repeated: int
-    """Number of records that are left out as duplicates."""
+    """Number of records left out as duplicates."""
     learned: Mapping[str, Any]
-    """What transforms have learned, by their position."""
+    """The values learned by transforms, by the transform's position."""
     encoded_bytes: int
     """Estimated size of the records before compression."""
 
 
 def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
-    """Plans a job. With a base, the plan begins with the base's, and only new units are divided into splits and shards.
+    """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
-    `parts` are the versions of the rules to plan by, when an earlier plan is made again. The default is the base's versions, or this release's.
+    `parts` are the versions of the rules to plan by, when an earlier plan is made again. The default is the base's versions, or this
+    release's.
 
-    Raises BadSpec, NoInput, InputChanged when the base's inputs are not what they were, or what the source's store says.
+    Raises BadSpec, NoInput, InputChanged when inputs of the base have changed, and the errors of the source's store.
     """
     if parts is None:
         parts = run_id.versions(spec) if base is None else base.head.parts
@@ -142,7 +143,7 @@ def _new_plan(
 
 
 def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Base | None, parts: Mapping[str, int]) -> _Division:
-    """Divides the new units into splits and shards. Also fits the pipeline's steps that learn."""
+    """Divides the new units into splits and shards. Also fits the pipeline's steps that learn from data."""
     units = inputs.new
     rules = rules_of(spec, inputs.units)
     assigned = _assign(spec, inputs, pipeline, rules)
@@ -170,7 +171,7 @@ def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Bas
 
 
 def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Splits) -> Assignment | None:
-    """The split of each new sample; None if ranges and hash intervals can express the splits."""
+    """Returns the split of each new sample, or None if ranges and hash intervals can express the splits."""
     units = inputs.new
     if not assignment.is_needed(spec, units.samples):
         return None
@@ -187,7 +188,7 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
 def _learn(
     spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assignment | None
 ) -> dict[str, Any]:
-    """Fits each step that learns to the samples of its split, in order. Returns what they have learned by step number."""
+    """Fits each step that learns to the samples of its split, in order. Returns the learned values by step number."""
     learned: dict[str, Any] = {}
     for number, name in pipeline.unlearned():
         split = _split(splits(), name, of=(spec.transforms or [])[number].kind)
@@ -200,7 +201,7 @@ def _learn(
 
 
 def _join_codes(base: Base, added: bytes | None) -> bytes | None:
-    """The codes of the base and of the new units."""
+    """Joins the codes of the base and of the new units."""
     parts = [(base.codes, base.blocks)] if base.codes is not None else []
     if added is not None:
         new = SplitAssignments(added)
@@ -209,7 +210,7 @@ def _join_codes(base: Base, added: bytes | None) -> bytes | None:
 
 
 def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
-    """The split of this name, or without a name the first one that has records. Raises BadSpec naming the splits."""
+    """Returns the split with this name. Without a name, it is the first split that has records. Raises BadSpec naming the splits."""
     found = next((split for split in splits if split.name == name or (not name and split.records)), None)
     if found is None:
         raise BadSpec(f"The transform {of}: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}.")
@@ -219,20 +220,20 @@ def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
 def _all_warnings(
     spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, access: Access, *, extends: bool
 ) -> Iterator[str]:
-    """What the user should know about the inputs, the features and the splits."""
+    """Yields everything that the user should know about the inputs, the features and the splits."""
     yield from inputs.state.get("warnings", [])
     yield from _passed_over_warnings(access)
     yield from pipeline.warnings
     if spec.splits is None:
         yield from (_rename_warning(split) for split in division.rules.into if split.subset not in (None, split.name))
-    # It is normal that an extension adds nothing to a split.
+    # An extension often adds no records to a split, so empty splits are left out here.
     splits = [split for split in division.splits if split.records] if extends else division.splits
     total = min(inputs.new.samples, spec.limit or inputs.new.samples)
     yield from _split_warnings(splits, total=total, repeated=division.repeated)
 
 
 def _split_warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -> Iterator[str]:
-    """What the user should know about the splits."""
+    """Yields everything that the user should know about the splits."""
     for split in splits:
         if split.records == 0:
             yield f"the split {split.name} is empty"
@@ -240,7 +241,7 @@ def _split_warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -
             within = f" within {split.tolerance:,}" if split.tolerance else ""
             yield f"the split {split.name} has {split.records:,} records; its rule asks for {split.expected:,}{within}"
     if repeated:
-        yield f"{repeated:,} of {total:,} records say the same as an earlier one and are left out"
+        yield f"{repeated:,} of {total:,} records are duplicates of an earlier one and are left out"
     left_out = total - repeated - sum(split.records for split in splits)
     if left_out:
         yield f"{left_out:,} of {total:,} records are in no split"
@@ -251,22 +252,25 @@ def _rename_warning(split: Split) -> str:
 
 
 def _count_ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> int:
-    """How many files among the inputs are not read. What a join ignores are keys, which have a warning of their own."""
+    """Returns how many files among the inputs are not read.
+
+    A join ignores keys instead of files, and has a separate warning for them.
+    """
     filtered = 0 if spec.data.join is not None else int(state.get("ignored", 0))
     return filtered + sum(access.hidden.values()) + sum(access.passed_over.values())
 
 
 def _passed_over_warnings(access: Access) -> Iterator[str]:
-    """A warning for data sets below the inputs, which are left out."""
+    """Yields a warning if data sets below the inputs are left out."""
     if access.passed_over:
         yield (
             f"{sum(access.passed_over.values()):,} files are left out that belong to data sets below the inputs, such as "
-            f"{min(access.passed_over)}: a data set is read where it is named itself"
+            f"{min(access.passed_over)}; to read a data set, name its folder in the source"
         )
 
 
 def _tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
-    """The number of tasks. At least one for an extension, which may have no new shards."""
+    """Returns the number of tasks. It is at least one for an extension, which may have no new shards."""
     shards = sum(split.shards for split in division.splits)
     reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
     return _number_of_tasks(
@@ -279,9 +283,10 @@ def _tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline:
 
 
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
-    """One task for each worker if each task `passes` over all of the input; otherwise several, so that slow tasks are balanced by others.
+    """Returns one task per worker if each task `passes` over the complete input.
 
-    For few bytes there are no more tasks than workers, unless the user's `own_code` may take long for them.
+    Otherwise there are several tasks per worker, so that other workers can balance slow tasks. For few bytes there are no more tasks than
+    workers, unless the user's `own_code` may take long for them.
     """
     if passes:
         return min(shards, MAX_TASKS, parallelism)
@@ -299,7 +304,7 @@ def _encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe
     encoded, good = pipeline.encoded_size(units, samples)
     if not good:
         return bytes_in
-    if len(units) == units.samples:  # one file a sample: sizes differ, what is added does not
+    if len(units) == units.samples:  # with one file per sample the sizes differ, but the bytes that encoding adds don't
         index, _ = units.locate(samples)
         read = sum(int(row["size"]) for row in units.rows(index, ["size"]))
         return max(1, bytes_in + (encoded - read) * units.samples // good)

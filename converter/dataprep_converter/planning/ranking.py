@@ -1,7 +1,7 @@
 """Finds the hashes that bound given ranks of samples, class by class, without sorting all samples.
 
-Two passes over the hashes: the first counts them by their leading bits, the second keeps only those that share their leading bits
-with a wanted one. So memory depends on the number of classes and bounds, hardly on that of the samples.
+It makes two passes over the hashes. The first counts them by their leading bits. The second keeps only those that share their leading bits
+with a wanted hash. So memory depends on the number of classes and bounds, and hardly on the number of samples.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 HASH_BITS: Final = 63
-"""One bit less than a hash has, so that a bound above all hashes is a 64-bit number."""
+"""One bit less than a hash has, so that a bound above all hashes is still a 64-bit number."""
 
 _CELLS = 1 << 20
 _MOST_BINS = 1 << 16
@@ -28,10 +28,10 @@ def bounds(
     classes: int,
     ranks: Callable[[Counts], npt.NDArray[np.int64]],
 ) -> tuple[Hashes, Counts]:
-    """(bounds, samples of each class). `bounds[c, j]` is above exactly `ranks(counts)[c, j]` hashes of class c.
+    """Returns (bounds, number of samples in each class). `bounds[c, j]` is above exactly `ranks(counts)[c, j]` hashes of class c.
 
-    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1); it is called twice. `ranks` maps the number of samples of each
-    class to the number that should be below each bound. Equal hashes are always on the same side.
+    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). It is called twice. `ranks` maps the number of samples
+    of each class to the number that should be below each bound. Equal hashes are always on the same side of a bound.
     """
     bins = max(_FEWEST_BINS, min(_MOST_BINS, 1 << (_CELLS // max(1, classes)).bit_length() - 1))
     shift = np.uint64(HASH_BITS - (bins - 1).bit_length())

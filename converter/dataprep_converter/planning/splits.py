@@ -1,6 +1,6 @@
 """Divides the samples of a source into the splits of a spec, and counts their shards. Pure arithmetic.
 
-Splits that depend on values or ranks are assigned sample by sample in `assignment.py`; all others are ranges and hash intervals.
+Splits that depend on values or ranks are assigned sample by sample in `assignment.py`. All others are ranges and hash intervals.
 """
 
 import json
@@ -33,9 +33,9 @@ def divide(
     assigned: Sequence[SplitPlan] | None = None,
     parts: Mapping[str, int] | None = None,
 ) -> list[SplitPlan]:
-    """Divides units into splits and shards by the rules (default: the spec's).
+    """Divides units into splits and shards by the rules (default: those of the spec).
 
-    `assigned` are splits that were assigned sample by sample; `parts` are the versions of the rules, which affect file names.
+    `assigned` are splits that were assigned sample by sample. `parts` are the versions of the rules, which affect file names.
     """
     dl4j_folders = (run_id.versions(spec) if parts is None else parts).get("dl4jFolders", 1)
     plans = assigned
@@ -63,7 +63,7 @@ def divide(
 
 
 def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
-    """The spec's rules, or the default ones for the subsets that the source has.
+    """Returns the spec's rules, or the default rules for the source's subsets.
 
     Raises BadSpec for a subset that doesn't exist, and for subsets that can't all be splits.
     """
@@ -77,18 +77,18 @@ def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
 
 
 def _rules_by_default(subsets: Sequence[str]) -> Splits:
-    """A split for each subset, with its name; one split `train` for a source without subsets."""
+    """Returns a split for each subset, with the subset's name. A source without subsets gets one split named `train`."""
     named = [subset for subset in subsets if subset]
     if not named:
         return Splits(into=[Split(name="train")])
     if len(named) < len(subsets):
         raise BadSpec(
-            f"Some records are in no subset, others are ({_some(named)}): say in splits.into where they go; an entry without subset takes what is left."
+            f"Some records are in no subset, others are ({_some(named)}): set their splits in splits.into; an entry without subset takes the remaining records."
         )
     if len(named) > MOST_SPLITS:
         raise BadSpec(
             f"The source has {len(named):,} subsets ({_some(named)}), and each would be a split, of which a job has at most {MOST_SPLITS}: "
-            "set splits.into, or leave out what names the subsets (subsetFrom)."
+            "set splits.into, or leave out subsetFrom, which names the subsets."
         )
     subset_of: dict[str, str] = {}
     for subset in named:
@@ -108,19 +108,22 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
 
 
 def _give(*subsets: str) -> str:
-    """Advice to name these subsets."""
+    """Returns advice to name these subsets."""
     entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
-    return f"Give names, for all subsets: splits: {{into: [{entries}, …]}}."
+    return f"Set the names of all subsets in the spec: splits: {{into: [{entries}, …]}}."
 
 
 def _some(subsets: Sequence[str]) -> str:
-    """The named subsets, abbreviated if there are many."""
+    """Returns the names of subsets as text, abbreviated if there are many."""
     named = [subset for subset in subsets if subset]
     return ", ".join([*named[:MOST_SPLITS], *(["…"] if len(named) > MOST_SPLITS else [])]) or "none"
 
 
 def deviations(fraction: float, spread: float) -> int:
-    """Four standard deviations of the size of a split whose members are drawn: `spread` is the sum of the squared sizes of what is drawn as one."""
+    """Returns four standard deviations of the size of a split whose members are drawn at random.
+
+    `spread` is the sum of the squared sizes of the groups that are drawn together.
+    """
     return math.ceil(4 * math.sqrt(max(0.0, fraction * (1 - fraction)) * spread))
 
 
@@ -130,7 +133,10 @@ def misses_rule(split: SplitPlan) -> bool:
 
 
 def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, Ranges, HashInterval | None]]:
-    """Ranges and hash interval of each split: `first` takes before `fraction`, and what has neither takes the rest."""
+    """Returns the ranges and hash interval of each split.
+
+    Splits with `first` take their samples before those with `fraction`. Splits with neither take the remaining samples.
+    """
     pool = _Pool(subsets)
     taken: dict[str, Ranges] = {}
     for split in rules.into:
@@ -157,7 +163,7 @@ def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, R
 
 
 def _bound(fraction: float) -> int:
-    """The hash at a fraction of the hash space; a sum that is 1 up to rounding is the end."""
+    """Returns the hash at a fraction of the hash space. A sum that differs from 1 only by rounding is the end of the space."""
     return 2**64 if fraction > 1 - 1e-6 else int(fraction * 2**64)
 
 
@@ -190,7 +196,7 @@ class _Pool:
 
 
 def _merge(ranges: Ranges) -> Ranges:
-    """Ascending, with neighbours joined and empty ones dropped."""
+    """Returns the ranges in ascending order, with neighbours joined and empty ones dropped."""
     merged: Ranges = []
     for start, stop in sorted(ranges):
         if start == stop:
@@ -203,7 +209,10 @@ def _merge(ranges: Ranges) -> Ranges:
 
 
 def subset_ranges(units: UnitTable) -> dict[str, Ranges]:
-    """Ranges of sample numbers by subset, neighbours of one subset as one, in the order in which the subsets first appear."""
+    """Returns the ranges of sample numbers by subset, in the order in which the subsets first appear.
+
+    Adjacent ranges of one subset are joined.
+    """
     subsets: dict[str, Ranges] = {}
     last = None
     for batch in units.batches(["subset", "first", "records"]):
@@ -230,7 +239,7 @@ def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units:
 
 
 def counted_by_size(spec: DataPrepJobSpec) -> bool:
-    """Whether the number of shards follows from the size of the records."""
+    """Whether the number of shards depends on the size of the records."""
     wanted = spec.output.shards
     return wanted.target_size is not None or (wanted.count is None and wanted.records is None and spec.output.granularity != "Minibatch")
 

@@ -1,1 +1,1 @@
-"""Samples: the units that hold them, and which are in which split and shard."""
+"""Samples: the units that contain them, and the split and shard of each sample."""

@@ -1,7 +1,7 @@
-"""Files that a reader makes while planning, such as the rows of a join, and that every worker needs.
+"""Files that a reader makes while planning and that every worker needs, such as the rows of a join.
 
-They are written to a local temporary folder, and moved below `_dataprep/<run id>` once the run has claimed its output folder.
-Units name them by their local path until then.
+They are written to a local temporary folder, and moved below `_dataprep/<run id>` once the run has claimed its output folder. Until then,
+units refer to them by their local paths.
 """
 
 import atexit
@@ -24,19 +24,19 @@ _arrow: Any = pa  # the stubs don't know all functions
 
 
 class IntermediateFiles:
-    """A folder in $TMPDIR, removed when it is no longer needed, at the latest when this process ends."""
+    """A folder in $TMPDIR. It is removed when it is no longer needed, at the latest when this process ends."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="dataprep-made-"))
         atexit.register(self.remove)
 
     def remove(self) -> None:
-        """Removes the folder; more than once is fine."""
+        """Removes the folder. It may be called more than once."""
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.remove)
 
     def stored(self, units: UnitTable, folder_uri: str) -> UnitTable:
-        """The units, with the URIs that the files have once they are in the folder `folder_uri`."""
+        """Returns the units with the URIs that the files will have in the folder `folder_uri`."""
         uris = units.table["uri"].combine_chunks()
         here = f"{self.folder}/"
         moved = pc.binary_join_element_wise(folder_uri, pc.utf8_slice_codeunits(uris, len(here), None), "/")

@@ -1,4 +1,4 @@
-"""The plan as a worker holds it, and its stored files."""
+"""The plan in a worker's memory, and its stored files."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from dataprep_converter.sampling.units_file import UnitsFile
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan as a worker holds it."""
+    """The plan in a worker's memory."""
 
     head: PlanHead
     sha256: str
-    """Of `plan.json`."""
+    """Digest of `plan.json`."""
     units: UnitTable
     codes: SplitAssignments | None = None
-    """The split of each sample, where it can't be derived."""
+    """The split of each sample, if it can't be computed from ranges and hash intervals."""
 
 
 @dataclass(frozen=True)
 class Tables(Closeable):
-    """The plan's files beside `plan.json`, as they are stored. Closing them removes their temporary files."""
+    """The plan's other files, besides `plan.json`, in their stored form. Closing them removes their temporary files."""
 
     units: UnitsFile
     codes: bytes | None = None
     made: IntermediateFiles | None = None
-    """The files that the reader made, still on this machine."""
+    """The files that the reader made, which are still on this machine."""
 
     def close(self) -> None:
         """Removes the temporary files."""
@@ -43,10 +43,12 @@ class Tables(Closeable):
 
 
 def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
-    """Raises BadSpec when this release can't make records as a plan's release did: its records would not match the existing ones."""
+    """Raises BadSpec when this release can't make the same records as the plan's release, because they would not match the existing
+    records.
+    """
     if head.encoding_version != run_id.ENCODING_VERSION:
         raise BadSpec(
-            f"{uri} (run {head.run_id}) was made by a release whose records have other bytes (encoding {head.encoding_version}, this one has "
+            f"{uri} (run {head.run_id}) was made by a release that encodes records differently (encoding {head.encoding_version}, this release has "
             f"{run_id.ENCODING_VERSION}). Use that release, or set output.overwrite: Always."
         )
     fault = run_id.fault_of_versions(head.parts, spec)
@@ -55,12 +57,12 @@ def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
 
 
 def load_plan(plan: PlanHead, written: bytes, tables: Tables) -> Plan:
-    """A stored plan and its files. Raises NotWhole when they don't belong together."""
+    """Returns a stored plan with its files. Raises NotWhole when they don't belong together."""
     codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
     for name, found, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
         if found != expected:
             raise NotWhole(
-                f"{name}.parquet of run {plan.run_id} is not the one that plan.json names. The plan step makes it again, and so does dataprep repair."
+                f"{name}.parquet of run {plan.run_id} is not the one that plan.json names. The plan step or dataprep repair can write it again."
             )
     codes = SplitAssignments(tables.codes) if tables.codes is not None else None
     return Plan(head=plan, sha256=hashlib.sha256(written).hexdigest(), units=tables.units.units(), codes=codes)

@@ -1,7 +1,8 @@
-"""Selection: from a rank in a split to a sample's number.
+"""Selection: finds a sample's number from its rank in a split.
 
-A split is ranges of sample numbers and, for fractions, the members of a hash interval or those with the split's code; a shuffle is a
-keyed bijection of the ranks. All of it is arithmetic on arrays, so any worker derives any part of the order by itself, in constant memory.
+A split consists of ranges of sample numbers. For fractions, only the members of a hash interval or the samples with the split's code belong
+to it. A shuffle is a keyed bijection of the ranks. All of this is arithmetic on arrays, so any worker can compute any part of the order, in
+constant memory.
 """
 
 from collections import OrderedDict
@@ -23,13 +24,13 @@ SHUFFLE: Final = PARTS["shuffle"].version
 _CACHED_BLOCKS = 512
 _ROUNDS = 6
 _SORTED = 65_536
-"""Up to this many numbers are shuffled by sorting; a network is fair only if its halves are large."""
+"""Up to this many numbers are shuffled by sorting, because a network is fair only if its halves are large."""
 _TABLE_BITS = 16
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finaliser: a bijection of 64-bit numbers that spreads every bit (Steele, Lea, Flood 2014)."""
+    """Applies SplitMix64's finaliser, a bijection of 64-bit numbers that spreads every bit (Steele, Lea, Flood 2014)."""
     x = values.copy()
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -40,18 +41,21 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def mixed(value: int) -> np.uint64:
-    """The finaliser of one number, of which the lowest 64 bits count."""
+    """Applies the finaliser to the lowest 64 bits of one number."""
     return np.uint64(mix(np.array([value & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0])
 
 
 def hashes(units: UnitTable, samples: Samples, *, seed: int) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of each sample from its file's key and its row: the same on every store and for any number of workers."""
+    """Returns a 64-bit hash of each sample, computed from its file's key and its row.
+
+    The hash is the same on every store and for any number of workers.
+    """
     keys, rows = units.hash_inputs(samples)
     return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ mixed(seed + 1)))
 
 
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
-    """The images of `ranks` under a seeded permutation of 0 … size-1, by a version of the part `shuffle`.
+    """Returns the images of `ranks` under a seeded permutation of 0 … size-1, by a version of the part `shuffle`.
 
     The first version was a network of four rounds for every size, which prefers some orders if there are few ranks.
     """
@@ -67,7 +71,7 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int
 
 @lru_cache(maxsize=4)
 def _sorted(size: int, seed: int) -> npt.NDArray[np.int64]:
-    """All numbers in the order of their seeded hashes: each order is as likely as any other."""
+    """Returns all numbers in the order of their seeded hashes, so that all orders are equally likely."""
     numbers = np.arange(size, dtype=np.uint64) * np.uint64(_GOLDEN)
     found = np.argsort(mix(mix(numbers) ^ mixed(seed + 1)), kind="stable")
     found.flags.writeable = False
@@ -75,9 +79,10 @@ def _sorted(size: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def _networked(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
-    """A balanced Feistel network over the next even number of bits; a value that falls outside walks on until it is inside (Black and Rogaway 2002).
+    """Applies a balanced Feistel network over the next even number of bits.
 
-    Fewer than four walks are expected.
+    The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). Fewer than
+    four repetitions are expected.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     functions = _rounds(half, seed, rounds)
@@ -94,7 +99,10 @@ def _networked(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: in
 
 @lru_cache(maxsize=4)
 def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]]:
-    """The functions of the network's rounds, from `half` bits to `half` bits: looked up in a table where it is small, for all shards alike."""
+    """Returns the functions of the network's rounds, from `half` bits to `half` bits.
+
+    If `half` is small, the functions look values up in tables, which all shards share.
+    """
     mask = np.uint64((1 << half) - 1)
 
     def function(key: np.uint64) -> Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]:
@@ -107,7 +115,7 @@ def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.
 
 
 class Selection:
-    """The samples of one split by rank."""
+    """Finds the samples of one split by their rank."""
 
     def __init__(
         self,
@@ -132,7 +140,7 @@ class Selection:
         self._blocks: OrderedDict[int, npt.NDArray[np.uint16]] = OrderedDict()
 
     def chunks(self, first: int, records: int, *, size: int) -> Iterator[Samples]:
-        """The sample numbers of ranks first … first+records-1, in order, in arrays of at most `size`."""
+        """Yields the sample numbers of the ranks first … first+records-1, in order, in arrays of at most `size`."""
         for start in range(first, first + records, size):
             ranks = np.arange(start, min(start + size, first + records), dtype=np.int64)
             if self._shuffle_seed is not None:
@@ -140,12 +148,12 @@ class Selection:
             yield self.samples(ranks)
 
     def samples(self, ranks: npt.NDArray[np.int64]) -> Samples:
-        """The sample number of each rank, in any order of the ranks."""
+        """Returns the sample number of each rank. The ranks may be in any order."""
         is_whole = self._split.hash is None and self._split.code is None
         return self._at(ranks if is_whole else self._positions(ranks))
 
     def _at(self, positions: npt.NDArray[np.int64]) -> Samples:
-        """Sample numbers of positions in the ranges laid end to end."""
+        """Returns the sample numbers at positions in the concatenated ranges."""
         which = np.searchsorted(self._before, positions, side="right") - 1
         found: Samples = self._starts[which] + positions - self._before[which]
         return found
@@ -161,7 +169,7 @@ class Selection:
         return positions
 
     def _members(self, block: int) -> npt.NDArray[np.uint16]:
-        """Positions within the block of the samples that belong to the split."""
+        """Returns the positions within the block of the samples that belong to the split, from a cache if possible."""
         if block in self._blocks:
             self._blocks.move_to_end(block)
             return self._blocks[block]
@@ -172,7 +180,7 @@ class Selection:
         return found
 
     def members(self, block: int) -> npt.NDArray[np.uint16]:
-        """The same, computed afresh."""
+        """Computes the positions within the block of the samples that belong to the split."""
         interval = self._split.hash
         if self._codes is not None and self._split.code is not None:
             return np.flatnonzero(self._codes.block(self._split.first_block + block) == self._split.code).astype(np.uint16)
@@ -183,6 +191,6 @@ class Selection:
         hashed = hashes(self._units, samples, seed=interval.seed)
         if interval.low == interval.high:
             return np.empty(0, dtype=np.uint16)
-        # The last number of the interval, because 2^64 itself is no 64-bit number.
+        # The last number of the interval is compared, because 2^64 doesn't fit in 64 bits.
         inside = (hashed >= np.uint64(interval.low)) & (hashed <= np.uint64(interval.high - 1))
         return np.flatnonzero(inside).astype(np.uint16)

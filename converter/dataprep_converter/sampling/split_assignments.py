@@ -1,6 +1,6 @@
-"""Codes: the split of each sample where it can't be derived: one byte a sample, zstd-compressed (`splits.parquet`).
+"""Codes: the split of each sample, where it can't be computed. They are stored as one byte per sample, zstd-compressed (`splits.parquet`).
 
-A row group is a block of HASH_BLOCK samples, so that a worker decompresses only the blocks that its shards touch.
+A row group is a block of HASH_BLOCK samples, so that a worker decompresses only the blocks that its shards need.
 """
 
 import io
@@ -20,7 +20,7 @@ Array = npt.NDArray[np.uint8]
 
 
 class SplitAssignments:
-    """0 for a sample in no split, else the number of its split plus one."""
+    """The codes of all samples: 0 for a sample in no split, otherwise the number of its split plus one."""
 
     def __init__(self, stored: bytes) -> None:
         self._file = _parquet.ParquetFile(pa.BufferReader(stored))
@@ -33,13 +33,13 @@ class SplitAssignments:
 
     def block(self, number: int) -> Array:
         """The codes of one block of samples."""
-        # Not on Arrow's own threads: a worker that exits while one of them still frees the bytes crashes.
+        # Arrow's threads are not used, because a worker crashes if it exits while one of them still frees the bytes.
         found: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
         return found
 
 
 def stored(blocks: Iterable[Array]) -> bytes:
-    """The file for blocks of HASH_BLOCK codes, the last one shorter."""
+    """Returns the file for blocks of HASH_BLOCK codes. The last block may be shorter."""
     buffer = io.BytesIO()
     with _parquet.ParquetWriter(buffer, _SCHEMA, compression="zstd", write_statistics=False) as writer:
         for block in blocks:

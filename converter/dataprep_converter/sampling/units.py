@@ -1,4 +1,4 @@
-"""Units: the parts of the input in the order of their samples, as an Arrow table (`units.parquet`)."""
+"""Units: the parts of the input, in the order of their samples, as an Arrow table (`units.parquet`)."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,27 +22,30 @@ class Unit:
     """A part of the input that can be read on its own."""
 
     root: int
-    """Index of the URI in the source's list."""
+    """Index of the unit's URI in the source's list of URIs."""
     path: str
-    """Path relative to that URI, in UTF-8; what is hashed and sorted, never the URI."""
+    """Path relative to that URI, in UTF-8. Only this path is hashed and sorted, never the URI."""
     uri: str
     records: int
     size: int
-    """Bytes of the unit (of the whole file when the unit is a file)."""
+    """Number of bytes in the unit, or in the complete file if the unit is a file."""
     pin: str
-    """Pin of the file, see `stores.Entry`."""
+    """Pin of the file (see `stores.Entry`)."""
     subset: str = ""
     offset: int = 0
-    """First byte within the file."""
+    """Offset of the unit's first byte in the file."""
     row: int = 0
-    """First row within the file."""
+    """Number of the unit's first row in the file."""
     extra: str = ""
-    """The reader's own data."""
+    """Data that only the reader uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Units that are whole files of one record each, in columns: millions of them are listed, and an object for each would take most of the time."""
+    """Units that are complete files of one record each, as columns.
+
+    A source may have millions of such files, and creating an object for each would take most of the listing time.
+    """
 
     root: int
     paths: list[str]
@@ -68,26 +71,29 @@ _COLUMNS: dict[str, pa.DataType] = {
     "first": pa.int64(),
 }
 SCHEMA: pa.Schema = pa.schema(_COLUMNS)
-"""The columns of Unit; `key` is the hash of root and path, or null in plans that need none, `first` the number of the unit's first sample."""
+"""The columns of Unit, `key` and `first`.
+
+`key` is the hash of root and path, or null in plans that need no keys. `first` is the number of the unit's first sample.
+"""
 
 
 BLOCK: Final = 65_536
-"""Units of a batch: how many are Python objects at the same time, and are in one row group of `units.parquet`."""
+"""Units per batch. This many units are Python objects at the same time, and form one row group of `units.parquet`."""
 BATCH_BYTES: Final = 8 << 20
-"""Of the input, in a batch of samples."""
+"""Bytes of the input in a batch of samples."""
 _MANY: Final = 1024
-"""Samples: of batches of fewer, rounding would cost more than it saves."""
+"""Batches of fewer samples are not rounded to a power of two, because this would cost more than it saves."""
 
 
 def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
-    """64-bit key of each file: what the split hash starts from. BLAKE2b of `<root>\\0<path>`."""
+    """Returns the 64-bit key of each file, which its split hash is computed from. It is the BLAKE2b of `<root>\\0<path>`."""
     digest = hashlib.blake2b
     names = map(str.encode, map("{}\0{}".format, roots, paths), repeat("utf-8"), repeat("surrogateescape"))
     return np.frombuffer(b"".join([digest(name, digest_size=8).digest() for name in names]), "<u8").astype(np.uint64, copy=False)
 
 
 class _Block:
-    """Some units, in columns."""
+    """Some units, as columns."""
 
     def __init__(self) -> None:
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names[:-2]}  # Any: numbers and texts
@@ -96,7 +102,7 @@ class _Block:
         return len(self._columns["path"])
 
     def add(self, item: Unit | Files) -> None:
-        """Takes a unit, or files."""
+        """Adds a unit, or files."""
         if isinstance(item, Unit):
             for name, column in self._columns.items():
                 column.append(getattr(item, name))
@@ -116,7 +122,7 @@ class _Block:
             column += given[name]
 
     def taken(self, count: int, *, first: int) -> pa.RecordBatch:
-        """The first `count` of them, their samples numbered from `first`; the others stay."""
+        """Removes and returns the first `count` units. Their samples are numbered from `first`."""
         given: dict[str, Any] = {name: column[:count] for name, column in self._columns.items()}
         self._columns = {name: column[count:] for name, column in self._columns.items()}
         records = np.array(given["records"], np.int64)
@@ -126,14 +132,14 @@ class _Block:
 
 
 def _array(values: Any, kind: pa.DataType) -> Any:
-    """An Arrow array of numbers or texts; quicker where they are a list of one value, as many columns of files are."""
+    """Returns an Arrow array of numbers or texts. It is quicker for a list that repeats one value, as many columns of files do."""
     if isinstance(values, list) and values[0] == values[-1] and values.count(values[0]) == len(values):
         return _arrow.repeat(pa.scalar(values[0], kind), len(values))
     return pa.array(values, kind)
 
 
 def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
-    """All of them, BLOCK at a time."""
+    """Yields all units, BLOCK at a time."""
     block, first = _Block(), 0
     for item in units:
         block.add(item)
@@ -146,15 +152,19 @@ def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
 
 
 class UnitTable:
-    """A table of units with look-up by sample number. A large one lies in a temporary file, so that memory grows by no more than a few bytes a unit."""
+    """A table of units, with look-up by sample number.
+
+    A large table is in a temporary file, so that memory grows by only a few bytes per unit.
+    """
 
     def __init__(self, table: pa.Table, mapped: MappedTable | None = None) -> None:
-        """`mapped` is where the table's columns are, unless they are in memory."""
+        """Creates the table. `mapped` holds the table's columns, unless they are in memory."""
         self.table = table if mapped is not None else table.combine_chunks()
         self._mapped = mapped
         self._batches = self.table.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
-        # Numbers only if units aren't one sample each: most plans of millions of units are of files.
+        # These columns are only needed if some units have more than one sample. Plans with millions of units mostly have one sample per
+        # file.
         one_each = all(
             bool((batch.column(0).to_numpy() == 1).all() and not batch.column(1).to_numpy().any())
             for batch in self.batches(["records", "row"])
@@ -165,7 +175,7 @@ class UnitTable:
 
     @classmethod
     def of(cls, units: Iterable[Unit | Files]) -> "UnitTable":
-        """The table of `units`, numbered from 0. Raises StoreFull."""
+        """Returns the table of `units`, with samples numbered from 0. Raises StoreFull."""
         try:
             return cls.joined(_batches(units))
         finally:
@@ -173,7 +183,7 @@ class UnitTable:
 
     @classmethod
     def joined(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":
-        """The table of such batches; more than one go to a file as they come. Raises StoreFull."""
+        """Returns the table of these batches. If there is more than one, they are written to a file as they arrive. Raises StoreFull."""
         coming = iter(batches)
         few = list(islice(coming, 2))
         if len(few) < 2:
@@ -182,21 +192,21 @@ class UnitTable:
         return cls(mapped.table, mapped)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of all units, at most BLOCK rows at a time, each good until the next is asked for."""
+        """Yields some columns of all units, at most BLOCK rows at a time. Each batch is valid until the next one is requested."""
         for batch in self.table.select(columns).to_batches(max_chunksize=BLOCK):
             yield batch
             if self._mapped is not None:
                 self._mapped.let_go()
 
     def rows(self, index: npt.NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Some columns of some units, in the order asked for."""
+        """Returns some columns of some units, in the requested order."""
         which = np.searchsorted(self._starts, index, side="right") - 1
         within = index - self._starts[which]
         if len(which) and (which == which[0]).all():
             some: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
             return some
         found = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
-        # One by one: they may lie anywhere, and Arrow would join all batches to take from them.
+        # Rows are taken one by one. They may be in any batch, and Arrow would join all batches to take from several.
         return [
             {name: column[row].as_py() for name, column in zip(columns, found[number], strict=True)}
             for number, row in zip(which.tolist(), within.tolist(), strict=True)
@@ -216,7 +226,7 @@ class UnitTable:
         return sum(int(batch.column(0).to_numpy().sum()) for batch in self.batches(["size"]))
 
     def keys(self) -> npt.NDArray[np.uint64]:
-        """The key of each unit. Computed on first use and kept in the table, because most plans need none."""
+        """Returns the key of each unit. Keys are computed on first use and kept in the table, because most plans need none."""
         if self._key is None and not self.table["key"].null_count:
             self._key = self.table["key"].to_numpy()
         if self._key is None:
@@ -229,32 +239,32 @@ class UnitTable:
         return self._key
 
     def unit(self, index: int) -> Unit:
-        """The unit in one row of the table."""
+        """Returns the unit in one row of the table."""
         return Unit(**{name: self.table.column(place)[index].as_py() for place, name in enumerate(SCHEMA.names[:-2])})
 
     def locate(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(unit index, number within the unit) of each sample."""
+        """Returns (unit index, number within the unit) for each sample."""
         if self._first is None:
             return samples, np.zeros_like(samples)
         index = np.searchsorted(self._first, samples, side="right") - 1
         return index, samples - self._first[index]
 
     def hash_inputs(self, samples: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """(file key, row within the file) of each sample."""
+        """Returns (file key, row within the file) for each sample."""
         index, within = self.locate(samples)
         return self.keys()[index], within if self._row is None else self._row[index] + within
 
     def origin(self, sample: int) -> tuple[str, int]:
-        """(uri, row within the file) of one sample, for messages."""
+        """Returns (uri, row within the file) for one sample, for messages."""
         index, within = self.locate(np.array([sample], dtype=np.int64))
         unit = self.unit(int(index[0]))
         return unit.uri, unit.row + int(within[0])
 
 
 def samples_of_a_batch(bytes_in: int, samples: int, *, most: int) -> int:
-    """How many samples are read at once: about BATCH_BYTES of the input, and `most` at most.
+    """Returns how many samples to read in one batch: about BATCH_BYTES of the input, and at most `most`.
 
-    Many are a power of two, so that statistics, which describe runs of 65,536, needn't cut them.
+    Large numbers are rounded to a power of two. So batches need not be cut for statistics, which describe runs of 65,536 samples.
     """
     size = max(1, min(most, BATCH_BYTES // max(1, bytes_in // max(1, samples))))
     return size if size < _MANY else 1 << (size.bit_length() - 1)

@@ -1,4 +1,4 @@
-"""`units.parquet`: the units of a plan as they are stored. It is written and read a row group at a time, in a local file in $TMPDIR."""
+"""`units.parquet`: the stored units of a plan. The file is written and read one row group at a time, through a local file in $TMPDIR."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,15 @@ _parquet: Any = pq  # the stubs know neither files in Python nor the methods of 
 
 
 class UnitsFile(Closeable):
-    """The file. A small one is in memory, a larger one in a temporary file."""
+    """The file `units.parquet`. A small one is in memory, a larger one in a temporary file."""
 
     def __init__(self, pieces: Iterable[bytes] = ()) -> None:
-        """With these bytes. Raises StoreFull."""
+        """Creates the file with these bytes. Raises StoreFull."""
         self._file = TemporaryFile.of("units.parquet", pieces, in_memory=IN_MEMORY)
 
     @classmethod
     def of(cls, units: UnitTable) -> "UnitsFile":
-        """Of these units. Raises StoreFull."""
+        """Returns the file that stores these units. Raises StoreFull."""
         made = cls()
         try:
             with (
@@ -41,7 +41,7 @@ class UnitsFile(Closeable):
 
     @property
     def sha256(self) -> str:
-        """Digest of its bytes."""
+        """Digest of the file's bytes."""
         digest = hashlib.sha256()
         for piece in self.pieces():
             digest.update(piece)
@@ -49,17 +49,17 @@ class UnitsFile(Closeable):
 
     @property
     def size(self) -> int:
-        """Number of its bytes."""
+        """Number of bytes in the file."""
         size: int = self._file.file.seek(0, 2)
         return size
 
     def pieces(self) -> Iterator[bytes]:
-        """Its bytes."""
+        """Yields the file's bytes."""
         return self._file.pieces()
 
     def units(self) -> UnitTable:
-        """The units in it. Raises StoreFull."""
-        # Not on Arrow's own threads: a worker that exits while one of them still frees the bytes crashes.
+        """Returns the units in the file. Raises StoreFull."""
+        # Arrow's threads are not used, because a worker crashes if it exits while one of them still frees the bytes.
         file = _parquet.ParquetFile(self._file.file, pre_buffer=False)
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
         return UnitTable.joined(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())

@@ -346,7 +346,7 @@ def test_classes_in_lists_are_checked() -> None:
     ("columns", "feature", "message"),
     [
         ({"x": [1]}, {"sequence": True}, "the column 'x' is int64, but a sequence is a column of lists or tensors"),
-        ({"x": pa.array([[[1]]])}, {}, "records can't hold lists of lists. Set sequence: true when they are the steps of a sequence"),
+        ({"x": pa.array([[[1]]])}, {}, "records can't hold lists of lists. Set sequence: true if they are the steps of a sequence"),
         ({"x": pa.array([[[[1]]]])}, {"sequence": True}, "records can't hold lists of lists."),
         ({"x": pa.array([[1]])}, {"encoding": "Raw"}, "rows of different lengths can't be stored Raw"),
         ({"x": pa.array([[[1]]])}, {"encoding": "Raw", "sequence": True}, "steps of different lengths can't be stored Raw"),
@@ -361,7 +361,7 @@ def test_lists_that_records_cannot_hold_are_refused(columns: dict[str, Any], fea
 
 def test_a_sequence_and_a_plain_column_share_no_vector() -> None:
     fields: list[pa.Field[Any]] = [pa.field("a", pa.list_(pa.int64()), metadata=IS_SEQUENCE), pa.field("b", pa.list_(pa.int64()))]
-    with pytest.raises(BadSpec, match="'b' is no sequence, so it can't share a vector with 'a'"):
+    with pytest.raises(BadSpec, match="'b' isn't a sequence, so it can't share a vector with 'a'"):
         resolve([Feature(name="x", columns=["a", "b"])], None, schema=pa.schema(fields), default_label="label")
 
 

@@ -82,7 +82,9 @@ def test_it_is_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
 
 def test_a_column_of_that_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"_uid": "x"}\n')
-    with pytest.raises(BadSpec, match=r"output\.provenance adds a column _uid, and there is one already; rename it\."):
+    with pytest.raises(
+        BadSpec, match=r"output\.provenance adds a column _uid, but the source has a column with this name; rename that column\."
+    ):
         made(tmp_path, {"jsonl": {"uris": [str(tmp_path / "b.jsonl")]}})
 
 

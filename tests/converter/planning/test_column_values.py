@@ -100,5 +100,5 @@ def test_a_range_that_can_not_be_is_refused(kind: pa.DataType, since: str | None
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), _arrow.fixed_shape_tensor(pa.uint8(), [2])])
 def test_a_column_of_lists_is_refused(kind: pa.DataType) -> None:
-    with pytest.raises(BadSpec, match="x is of the type .*; take a column of text"):
+    with pytest.raises(BadSpec, match="x is of the type .*; use a column of text"):
         check_type(kind, of="x")

@@ -50,7 +50,7 @@ def test_it_does_not_matter_in_how_many_parts_they_are_sorted(values: list[int],
 
 
 def test_a_column_that_can_not_be_compared_is_named() -> None:
-    with pytest.raises(BadSpec, match="deduplicate: the column 'a' is list<item: int64>; take columns of text, bytes, numbers or tensors."):
+    with pytest.raises(BadSpec, match="deduplicate: the column 'a' is list<item: int64>; use columns of text, bytes, numbers or tensors."):
         again({"a": pa.array([[1]])})
 
 
@@ -78,7 +78,7 @@ def test_a_job_leaves_out_what_is_repeated_and_says_how_much(tmp_path: Path, cap
         for split in ("train", "test")
     }
     assert found == {"train": [[0], [2], [3]], "test": [[6]]}
-    assert "3 of 8 records say the same as an earlier one and are left out" in capsys.readouterr().err
+    assert "3 of 8 records are duplicates of an earlier one and are left out" in capsys.readouterr().err
 
 
 COLUMNS = "[{name: text, type: String}, {name: n, type: Int64}, {name: m, type: Int64}]"
