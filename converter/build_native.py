@@ -1,6 +1,7 @@
-"""Builds what `dataprep_converter.core` has in C, with this machine's compiler ($CC, or cc), beside its sources: what pip and the Dockerfile do.
+"""Builds the C parts of `dataprep_converter.core` next to their sources, with this machine's compiler ($CC, or cc). pip and the Dockerfile
+run it.
 
-The library is named after the digest of its sources, so that none of another version is ever loaded. Fails where there is no compiler.
+The library is named after the digest of its sources, so that a library of another version is never loaded. Fails if there is no compiler.
 """
 
 import hashlib
@@ -12,19 +13,23 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "dataprep_converter" / "core"
 SOURCES = (FOLDER / "native.c", FOLDER / "resampling.c")
-"""In the order of `native.py`."""
-# A product is rounded before it is added to, on every processor: some would do both at once.
+"""The sources, in the same order as in `native.py`."""
+# Some processors would multiply and add in one instruction. Instead, products are rounded first, so that results are equal on all
+# processors.
 _OPTIONS = ("-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
 def library() -> Path:
-    """Where the library of the sources as they are belongs."""
+    """Returns the path of the library for the present sources."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
     return FOLDER / f"libnative-{digest[:12]}.so"
 
 
 def build() -> Path:
-    """The library, built if it isn't there; others go. Raises OSError without a compiler, CalledProcessError when it fails."""
+    """Returns the library's path, after building it if it doesn't exist. Libraries of other sources are removed.
+
+    Raises OSError without a compiler, and CalledProcessError when the compiler fails.
+    """
     wanted = library()
     if not wanted.exists():
         unfinished = wanted.with_name(f".{os.getpid()}-{wanted.name}")
@@ -40,5 +45,5 @@ if __name__ == "__main__":
         build()
     except (OSError, subprocess.CalledProcessError) as exc:
         sys.exit(
-            f"{' and '.join(source.name for source in SOURCES)} were not built, and Python will do their work several times slower: {exc}"
+            f"{' and '.join(source.name for source in SOURCES)} were not built; Python code replaces them, but is several times slower: {exc}"
         )

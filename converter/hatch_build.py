@@ -1,4 +1,4 @@
-"""What hatchling does when it builds a wheel, or an editable installation: see `build_native.py`."""
+"""The hook that hatchling runs when it builds a wheel, or an editable installation. See `build_native.py`."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ from packaging.tags import platform_tags
 
 
 class NativeHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Builds the loops in C; a wheel with them is for this platform alone, and one without it for all."""
+    """Builds the C libraries. A wheel that contains them is for this platform only; a wheel without them is for all platforms."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """See hatchling."""
+        """Called by hatchling before a build."""
         built = subprocess.run([sys.executable, str(Path(self.root, "converter", "build_native.py"))], check=False)  # noqa: S603
         if built.returncode == 0 and version != "editable":
             build_data["artifacts"].append("libnative-*.so")
             build_data["pure_python"] = False
-            # Not one of the manylinux: what this machine's C library gives is what others need.
+            # The tag is not a manylinux one, because the library needs the functions of this machine's C library.
             build_data["tag"] = "py3-none-" + next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))

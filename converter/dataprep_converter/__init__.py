@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`kernel`, where docs/install.md looked for it before it was in `core`."""
+    """Returns the module `native` under its old name `kernel`, which docs/install.md used before the module was moved to `core`."""
     if name == "kernel":
         from dataprep_converter.core import native
 

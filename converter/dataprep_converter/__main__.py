@@ -1,4 +1,4 @@
-"""`python -m dataprep_converter` is `dataprep`."""
+"""Runs the command `dataprep`, as `python -m dataprep_converter`."""
 
 from dataprep_converter.cli.commands import main
 

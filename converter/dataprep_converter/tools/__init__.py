@@ -1,1 +1,1 @@
-"""Looking at data sets: verify, repair, inspect, infer, the HTML report."""
+"""Tools for data sets: verify, repair, inspect, infer, convert, copy, and the HTML report."""

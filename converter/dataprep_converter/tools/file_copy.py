@@ -1,7 +1,7 @@
-"""Copies any file or folder to any store: `dataprep copy` of everything but data sets, which `steps/copy_job.py` copies.
+"""Copies any file or folder to any store. `dataprep copy` uses it for everything except data sets, which `steps/copy_job.py` copies.
 
-All that is known about such files is what their store says. So each file is read with its listed pin, becomes visible only when it is
-complete, and is read back. Existing files are compared, not trusted, so an interrupted copy continues.
+Only the store knows anything about such files. So each file is read with its listed pin, becomes visible only when it is complete, and is
+read back. Existing files are compared with the source, so an interrupted copy continues.
 """
 
 import hashlib
@@ -30,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
 _MOST_WAITING: Final = 64
-"""Files that are listed but not started."""
+"""Files that are listed but not started yet."""
 _PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
 
 
 class _CancelledError(Exception):
-    """The result of this file is no longer needed."""
+    """The copy was stopped because the result of this file is no longer needed."""
 
 
 @dataclass
@@ -43,28 +43,28 @@ class CopyResult:
     """The outcome of a copy."""
 
     files: int = 0
-    """Files that were copied."""
+    """Number of copied files."""
     size: int = 0
-    """Their size in bytes."""
+    """Total size of the copied files in bytes."""
     kept: int = 0
     """Files that existed already."""
 
 
 def is_data_set(uri: str, access: Access) -> bool:
-    """Whether a data set of dataprep lies there, finished or not; it is copied as one."""
+    """Whether a data set of dataprep is at this URI, finished or not. If so, it is copied as a data set."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
     folder = OutputFolder(uri, access)
     try:
         return folder.success() is not None or folder.read(names.OWNER) is not None
     except NotWhole:
-        return folder.read(names.OWNER) is not None  # Hadoop's jobs write a _SUCCESS as well
+        return folder.read(names.OWNER) is not None  # Hadoop's jobs also write a _SUCCESS
 
 
 def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
     """Copies a file, or all files of a folder to the same relative paths. Idempotent: existing files with the same bytes are kept.
 
-    Raises NotFound for a URI that names nothing, BadSpec if source and destination overlap, OutputExists naming a file with other content
+    Raises NotFound if the URI doesn't exist, BadSpec if source and destination overlap, OutputExists naming a file with other content
     (unless `overwrite`), and InputChanged for a file that changed while it was read.
     """
     store = access.store(uri)
@@ -80,15 +80,15 @@ def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
 
 
 def _name_of(uri: str) -> str:
-    """The file's name. A web address may carry a signature or token, and its name is percent-encoded."""
+    """Returns the file's name. A web address may contain a signature or token, and its name is percent-encoded."""
     name = unquote(urlsplit(uri).path).rpartition("/")[2] if scheme_of(uri) in ("http", "https") else uri.rpartition("/")[2]
     if name in ("", ".", ".."):
-        raise BadSpec(f"{uri} has no file name at its end: give the copy one, instead of a folder.", uri=uri)
+        raise BadSpec(f"{uri} doesn't end with a file name: as the destination, give a file name instead of a folder.", uri=uri)
     return name
 
 
 def _below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]:
-    """Every file of a folder, with its destination."""
+    """Yields every file of a folder, with its destination."""
     is_empty = True
     for entry in store.list(uri):
         path = relative_path(uri, entry.uri)
@@ -169,7 +169,7 @@ class _Copier:
                 raise
         if digest_of(self.target, uri) != digest.hexdigest():
             self.target.delete(uri)
-            raise Unreachable(f"{uri} reads back other bytes than were written; it is removed.", uri=uri)
+            raise Unreachable(f"{uri} has other content than was written to it, so it was removed.", uri=uri)
         logger.info("copied %s: %d bytes", uri, size)
         return True
 
@@ -183,7 +183,7 @@ class _Copier:
 
     def _refuse(self, uri: str) -> None:
         if not self.overwrite:
-            raise OutputExists(f"{uri} holds something else than what is copied there; --overwrite replaces it.", uri=uri)
+            raise OutputExists(f"{uri} has other content than the file to be copied; --overwrite replaces it.", uri=uri)
 
     def _check_cancelled(self) -> None:
         if self.stop.is_set():

@@ -11,7 +11,7 @@ from typing import Final
 from dataprep_converter.core import framing
 
 HEAD_BYTES: Final = 256 << 10
-"""How much of a file is read."""
+"""Number of bytes read from a file."""
 
 _IMAGES: Final = frozenset({"jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp"})
 _BY_NAME: Final = {
@@ -25,13 +25,13 @@ _SAMPLE_ROWS: Final = 200
 
 
 def extension(path: str) -> str:
-    """The extension of a file name, in lower case and without `.gz`."""
+    """Returns the extension of a file name, in lower case and without `.gz`."""
     name = path.rpartition("/")[2].lower().removesuffix(".gz")
     return name.rpartition(".")[2] if "." in name else ""
 
 
 def unzipped(head: bytes) -> bytes:
-    """The first decompressed bytes of a gzip file; other bytes are returned unchanged."""
+    """Returns the first decompressed bytes of a gzip file. Other bytes are returned unchanged."""
     if not head.startswith(b"\x1f\x8b"):
         return head
     try:
@@ -41,7 +41,7 @@ def unzipped(head: bytes) -> bytes:
 
 
 def kind_of(path: str, head: bytes) -> str:
-    """The member of `spec.source` for a file that begins with `head` (already decompressed), or `whole_file` if no other fits."""
+    """Returns the member of `spec.source` for a file that begins with `head` (already decompressed), or `whole_file` if no other fits."""
     ending = extension(path)
     for kind, matches in _MAGIC:
         if matches(head):
@@ -83,7 +83,7 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
 
 
 def _text(head: bytes) -> bytes | None:
-    """The complete lines of a text, or None if the bytes are not text."""
+    """Returns the complete lines of a text, or None if the bytes are not text."""
     if b"\0" in head:
         return None
     cut = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
@@ -95,7 +95,7 @@ def _text(head: bytes) -> bytes | None:
 
 
 def _kind_of_lines(text: bytes, *, or_else: str) -> str:
-    """The kind of a line-based text whose name is inconclusive."""
+    """Returns the kind of a line-based text whose name is inconclusive."""
     lines = [line for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20] if line.strip()]
     if lines and all(_is_object(line) for line in lines[:5]):
         return "jsonl"
@@ -125,12 +125,12 @@ class Dialect:
     def __init__(self, delimiter: str, rows: Sequence[Sequence[str]]) -> None:
         self.delimiter = delimiter
         self.rows = rows
-        """The first rows that have the most common number of cells. If no delimiter fits, rows of a single cell."""
+        """The first rows that have the most common number of cells. If no delimiter fits, each row has a single cell."""
         self.columns = len(rows[0]) if rows else 0
 
     @property
     def header(self) -> bool:
-        """Whether the first row names the columns: no numbers, no duplicates, and no value that is repeated below it."""
+        """Whether the first row names the columns: no numbers, no duplicates, and no value that occurs again below it."""
         if not self.rows:
             return False
         first, rest = self.rows[0], self.rows[1:]
@@ -147,7 +147,10 @@ class Dialect:
 
 
 def dialect(text: bytes) -> Dialect:
-    """The delimiter that splits at least 80 % of the first rows into the same number of cells, the largest such number; else a comma."""
+    """Returns the delimiter that splits at least 80 % of the first rows into the same number of cells, with the first rows.
+
+    If there are several, it is the one with most cells. If there is none, it is a comma.
+    """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     best, best_size = Dialect(",", []), 1
     for delimiter in _DELIMITERS:

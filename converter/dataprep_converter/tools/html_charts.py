@@ -31,15 +31,15 @@ class Axis:
     """The maximum. The last bin of integers may extend beyond it."""
 
     def position(self, value: float) -> float:
-        """A value's position, in bins from the left."""
+        """Returns a value's position, in bins from the left."""
         low, high = self.low, self.high
         if self.is_log:
             value, low, high = math.log(max(value, low)), math.log(low), math.log(high)
-        # Halve first: the difference of two floats can overflow.
+        # The values are halved first, because the difference of two floats can overflow.
         return self.bins * (value / 2 - low / 2) / (high / 2 - low / 2)
 
     def value(self, position: float) -> float:
-        """The value at a position, in bins from the left."""
+        """Returns the value at a position, in bins from the left."""
         share = position / self.bins
         if self.is_log:
             return math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
@@ -47,7 +47,10 @@ class Axis:
 
 
 def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None:
-    """The axis for the numbers of all splits, or None if there are none. Logarithmic if a few large values would squash all others."""
+    """Returns the axis for the numbers of all splits, or None if there are none.
+
+    The axis is logarithmic if a few large values would squash all others.
+    """
     present = [each for each in numbers if each["min"] is not None and each["histogram"]]
     if not present:
         return None
@@ -68,7 +71,7 @@ def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None
 
 
 def binned(histogram: Sequence[Sequence[float]], on: Axis) -> list[float]:
-    """Counts per bin of the axis. A bucket that spans several bins is spread evenly over them."""
+    """Returns the counts per bin of the axis. A bucket that spans several bins is spread evenly over them."""
     counts = [0.0] * on.bins
     for low, high, count in histogram:
         if on.is_whole:
@@ -84,7 +87,7 @@ def binned(histogram: Sequence[Sequence[float]], on: Axis) -> list[float]:
 
 
 def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> str:
-    """One split's histogram."""
+    """Returns one split's histogram as SVG."""
     total, most = sum(counts) or 1.0, max(counts, default=0.0) or 1.0
     step = _WIDTH / on.bins
     gap = 1.0 if step > 4 else 0.5
@@ -92,7 +95,7 @@ def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> st
     for place, count in enumerate(counts):
         if count <= 0:
             continue
-        # Even the smallest count stays visible.
+        # Even the smallest bar must be visible.
         height = max(1.5, (_HEIGHT - 2) * count / most)
         ends = f"{short(on.value(place))} to {short(on.value(place + 1))}"
         if on.is_whole:
@@ -110,7 +113,7 @@ def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> st
 
 
 def scale(on: Axis) -> str:
-    """The labels below histograms: every integer if there are few, else both ends and the middle."""
+    """Returns the labels below histograms: every integer if there are few, otherwise both ends and the middle."""
     if on.is_whole and on.bins <= _MOST_LABELS and on.last - on.low < on.bins:
         marks = [math.ceil(on.low) + place for place in range(on.bins)]
         return f'<div class="scale each">{"".join(f"<span>{short(mark)}</span>" for mark in marks)}</div>'
@@ -122,7 +125,7 @@ def scale(on: Axis) -> str:
 
 
 def bar(share: float, *, color: int, title: str) -> str:
-    """A horizontal bar that fills this share of the space."""
+    """Returns a horizontal bar that fills this share of the space."""
     return (
         f'<svg class="bar c{color}" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         f'<title>{text(title)}</title><rect class="room" width="100" height="10" rx="1"/>'
@@ -131,7 +134,7 @@ def bar(share: float, *, color: int, title: str) -> str:
 
 
 def stacked(parts: Sequence[tuple[str, float]]) -> str:
-    """One bar for all splits, each as wide as its share."""
+    """Returns one bar for all splits. Each split's part is as wide as its share."""
     total = sum(value for _, value in parts) or 1.0
     bars: list[str] = []
     left = 0.0
@@ -146,7 +149,7 @@ def stacked(parts: Sequence[tuple[str, float]]) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number for display, with four significant digits or all integer digits: `1,234`, `0.0123`, `1.2e9`."""
+    """Formats a number with four significant digits or all integer digits: `1,234`, `0.0123`, `1.2e9`."""
     if value is None:
         return "-"
     if value == int(value) and abs(value) < _LONG:
@@ -159,7 +162,7 @@ def short(value: float | None) -> str:
 
 
 def brief(value: float | None) -> str:
-    """Like `short`, in fewer characters: `296.6k`, `2.09M`."""
+    """Formats a number like `short`, but with fewer characters: `296.6k`, `2.09M`."""
     if value is None or not _BRIEF <= abs(value) < 1e15:
         return short(value)
     power = int(math.log10(abs(value)) // 3)

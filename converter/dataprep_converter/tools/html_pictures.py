@@ -45,14 +45,14 @@ class ContactSheet:
     groups: dict[int | str | None, list[str]] = field(default_factory=dict)
     """`data:` URIs by class: a number, a string, or None without a label."""
     skipped: int = 0
-    """Images that couldn't be converted to a thumbnail."""
+    """Number of images that couldn't be converted to a thumbnail."""
     files: int = 0
     is_small: bool = False
     """Whether single pixels should be visible."""
 
 
 def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> ContactSheet | None:
-    """Images from the first records of some files of the largest split; None for a data set without images."""
+    """Returns images from the first records of some files of the largest split, or None for a data set without images."""
     split = max(manifest.splits, key=lambda each: each.records, default=None)
     if split is None or any(feature.get("record") for feature in manifest.features):
         return None
@@ -81,7 +81,7 @@ def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> C
 
 
 def _files_to_read(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
-    """A few evenly spaced files, within a total size."""
+    """Yields a few evenly spaced files, up to a total size."""
     step = max(1, len(files) // _FILES)
     size = 0
     for number, file in enumerate(files[::step][:_FILES]):
@@ -103,7 +103,7 @@ def _is_full(sheet: ContactSheet, wanted: set[str]) -> bool:
 
 
 def _image_feature(manifest: Manifest, values: Mapping[str, Any]) -> str | None:
-    """The feature that holds images: a uint8 tensor of an image's shape, or bytes that begin like an image file."""
+    """Returns the feature that holds images: a uint8 tensor of an image's shape, or bytes that begin like an image file."""
     for feature in manifest.features:
         if feature["label"] or feature["sequence"] or feature["name"] not in values:
             continue
@@ -138,7 +138,7 @@ def _add_image(sheet: ContactSheet, values: Mapping[str, Any], manifest: Manifes
 
 
 def _class_of(sheet: ContactSheet, values: Mapping[str, Any]) -> int | None:
-    """The record's class: a number, or the index of the 1 in a one-hot vector."""
+    """Returns the record's class: a number, or the index of the 1 in a one-hot vector."""
     label = _flat(values.get(sheet.label)) if sheet.label is not None else []
     if not label or isinstance(label[0], bytes):
         return None

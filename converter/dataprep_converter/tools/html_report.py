@@ -40,7 +40,7 @@ def report(
     records: Sequence[Mapping[str, Any]],
     sheet: ContactSheet | None,
 ) -> str:
-    """The whole page. `statistics` is the parsed `statistics.json`, None for a data set without one."""
+    """Returns the complete page. `statistics` is the parsed `statistics.json`, or None for a data set without this file."""
     title = uri.rstrip("/").rpartition("/")[2] or uri
     parts = [
         *_head(uri, title, manifest, ignored),
@@ -115,7 +115,7 @@ def _balance(statistics: Document | None) -> Iterator[str]:
     for label in sorted({label for split in splits.values() for label in split["classes"]}):
         by_split = {name: {each["class"]: each for each in split["classes"].get(label, [])} for name, split in splits.items()}
         classes = list({key: each for split in by_split.values() for key, each in split.items()}.values())
-        # Of many classes the most frequent are shown; the remaining ones keep their numeric order.
+        # Of many classes, only the most frequent are shown, in their numeric order.
         totals = {each["class"]: sum(split.get(each["class"], {}).get("count", 0) for split in by_split.values()) for each in classes}
         kept = set(sorted(totals, key=lambda key: -totals[key])[:_CLASSES])
         shown = [each for each in classes if each["class"] in kept]
@@ -232,7 +232,7 @@ def _numbers(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, An
 
 
 def _top(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> str:
-    """Frequent values of the first split that has any, with their share."""
+    """Returns the frequent values of the first split that has any, with their share."""
     name, first = next((name, each) for name, each in by_split.items() if each.get("top"))
     total = max(1, first["values"] / first["sampledEvery"])
     rows: list[str] = []
@@ -335,12 +335,12 @@ def _provenance(manifest: Manifest, success: Success) -> Iterator[str]:
     job = text_block(json.dumps(manifest.content, indent=2, ensure_ascii=False, sort_keys=True))
     yield (
         f'<section><h2>Where it comes from</h2><table class="facts"><tbody>{rows}</tbody></table>'
-        f"<details><summary>What of the job decides the bytes</summary><pre>{job}</pre></details></section>"
+        f"<details><summary>Fields of the job that affect the files' bytes</summary><pre>{job}</pre></details></section>"
     )
 
 
 def text_block(value: str) -> str:
-    """Escapes each line."""
+    """Escapes each line of a text."""
     return "\n".join(text(line) for line in value.split("\n"))
 
 
@@ -348,7 +348,7 @@ def text_block(value: str) -> str:
 
 
 def size(count: int) -> str:
-    """`891 B`, `49.0 MB`."""
+    """Formats a number of bytes: `891 B`, `49.0 MB`."""
     if count < 1000:
         return f"{count} B"
     power = min(5, int(math.log10(count) // 3))

@@ -7,5 +7,5 @@ from dataprep_api.shown import one_line
 
 
 def text(value: Any) -> str:
-    """Any value as HTML text or attribute: escaped, and without the characters that `one_line` hides from a terminal."""
+    """Returns a value as HTML text or attribute: escaped, and without the characters that `one_line` hides from a terminal."""
     return escape(one_line(str(value)), quote=True)

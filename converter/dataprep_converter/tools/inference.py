@@ -1,7 +1,7 @@
-"""Infers a job from the files below a URI. `file_types.py` detects the kind of source; its reader then tells the columns.
+"""Infers a job from the files below a URI. `file_types.py` detects the kind of source, and the source's reader determines the columns.
 
-The effort is bounded: at most MOST_NAMES names are listed, and only the head of some files is read, plus the columns and first records of
-one file (for images and IDX, of the whole listing). The result is an ordinary job: complete, and open to any change.
+The effort is bounded: at most MOST_NAMES names are listed, and only the beginning of some files is read. In addition, the columns and first
+records of one file are read, and for images and IDX the complete listing. The result is an ordinary, complete job that the user can change.
 """
 
 import itertools
@@ -39,25 +39,25 @@ from dataprep_converter.tools.file_types import HEAD_BYTES, dialect, extension, 
 
 MOST_NAMES: Final = 100_000
 _HEADS: Final = 3
-"""How many files of each extension have their first bytes read."""
+"""Number of files of each extension whose first bytes are read."""
 _FIRST_RECORDS: Final = 1000
 _MOST_CLASSES: Final = 100
 _MOST_SHOWN: Final = 20
 _NO_DATA: Final = (".md", ".rst", "LICENSE", "README")
-"""Name endings of files that accompany data but are none."""
+"""Endings of the names of files that accompany data but are not data."""
 _LABELS: Final = ("label", "labels", "class", "target", "category", "species", "y", "outcome")
 _SUBSETS: Final = {
     "train": "train", "training": "train", "val": "validation", "valid": "validation", "validation": "validation", "dev": "validation",
     "test": "test", "testing": "test", "t10k": "test",
 }  # fmt: skip
 _OUTPUT: Final = Output(uri="dataset")
-"""The default format. Columns that it can't hold are left out."""
+"""The default output. Columns that its format can't hold are left out."""
 _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
-"""Sources whose columns can be read from the head of a file."""
+"""Sources whose columns can be read from the beginning of a file."""
 _WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow"})
 """Sources that support Hive partitions."""
 _BY_ALL: Final = frozenset({"images", "idx"})
-"""Sources that are read as a whole, because the listing or the file headers suffice."""
+"""Sources of which all files are used, because the listing or the file headers suffice."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class _Listing:
     kind: str
     files: Sequence[_File]
     chosen: Sequence[_File]
-    """Those of the kind."""
+    """The files of this kind."""
 
     def uris(self, uri: str) -> list[str]:
-        """The URI itself if all files are of the kind, else globs of their extensions."""
+        """Returns the URI itself if all files are of the kind, otherwise globs with their extensions."""
         if len(self.files) == len(self.chosen):
             return [uri]
         names = [file.path.rpartition("/")[2] for file in self.chosen]
@@ -93,12 +93,12 @@ class _Draft:
     kind: str
     source: dict[str, Any]
     spec: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the spec: features, labels."""
+    """Other fields of the spec: features, labels."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """The member of `spec.source` as it is spelled in YAML."""
+        """The member of `spec.source`, as spelled in YAML."""
         return Source.model_fields[self.kind].alias or self.kind
 
 
@@ -118,9 +118,9 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
 
 
 def _from_data_set(uri: str, access: Access) -> _Draft | None:
-    """The source for a finished data set of dataprep; None for anything else."""
+    """Returns the source for a finished data set of dataprep, or None for anything else."""
     if access.store(uri).stat(uri) is not None:
-        return None  # a file isn't a data set; don't look below it, since a web address may end in a signature
+        return None  # A file isn't a data set. Nothing is listed below it, because a web address may end in a signature.
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()
@@ -141,7 +141,7 @@ def _from_files(uri: str, access: Access) -> _Draft:
         if entry.size and not path.endswith(_NO_DATA)
     ]
     if not files:
-        raise NotFound(f"{uri} holds nothing but empty files.", uri=uri)
+        raise NotFound(f"{uri} has only empty files.", uri=uri)
     kind, chosen = _most_common_kind(files, access)
     draft = _DRAFTS.get(kind, _by_uri)(uri, _Listing(kind, files, chosen), access)
     if kind in _WITH_PARTITIONS and "=" not in uri and _are_partitions(chosen):
@@ -152,12 +152,12 @@ def _from_files(uri: str, access: Access) -> _Draft:
 
 
 def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list[_File]]:
-    """The most common kind of source, and its files. The kind of each extension is detected from a few of its files."""
+    """Returns the most common kind of source, and its files. The kind of each extension is detected from a few of its files."""
     kinds: dict[str, str] = {}
     for ending, group in itertools.groupby(sorted(files, key=lambda file: extension(file.path)), key=lambda file: extension(file.path)):
         seen = Counter(kind_of(file.path, _head(file, access)) for file in itertools.islice(group, _HEADS))
         kinds[ending] = next((kind for kind, _ in seen.most_common() if kind in READERS), "whole_file")
-    # Files that fit no source but whole_file never outvote the others.
+    # Files that only fit whole_file never outvote other kinds.
     counts = Counter(kinds[extension(file.path)] for file in files)
     kind = max(counts, key=lambda each: (each != "whole_file", counts[each]))
     if kind not in READERS:
@@ -166,7 +166,7 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
 
 
 def _are_partitions(files: Sequence[_File]) -> bool:
-    """Whether all files lie in folders named `KEY=VALUE`, with the same keys."""
+    """Whether all files are in folders named `KEY=VALUE`, with the same keys."""
     try:
         keys = {frozenset(name for name, _ in keys_of("", file.path, file.entry.uri)) for file in files}
     except BadSpec:
@@ -175,7 +175,7 @@ def _are_partitions(files: Sequence[_File]) -> bool:
 
 
 def _head(file: _File, access: Access) -> bytes:
-    """The first bytes of its decompressed content."""
+    """Returns the first bytes of the file's decompressed content."""
     with access.store(file.entry.uri).open(file.entry.uri) as source:
         return unzipped(source.read_at(0, min(HEAD_BYTES, file.entry.size)))
 
@@ -194,7 +194,7 @@ def _overview(uri: str, draft: _Draft, files: Sequence[_File], chosen: Sequence[
 # --- the source's fields ------------------------------------------------------------------------------------------
 
 
-def _by_uri(uri: str, listing: _Listing, access: Access) -> _Draft:  # noqa: ARG001 - all have the same signature
+def _by_uri(uri: str, listing: _Listing, access: Access) -> _Draft:  # noqa: ARG001 - all such functions have the same signature
     return _Draft(listing.kind, {"uris": listing.uris(uri)})
 
 
@@ -264,27 +264,30 @@ def _idx(uri: str, listing: _Listing, access: Access) -> _Draft:
 
 
 def _numpy(uri: str, listing: _Listing, access: Access) -> _Draft:
-    """Several .npy files with equally many entries are columns of the same records; otherwise they hold different records."""
+    """Drafts a source of numpy files.
+
+    Several .npy files with the same number of entries are columns of the same records. Otherwise they hold different records.
+    """
     arrays = {file.path.rpartition("/")[2].removesuffix(".npy"): file.entry.uri for file in listing.chosen if file.path.endswith(".npy")}
     are_columns = 1 < len(arrays) == len(listing.chosen) <= 64 and len({_entries(file, access) for file in listing.chosen}) == 1
     return _Draft(listing.kind, {"arrays": arrays} if are_columns else {"uris": listing.uris(uri)})
 
 
 def _entries(file: _File, access: Access) -> int:
-    """The first dimension of a .npy file, from its header."""
+    """Returns the first dimension of a .npy file, from its header."""
     shape = re.search(rb"'shape': \((\d*)", _head(file, access)[:4096])
     return int(shape[1] or 0) if shape else 0
 
 
 _DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy}
-"""Sources that need more fields than the URI."""
+"""Functions for sources that need more fields than the URI."""
 
 
 # --- contents -----------------------------------------------------------------------------------------------------
 
 
 def _add_contents(draft: _Draft, chosen: Sequence[_File], access: Access) -> None:
-    """Adds notes on columns, classes and first records as the reader sees them, and guesses the label."""
+    """Adds notes on columns, classes and first records as the reader finds them, and guesses the label."""
     with tempfile.TemporaryDirectory(prefix="dataprep-") as folder, ExitStack() as opened:
         source = Source.model_validate({draft.name: draft.source | _probe(draft, chosen[0], Path(folder), access)})
         reader_type = reader_class(draft.kind)
@@ -319,7 +322,7 @@ def _add_contents(draft: _Draft, chosen: Sequence[_File], access: Access) -> Non
 
 
 def _probe(draft: _Draft, first: _File, folder: Path, access: Access) -> dict[str, Any]:
-    """Overrides that make the source smaller, with the same columns."""
+    """Returns fields that make the source smaller, but keep its columns."""
     if draft.kind in _BY_HEAD:
         head = _head(first, access)
         *above, name = first.path.split("/")
@@ -344,7 +347,10 @@ def _by_subset(units: UnitTable) -> str:
 
 
 def _choose_columns(draft: _Draft, schema: pa.Schema, columns: Sequence[str], default_label: str, records: pa.RecordBatch | None) -> None:
-    """Picks the label by name, or else the last of unnamed columns. Lists features if some columns can't be written, or to group unnamed numbers."""
+    """Picks the label by name, or the last column if the columns have no names.
+
+    Lists features if some columns can't be written, or to group numbers without names.
+    """
     writable = [name for name in columns if _can_be_written(name, schema)]
     label = next((name for wanted in _LABELS for name in writable if name.lower() == wanted), None)
     unnamed = draft.kind == "csv" and columns == [str(number) for number in range(len(columns))]
@@ -361,7 +367,9 @@ def _choose_columns(draft: _Draft, schema: pa.Schema, columns: Sequence[str], de
     elif unnamed and label is not None and all(_is_number(schema.field(name).type) for name in columns[:-1]):
         draft.spec["features"] = [{"name": "features", "columns": ["0..-2"]}]
     elif len(columns) > 256:
-        draft.notes.append("a record has at most 256 features by name; group columns: features: [{name: x, columns: [0..99]}]")
+        draft.notes.append(
+            "a record can list at most 256 features by name; group columns, for example features: [{name: x, columns: [0..99]}]"
+        )
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -377,7 +385,7 @@ def _can_be_written(name: str, schema: pa.Schema) -> bool:
 
 
 def _class_values(records: pa.RecordBatch | None, column: str) -> list[str]:
-    """The distinct values in the first records, if there are few enough for a class; else empty."""
+    """Returns the distinct values in the first records if they are few enough to be classes, otherwise an empty list."""
     if records is None or is_tensor(records.schema.field(column).type) or pa.types.is_nested(records.schema.field(column).type):
         return []
     values = pc.unique(records.column(column)).to_pylist()
@@ -392,7 +400,7 @@ def _short_value(value: object) -> str:
 
 
 def _default_output(uri: str) -> str:
-    """A folder next to the input, which later runs do not read as input."""
+    """Returns a folder next to the input, which later runs do not read as input."""
     base = re.split(r"/?[^/]*[*?\[]", uri, maxsplit=1)[0].rstrip("/")
     if base in ("", ".", ".."):
         base = str(Path(base or ".").resolve())

@@ -1,4 +1,4 @@
-"""Shows what a finished data set holds (`dataprep inspect`, `dataprep ls`)."""
+"""Shows the contents of a finished data set (`dataprep inspect`, `dataprep ls`)."""
 
 import itertools
 import json
@@ -51,7 +51,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
         }
         stream.write(json.dumps(whole, indent=2) + "\n")
         return
-    # Values are printed verbatim: rich would interpret `[/a]` and `:x:`. A file or pipe takes lines of any width.
+    # Values are printed verbatim, because rich would interpret `[/a]` and `:x:`. Lines for a file or pipe may have any width.
     console = _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
     console.print(_files(manifest))
     ignored = _ignored(folder, manifest)
@@ -69,16 +69,16 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
 
 
 class _Console(Console):
-    """Prints rich's colours as they are, and text as filtered by `shown`."""
+    """Prints rich's colours unchanged, and text filtered by `shown`."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """The segments, each passed through `shown`."""
+        """Yields the segments, each passed through `shown`."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(shown(segment.text), segment.style)
 
 
 def html(uri: str, access: Access, *, records: int) -> str:
-    """The report as an HTML page. Raises NotFound if there is no finished data set."""
+    """Returns the report as an HTML page. Raises NotFound if there is no finished data set."""
     folder, success = _finished(uri, access)
     manifest = folder.manifest(success)
     return html_report.report(
@@ -101,7 +101,7 @@ def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
 
 
 def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
-    """How many input files the run ignored; 0 if its plan can't be read."""
+    """Returns how many input files the run ignored, or 0 if its plan can't be read."""
     path = names.plan_file(manifest.run_id)
     try:
         return folder.parse(PlanHead, path, folder.read(path) or b"").ignored
@@ -110,7 +110,7 @@ def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
 
 
 def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, count: int) -> list[dict[str, list[Any]]]:
-    """The first records of the first non-empty file, as lists by feature."""
+    """Returns the first records of the first non-empty file, as lists by feature."""
     for file in [each for each in manifest.files if is_read(each.file, manifest)] if count else ():
         uri = folder.at(file.file)
         with access.store(uri).open(uri) as source:
@@ -122,19 +122,19 @@ def first_records(manifest: Manifest, folder: OutputFolder, access: Access, *, c
 
 
 def listing(uri: str, access: Access, *, stream: TextIO) -> None:
-    """Lists the visible files below a folder, or a single file, in the columns of `hdfs dfs -ls`. Unknown values are dashes."""
+    """Lists the visible files below a folder, or a single file, with the same columns as `hdfs dfs -ls`. Unknown values are dashes."""
     entries = [entry for _, entry in sorted(OutputFolder(uri, access).visible(), key=lambda each: each[0])]
     if entries:
         stream.write(f"Found {len(entries)} items\n")
     elif (file := access.store(uri).stat(uri)) is not None:
         entries = [file]
     else:
-        raise NotFound(f"{uri} holds no visible files.", uri=uri)
+        raise NotFound(f"{uri} has no visible files.", uri=uri)
     stream.writelines(f"{one_line(line)}\n" for line in _columns(entries))
 
 
 def _columns(entries: Sequence[Entry]) -> Iterator[str]:
-    # Hadoop's column widths: as wide as the widest value, at least 3 for the replication and 10 for the size.
+    # The widths are Hadoop's: a column is as wide as its widest value, but at least 3 for the replication and 10 for the size.
     owner_width = max(len(_owner(entry)) for entry in entries)
     group_width = max(len(_group(entry)) for entry in entries)
     size_width = max(10, *(len(str(entry.size)) for entry in entries))
@@ -211,7 +211,10 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
 
 
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:
-    """Draws a 2-D tensor (or a 3-D one with a single channel) in ten shades of characters, two per pixel; empty for any other."""
+    """Draws a 2-D tensor in ten shades of characters, with two characters per pixel.
+
+    A 3-D tensor with a single channel is drawn too. For any other tensor, the text is empty.
+    """
     if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
         return ""
     pixels = np.frombuffer(content, dtype=np.uint8).reshape([size for size in shape if size != 1])

@@ -1,8 +1,8 @@
 """Repairs a finished data set: writes broken or missing shards again from the plan that is stored with it.
 
-A shard is kept if its bytes match its report, and the manifest if that is intact. The reports of all other shards are deleted, and then the
-job continues like any unfinished one. Nothing is changed until the inputs are known to be the planned ones. `_SUCCESS` is absent while the
-data set is incomplete, and the final manifest must equal the original.
+A shard is kept if its bytes match its report, and the manifest is kept if it is intact. The reports of all other shards are deleted, and
+then the job continues like any unfinished one. Files are only changed after the inputs are known to be the planned ones. `_SUCCESS` is
+absent while the data set is incomplete, and the final manifest must equal the original.
 """
 
 import hashlib
@@ -50,15 +50,15 @@ class RepairResult:
     shards: list[str]
     """The shards that were written again."""
     other_faults: list[str]
-    """Descriptions of the other faults."""
+    """Descriptions of the other faults that were repaired."""
 
 
 def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> RepairResult:
     """Makes a data set complete again. Idempotent; after an interruption it continues.
 
-    `job` is the job that made the data set. It is needed if the manifest is damaged too, for the job's own code, and for HDFS options.
-    Raises NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the inputs that have
-    changed since the plan, OutputExists for foreign files, and NotWhole if the repair yields other bytes.
+    `job` is the job that made the data set. It is needed if the manifest is damaged too, for the user's code, and for HDFS options. Raises
+    NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the inputs that have changed
+    since the plan, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields other bytes.
     """
     data_set = _DamagedDataSet(uri, access)
     job_of_run = data_set.job(job)
@@ -74,7 +74,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         raise BadSpec(f"The job is not the one that made run {data_set.folder.run_id}.")
     check_versions(head, job_of_run.spec, uri)
     if plan.head.code_sha256 is not None and job_of_run.spec.code is None:
-        raise BadSpec("The job used its own code (spec.code), which isn't stored with the data set; give the job's file: --job.")
+        raise BadSpec("The job used the user's code (spec.code), which isn't stored with the data set; give the job's file: --job.")
     reports = list(data_set.reports(plan))
     broken = [shard for shard, report in zip(shards(plan.head), reports, strict=True) if report is None]
     copies = data_set.foreign(plan, [report for report in reports if report is not None])
@@ -100,7 +100,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
 
 
 class _DamagedDataSet:
-    """The remains of a data set."""
+    """The remains of a damaged data set."""
 
     def __init__(self, uri: str, access: Access) -> None:
         self._access = access
@@ -110,10 +110,13 @@ class _DamagedDataSet:
         self.folder = folder.of_run(_run_id(folder, self.success))
         self._unverified: Manifest | None = None
         self.manifest: Manifest | None = self._manifest()
-        """None if it is missing or not consistent."""
+        """The manifest, or None if it is missing or not consistent."""
 
     def job(self, given: DataPrepJob | None) -> DataPrepJob:
-        """The job that made the data set, with this folder as its output. Raises BadSpec if it is unknown or differs from `given`."""
+        """Returns the job that made the data set, with this folder as its output.
+
+        Raises BadSpec if the job is unknown or differs from `given`.
+        """
         manifest = self.manifest or self._unverified
         if manifest is not None and manifest.encoding_version != run_id.ENCODING_VERSION:
             raise BadSpec(
@@ -135,7 +138,7 @@ class _DamagedDataSet:
         if run_id.as_stored(known) != known:
             raise BadSpec(
                 f"{self.uri} was made by a release that stored the job's credentials in the manifest, which this one doesn't do. Set "
-                "output.overwrite: Always to make it again without them."
+                "output.overwrite: Always to make the data set again without them."
             )
         written_job: dict[str, Any] = {
             "apiVersion": API_VERSION,
@@ -146,7 +149,7 @@ class _DamagedDataSet:
         return DataPrepJob.parse(written_job)
 
     def plan(self) -> Plan | None:
-        """The stored plan, or None if it is damaged or the reports belong to another plan."""
+        """Returns the stored plan, or None if it is damaged or the reports belong to another plan."""
         try:
             plan = self.folder.plan()
         except (BadSpec, NotFound, NotWhole, ValueError, OSError):
@@ -157,7 +160,7 @@ class _DamagedDataSet:
         return plan if not reports or any(report.plan_sha256 == plan.sha256 for report in reports) else None
 
     def plan_again(self, job: DataPrepJob) -> Plan:
-        """Plans again and stores the plan. Raises InputChanged if the inputs are not the original ones."""
+        """Plans again, stores the plan and returns it. Raises InputChanged if the inputs are not the original ones."""
         with self._new_plan(job) as new:
             if new.plan.head.run_id != self.folder.run_id:
                 raise InputChanged(
@@ -169,9 +172,9 @@ class _DamagedDataSet:
             return new.plan
 
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
-        """A new plan by the original rule versions.
+        """Returns a new plan, made by the original versions of the rules.
 
-        If the manifest that records them is gone too, tries those of this release, then the oldest.
+        If the manifest that records these versions is missing too, tries the versions of this release, then the oldest ones.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:
@@ -186,14 +189,17 @@ class _DamagedDataSet:
         return new
 
     def restore_generated_files(self, job: DataPrepJob) -> None:
-        """Restores files that the reader generated while planning and the commit step removed. Raises InputChanged if they would differ."""
+        """Restores files that the reader generated while planning and that the commit step removed.
+
+        Raises InputChanged if they would differ.
+        """
         with self._new_plan(job) as new:
             if new.plan.head.run_id != self.folder.run_id or new.tables.made is None:
                 raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are no longer those of run {self.folder.run_id}.")
             self.folder.put_made(new.tables.made)
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
-        """The report of each shard if the report and all files that it describes are intact, else None."""
+        """Yields the report of each shard if the report and all files that it describes are intact, otherwise None."""
         listed = dict(self.folder.visible())
         indexes = self.folder.indexes()
         for shard, report in zip(shards(plan.head), self.folder.reports(plan.head.shards), strict=True):
@@ -204,12 +210,12 @@ class _DamagedDataSet:
             if report.index is not None:
                 pinned = pinned.model_copy(update={"index": report.index.model_copy(update={"pin": indexes[report.index.file].pin})})
             if pinned != report:
-                # The data set was copied: the same bytes with other timestamps.
+                # The data set was copied, so its files have the same bytes but other timestamps.
                 self.folder.put_report(pinned)
             yield pinned
 
     def foreign(self, plan: Plan, reports: Sequence[ShardReport]) -> list[str]:
-        """Visible files that don't belong here but are copies of shards. Raises OutputExists for any other."""
+        """Returns visible files that don't belong here but are copies of shards. Raises OutputExists for any other file."""
         known = {shard.file for shard in shards(plan.head)} | {each.file for report in reports for each in report.companions}
         known |= names.split_files(plan.head.extension, known)
         files = self.manifest.files if self.manifest is not None else []
@@ -224,7 +230,7 @@ class _DamagedDataSet:
         return foreign
 
     def other_faults(self) -> list[str]:
-        """Descriptions of all faults apart from the shards."""
+        """Returns descriptions of all faults that don't concern shards."""
         if self.success is None:
             return ["_SUCCESS is missing or was changed"]
         if self.manifest is None:
@@ -233,11 +239,11 @@ class _DamagedDataSet:
         return [fault.text for fault in faults]
 
     def manifest_sha256(self) -> str:
-        """The SHA-256 of the existing manifest."""
+        """Returns the SHA-256 of the existing manifest."""
         return self.success.sha256 if self.success is not None else ""
 
     def claim(self) -> None:
-        """Claims the folder again if OWNER was damaged. Raises OutputLost if another run holds it."""
+        """Claims the folder again if OWNER was damaged. Raises OutputLost if another run owns the folder."""
         try:
             owner = self.folder.owner()
         except NotWhole:
@@ -247,7 +253,7 @@ class _DamagedDataSet:
         self.folder.check_owner()
 
     def _manifest(self) -> Manifest | None:
-        """The manifest, if it is the one that `_SUCCESS` names; without `_SUCCESS`, if it is consistent."""
+        """Returns the manifest if `_SUCCESS` names it. Without `_SUCCESS`, returns it if it is consistent."""
         path = names.manifest_file(self.folder.run_id)
         content = self.folder.read(path)
         try:
@@ -289,7 +295,10 @@ def _success(folder: OutputFolder) -> Success | None:
 
 
 def _run_id(folder: OutputFolder, success: Success | None) -> str:
-    """The run that made the data set: the first of those in `_SUCCESS`, OWNER and the folder that has files here. Raises NotFound."""
+    """Returns the run that made the data set. Raises NotFound.
+
+    It is the first run named by `_SUCCESS`, by OWNER, or by a folder of a run, that has files here.
+    """
     run_ids = [success.run_id] if success is not None else []
     owner = folder.read(names.OWNER)
     try:
@@ -304,12 +313,12 @@ def _run_id(folder: OutputFolder, success: Success | None) -> str:
 
 
 def _at(spec: Any, uri: str) -> Any:
-    """The spec with this output URI."""
+    """Returns the spec with this output URI."""
     return spec.model_copy(update={"output": spec.output.model_copy(update={"uri": uri})})
 
 
 def _check_same(given: dict[str, Any], known: dict[str, Any] | None, run: str) -> None:
-    """Raises BadSpec naming the fields in which the given job differs from the one of the run."""
+    """Raises BadSpec naming the fields in which the given job differs from the job of the run."""
     if known is None:
         return
     differing = sorted(field for field in {*given, *known} if _plain(given.get(field)) != _plain(known.get(field)))
@@ -344,7 +353,7 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         raise InputChanged(
             f"{len(changed)} inputs of the broken shards have changed or disappeared since they were planned: {', '.join(changed[:_MOST_NAMED])}{more}. "
-            "Nothing was changed. Restore them, or run the job again as a new one.",
+            "The data set was not changed. Restore the inputs, or run the job again as a new one.",
             uri=changed[0],
         )
 

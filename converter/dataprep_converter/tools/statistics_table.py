@@ -55,14 +55,14 @@ def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
 
 
 def _numbers(feature: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The numbers to show: of the values, or of the lengths of byte strings."""
+    """Returns the numbers to show: those of the values, or of the lengths of byte strings."""
     if "histogram" in feature:
         return "values", feature
     return ("bytes", feature["lengths"]) if "lengths" in feature else ("", {})
 
 
 def _frequent(feature: Mapping[str, Any]) -> str:
-    """The three most frequent values, if any occurs more than once."""
+    """Returns the three most frequent values, if any value occurs more than once."""
     top = feature.get("top", [])[:3]
     if not top or top[0]["count"] < 2:
         return ""

@@ -1,9 +1,11 @@
 """Verifies a finished data set: reads all of it and compares it with its manifest.
 
-Every byte of each shard is read once, to check the framing and CRCs that the format has, the number of records, size and SHA-256. A
-matching digest proves that the bytes are the ones that the encoder wrote, so only some records, spread evenly over the file, are parsed and
-compared with the features, unless all are asked for. Framing alone is not enough: a TFRecord file cut between two records reads without an
-error, and a flipped bit in a RecordIO file breaks no frame.
+Every byte of each shard is read once. This checks the format's framing and CRCs, the number of records, the size and the SHA-256. A
+matching digest proves that the bytes are those that the encoder wrote. So only some records, spread evenly over the file, are parsed and
+compared with the features, unless all are requested.
+
+Framing alone is not enough: a TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO file breaks no
+frame.
 """
 
 import hashlib
@@ -31,16 +33,16 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry
 
 PARSED_RECORDS: Final = 64
-"""Per file, including the first and the last record."""
+"""Number of records parsed per file, including the first and the last record."""
 
 _FILES_AT_ONCE = 4
 
 
 def verify(uri: str, access: Access, *, expect: str | None = None, every_record: bool = False) -> Manifest:
-    """Returns the manifest of the data set if every byte agrees with it.
+    """Returns the manifest of the data set if every byte matches it.
 
     Raises NotWhole naming file and offset of the first fault, and NotFound if there is no finished data set. `expect` is the manifest's
-    SHA-256 or its digest over the files; with `every_record` all records are parsed.
+    SHA-256 or its digest of the files. With `every_record`, all records are parsed.
     """
     verification = Verification(uri, access, expect=expect)
     with closing(verification.faults(every_record=every_record)) as faults:
@@ -51,7 +53,7 @@ def verify(uri: str, access: Access, *, expect: str | None = None, every_record:
 
 
 class Verification:
-    """The verification of a finished data set. Raises like `verify` if there is no manifest to compare it with."""
+    """The verification of a finished data set. Raises the same errors as `verify` if there is no manifest to compare it with."""
 
     def __init__(self, uri: str, access: Access, *, expect: str | None = None) -> None:
         folder = OutputFolder(uri, access)
@@ -68,7 +70,7 @@ class Verification:
             )
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
-        """Everything that differs from what was written, at most one fault per file; shards in the order of the manifest."""
+        """Yields the differences from the written files, at most one fault per file. Shards are in the order of the manifest."""
         listed = dict(self.folder.visible())
         yield from _listing_faults(self.manifest, listed)
         yield from shard_faults(self.manifest, self.folder, self._access, listed=listed, every_record=every_record)
@@ -79,7 +81,7 @@ class Verification:
 def shard_faults(
     manifest: Manifest, folder: OutputFolder, access: Access, *, listed: dict[str, Entry], every_record: bool = False
 ) -> Iterator[Fault]:
-    """Faults of the listed shards and their companions."""
+    """Yields the faults of the listed shards and their companions."""
     stop = Event()
     check = _ShardCheck(manifest, folder, access, every_record, stop)
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="verify")
@@ -89,13 +91,13 @@ def shard_faults(
             if fault is not None:
                 yield fault
     finally:
-        # Neither the first fault nor Ctrl-C waits for the remaining files.
+        # After the first fault or Ctrl-C, the remaining files are not awaited.
         stop.set()
         threads.shutdown(cancel_futures=True)
 
 
 def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
-    """Faults of the files other than data."""
+    """Yields the faults of the files around the data."""
     for file in manifest.metadata:
         content = folder.read(file.file)
         if content is None:
@@ -118,7 +120,7 @@ def _listing_faults(manifest: Manifest, listed: dict[str, Entry]) -> Iterator[Fa
 
 
 class _CancelledError(Exception):
-    """The result of this file is no longer needed."""
+    """The check was stopped because the result of this file is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,10 @@ class _ShardCheck:
     stop: Event
 
     def fault(self, number: int, entry: Entry) -> Fault | None:
-        """The first fault of a file: a broken record with its offset, else a wrong count, schema or digest. None if it has none."""
+        """Returns the first fault of a file, or None if it has no fault.
+
+        A fault is a broken record with its offset, or else a wrong count, schema or digest.
+        """
         file = self.manifest.files[number]
         fault = self._read(file)
         if entry.size != file.size:
@@ -158,16 +163,16 @@ class _ShardCheck:
             with self.access.store(uri).open(uri) as source, ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
                 pieces = _digest_pieces(source.stream(), digest, hasher, self.stop)
                 for offset, record in _records(format_, pieces, wanted) if is_read(file.file, self.manifest) else ():
-                    # A script's records may hold anything: it declares no features.
+                    # A script's records may have any content, because a script declares no features.
                     if record is not None and schema is None and self.manifest.features:
                         schema = _schema_fault(format_, self.manifest, offset, record)
                     count += 1 if record is not None else offset
                 for _ in pieces:
-                    pass  # the digest covers what the format leaves unread
+                    pass  # the digest also covers bytes that the format leaves unread
         except BrokenRecord as exc:
             return f"{file.file}: {exc}"
         except NotFound:
-            return f"{file.file} is gone"
+            return f"{file.file} is missing"
         if count != file.records:
             return f"{file.file} has {count} records instead of {file.records}"
         if digest.hexdigest() != file.sha256:
@@ -176,7 +181,7 @@ class _ShardCheck:
 
 
 def _spread(records: int) -> list[int]:
-    """Evenly spaced record numbers, from the first to the last."""
+    """Returns evenly spaced record numbers, from the first to the last."""
     return [int(number) for number in np.linspace(0, records - 1, min(records, PARSED_RECORDS), dtype=np.int64)]
 
 
@@ -205,7 +210,7 @@ def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any
 
 
 def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
-    """Yields the pieces and digests them on another thread, one piece behind."""
+    """Yields the pieces and digests them in another thread, one piece behind."""
     behind: Future[None] | None = None
     for piece in pieces:
         if stop.is_set():

@@ -1,4 +1,4 @@
-"""Transforms: small named steps, each Batch → Batch, applied in the order of the spec. One file per step."""
+"""Transforms: small named steps that turn a batch into another batch, applied in the order of the spec. Each step has its own file."""
 
 from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
@@ -27,7 +27,7 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     "cast": "dataprep_converter.transforms.cast:CastStep",
     "encode": "dataprep_converter.transforms.encode:EncodeStep",
 }
-"""Member of an entry of `spec.transforms` → class. Adding a step is one line here and one file."""
+"""Maps the members of an entry of `spec.transforms` to classes. A new step needs one line here and one file."""
 
 
 @runtime_checkable
@@ -45,11 +45,11 @@ class Fittable(Protocol):
 
     @property
     def fitted_split(self) -> str | None:
-        """The name of the split to fit to; "" means the first one with records, None that there is nothing to fit."""
+        """The name of the split to fit to. "" means the first split with records, None that there is nothing to fit."""
         ...
 
     def fit(self, batches: Iterator[Batch]) -> Any:
-        """Fits the step to the split's batches, as they reach it. Returns the parameters as JSON values."""
+        """Fits the step to the split's batches, in the form in which they reach it. Returns the parameters as JSON values."""
         ...
 
     def load(self, parameters: Any) -> None:
@@ -63,16 +63,16 @@ class ReordersSteps(Protocol):
 
     @property
     def moves_steps(self) -> bool:
-        """Whether it does so with these options."""
+        """Whether the step changes positions with these options."""
         ...
 
 
 @runtime_checkable
 class CutsBatches(Protocol):
-    """A step whose output may be far larger once decoded."""
+    """A step whose output may be far larger after decoding."""
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
-        """Splits the result of `apply` into parts small enough for the following steps to decode at once."""
+        """Splits the result of `apply` into parts that are small enough for the following steps to decode completely."""
         ...
 
 
@@ -80,21 +80,23 @@ class Step(Protocol):
     """One step, bound to the schema that comes before it."""
 
     def __init__(self, options: Any, schema: pa.Schema) -> None:
-        """`options` are the transform's member of the spec. Raises BadSpec, naming the column and its type, if the step can't process
-        it."""
+        """Binds the step to a schema. `options` are the transform's member of the spec.
+
+        Raises BadSpec naming the column and its type, if the step can't process it.
+        """
         ...
 
     def schema(self) -> pa.Schema:
-        """Columns after the step."""
+        """Returns the columns after the step."""
         ...
 
     def apply(self, batch: Batch) -> Batch:
-        """The batch after the step; samples that don't fit move to `bad`."""
+        """Returns the batch after the step. Samples that don't fit move to `bad`."""
         ...
 
 
 def step_class(kind: str) -> type[Step]:
-    """The class of a step. Raises BadSpec, listing the known steps."""
+    """Returns the class of a step. Raises BadSpec listing the known steps."""
     if kind not in TRANSFORMS:
         raise BadSpec(f"No transform named {kind!r}; known: {', '.join(sorted(TRANSFORMS))}.")
     step: type[Step] = resolve_name(TRANSFORMS[kind])

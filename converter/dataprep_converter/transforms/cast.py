@@ -15,7 +15,7 @@ _OF = "The transform cast"
 
 
 class CastStep:
-    """Numbers and tensors of numbers. Rounding to a narrower float is fine; any other loss is an error."""
+    """Converts columns of numbers and of tensors of numbers. Rounding to a narrower float is allowed; any other loss is an error."""
 
     def __init__(self, options: Cast, schema: pa.Schema) -> None:
         self._dtype = options.dtype
@@ -29,11 +29,11 @@ class CastStep:
             self._schema = self._schema.set(position, field.with_type(arrow_type(options.dtype, shape_of(field.type))))
 
     def schema(self) -> pa.Schema:
-        """The named columns have the new type."""
+        """Returns the columns, with the new type for the named ones."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """A value that the type can't hold makes its sample bad."""
+        """Converts the named columns. A value that the type can't hold makes its sample bad."""
         faults: dict[int, str] = {}
         columns: dict[str, Any] = {}
         for name in self._columns:

@@ -20,17 +20,17 @@ class _ColumnSubset:
         self._schema = pa.schema([schema.field(name).with_name(other) for name, other in zip(old, new, strict=True)])
 
     def schema(self) -> pa.Schema:
-        """The remaining columns."""
+        """Returns the remaining columns."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """The batch with these columns; values are not copied."""
+        """Returns the batch with these columns. Values are not copied."""
         kept = batch.records.select([*self._old, SAMPLE])
         return replace(batch, records=kept.rename_columns([*self._new, SAMPLE]))
 
 
 class SelectStep(_ColumnSubset):
-    """Keeps the named columns, in that order."""
+    """Keeps the named columns, in the given order."""
 
     def __init__(self, options: Select, schema: pa.Schema) -> None:
         names = find_columns(options.columns, schema, of="The transform select")
@@ -52,7 +52,7 @@ class DropStep(_ColumnSubset):
 
 
 class RenameStep(_ColumnSubset):
-    """Renames columns. A name that another column already has is an error."""
+    """Renames columns. Raises BadSpec if two columns would have the same name."""
 
     def __init__(self, options: Rename, schema: pa.Schema) -> None:
         new = {find_columns([old], schema, of="The transform rename")[0]: name for old, name in options.columns.items()}
@@ -63,5 +63,5 @@ class RenameStep(_ColumnSubset):
         super().__init__(schema, list(schema.names), names)
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """The class names, under the new column names."""
+        """Returns the class names, under the new column names."""
         return {new: by_column[old] for old, new in zip(self._old, self._new, strict=True) if old in by_column}

@@ -16,7 +16,7 @@ _OF = "The transform cropOrPad"
 
 
 class CropOrPadStep:
-    """Takes images of equal or different sizes and tensors of any numeric type. A whole batch is written to one buffer."""
+    """Crops or pads images of equal or different sizes, and tensors of any numeric type. A complete batch is written to one buffer."""
 
     def __init__(self, options: CropOrPad, schema: pa.Schema) -> None:
         self._images = image_column(schema, options.column, of=_OF, only_bytes=False)
@@ -28,11 +28,11 @@ class CropOrPadStep:
         self._schema = replaced(schema, self._images.name, {self._images.name: new, **sizes})
 
     def schema(self) -> pa.Schema:
-        """Tensors of one size; `X/height` and `X/width` go with them."""
+        """Returns the columns. The images become tensors of one size, and `X/height` and `X/width` have this size."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """An image that can't be decoded makes its sample bad."""
+        """Crops or pads all images. An image that can't be decoded makes its sample bad."""
         name, column = self._images.name, batch.records.column(self._images.name)
         height, width = self._size
         made = np.zeros((len(column), height, width, self._images.channels), self._images.dtype)
@@ -49,5 +49,5 @@ class CropOrPadStep:
 
 
 def overlap(size: int, target: int) -> tuple[int, int, int]:
-    """(first source pixel, its target, number of pixels) along one side; an odd pixel goes to the far end."""
+    """Returns (first source pixel, its target, number of pixels) along one side. An odd pixel is cut or padded at the far end."""
     return max(0, (size - target) // 2), max(0, (target - size) // 2), min(size, target)

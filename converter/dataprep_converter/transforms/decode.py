@@ -28,12 +28,14 @@ from dataprep_converter.transforms.pixels import (
 
 _OF = "The transform decode"
 MOST_PIXELS: Final = 64 << 20
-"""Limit for the images of a batch, unless a single image exceeds it. Batches of photographs stay below it."""
+"""Limit on the pixels of all images in a batch, unless a single image exceeds it. Batches of photographs stay below it."""
 
 
 class DecodeStep:
-    """`X/encoded` becomes X, `X/height` and `X/width` are set to the size of the pixels, and `X/format` is dropped, because pixels have
-    none."""
+    """Turns `X/encoded` into X and sets `X/height` and `X/width` to the size in pixels.
+
+    `X/format` is dropped, because pixels have no format.
+    """
 
     def __init__(self, options: Decode, schema: pa.Schema) -> None:
         image_files.require_libraries(_OF)
@@ -51,11 +53,14 @@ class DecodeStep:
         self._schema = replaced(pa.schema(kept), self._from, {self._to: self._type, **sizes})
 
     def schema(self) -> pa.Schema:
-        """X is a column of images of different sizes."""
+        """Returns the columns. X is a column of images of different sizes."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """A sample is bad if the header shows that its file isn't an image, is truncated or is too large."""
+        """Reads the headers of all images.
+
+        A sample is bad if the header shows that its file isn't an image, is truncated or is too large.
+        """
         column = batch.records.column(self._from)
         faults = {int(row): f"{self._from} has no value" for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))}
         files = pc.fill_null(column.cast(pa.large_binary()), b"")
@@ -71,17 +76,17 @@ class DecodeStep:
         return with_columns(batch, self._schema, columns, faults)
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
-        """Parts with a limited number of pixels: a kilobyte of file may decode to a hundred megabytes."""
+        """Yields parts with a limited number of pixels, because a file of a kilobyte may decode to a hundred megabytes."""
         _, sizes = parts(batch.records.column(self._to))
         first = 0
         while (after := first + _that_fit(sizes[first:])) < len(sizes):
             yield replace(batch, records=batch.records.slice(first, after - first))
-            # Already counted.
+            # The first part already has these counts.
             batch = replace(batch, bad=[], bytes_in=0, filtered=0, added=0)
             first = after
         yield replace(batch, records=batch.records.slice(first))
 
 
 def _that_fit(sizes: npt.NDArray[np.int64]) -> int:
-    """How many images fit within a part's limit of pixels; at least one."""
+    """Returns how many images fit within a part's limit of pixels, at least one."""
     return max(1, int(np.searchsorted(np.cumsum(sizes[:, 0] * sizes[:, 1]), MOST_PIXELS, side="right")))

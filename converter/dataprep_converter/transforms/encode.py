@@ -17,7 +17,7 @@ _OF = "The transform encode"
 
 
 class EncodeStep:
-    """X becomes `X/encoded`, along with `X/format`, `X/height` and `X/width`."""
+    """Turns X into `X/encoded`, and adds `X/format`, `X/height` and `X/width`."""
 
     def __init__(self, options: Encode, schema: pa.Schema) -> None:
         image_files.require_libraries(_OF)
@@ -25,7 +25,7 @@ class EncodeStep:
         self._images = image_column(schema, options.column, of=_OF)
         name = self._images.name
         if self._encode.format == "Jpeg" and self._images.channels == 4:
-            raise BadSpec(f"{_OF}: a Jpeg has no alpha channel, but {name!r} has 4 channels; decode 3, or take format: Png.")
+            raise BadSpec(f"{_OF}: a Jpeg has no alpha channel, but {name!r} has 4 channels; decode to 3 channels, or set format: Png.")
         if name + ENCODED in schema.names:
             raise BadSpec(f"{_OF} makes a column {name + ENCODED!r}, but there is one already; drop or rename it first.")
         made: dict[str, pa.DataType] = {
@@ -37,11 +37,11 @@ class EncodeStep:
         self._schema = replaced(schema, name, made)
 
     def schema(self) -> pa.Schema:
-        """The files, with their format and size."""
+        """Returns the columns, with the files, their format and their size."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """An image that can't be decoded, or is too large for the format, makes its sample bad."""
+        """Encodes all images. An image that can't be decoded, or is too large for the format, makes its sample bad."""
         name, column = self._images.name, batch.records.column(self._images.name)
         files = [b""] * len(column)
         sizes = np.zeros((len(column), 2), np.int64)

@@ -1,7 +1,7 @@
 """Expressions over columns: a small subset of Python's syntax, computed by Arrow's kernels on whole batches.
 
-Python's `ast` parses them, and only the node types below are accepted: no attributes, and only calls of the functions here. Nothing is
-ever evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
+Python's `ast` parses them, and only the node types below are accepted: no attributes, and only calls of the functions here. Expressions are
+never evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
 """
 
 import ast
@@ -18,7 +18,7 @@ from dataprep_converter.records.columns import find_columns
 _COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
     ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal",
 }  # fmt: skip
-# The checked kernels: an overflow raises an error instead of giving a wrong number.
+# These are the checked kernels: an overflow raises an error instead of giving a wrong number.
 _ARITHMETIC: Final[Mapping[type[ast.operator], str]] = {
     ast.Add: "add_checked", ast.Sub: "subtract_checked", ast.Mult: "multiply_checked", ast.Div: "divide",
 }  # fmt: skip
@@ -32,7 +32,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Any]]]] = {
     "starts_with": (2, lambda value, text: pc.starts_with(value, pattern=text)),
     "ends_with": (2, lambda value, text: pc.ends_with(value, pattern=text)),
     "contains": (2, lambda value, text: pc.match_substring(value, pattern=text)),
-    # RE2: linear in the length of the text for any pattern.
+    # RE2 takes time linear in the length of the text, for any pattern.
     "matches": (2, lambda value, text: pc.match_substring_regex(value, pattern=text)),
 }
 _DEEPEST: Final = 50
@@ -41,7 +41,7 @@ _Value = Callable[[pa.RecordBatch], Any]
 
 
 class Expression:
-    """One expression over the columns of a schema. Raises BadSpec, naming the part that is unknown or has the wrong type."""
+    """One expression over the columns of a schema. Raises BadSpec naming the part that is unknown or has the wrong type."""
 
     def __init__(self, text: str, schema: pa.Schema, *, of: str) -> None:
         self._text = text
@@ -50,7 +50,7 @@ class Expression:
             parsed = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
             reason = exc.msg if isinstance(exc, SyntaxError) else str(exc)
-            raise BadSpec(f"{of}: {text!r} is no expression: {reason}.") from exc
+            raise BadSpec(f"{of}: {text!r} isn't a valid expression: {reason}.") from exc
         self._value = self._compiled(parsed, schema, 0)
         try:
             self.type: pa.DataType = self.of(pa.RecordBatch.from_pylist([], schema=schema)).type
@@ -58,7 +58,7 @@ class Expression:
             raise BadSpec(str(exc)) from exc
 
     def of(self, records: pa.RecordBatch) -> Array:
-        """The value for each record. Raises BadData for an overflow or a division by zero."""
+        """Returns the expression's value for each record. Raises BadData for an overflow or a division by zero."""
         try:
             value = self._value(records)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as exc:
@@ -101,7 +101,7 @@ class Expression:
         known = ", ".join(sorted([*_FUNCTIONS, "col"]))
         shown = ast.unparse(node)[:60]
         raise BadSpec(
-            f"{self._of}: {shown!r} is not understood; there are columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {known}."
+            f"{self._of}: {shown!r} is not understood; expressions can have columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {known}."
         )
 
     def _column(self, name: str, schema: pa.Schema) -> _Value:
@@ -116,13 +116,13 @@ class Expression:
             elif type(op) in _COMPARISONS:
                 parts.append(_called(getattr(pc, _COMPARISONS[type(op)]), [inner(left), inner(right)]))
             else:
-                raise BadSpec(f"{self._of}: {self._text!r}: for a missing value write is_null(column).")
+                raise BadSpec(f"{self._of}: {self._text!r}: to test for a missing value, write is_null(column).")
         return parts[0] if len(parts) == 1 else _folded("and_kleene", parts)
 
     def _membership(self, value: _Value, members: ast.expr, *, negated: bool) -> _Value:
         values = ast.literal_eval(members) if _is_literal(members) else None
         if not isinstance(values, list | tuple | set) or not values:
-            raise BadSpec(f"{self._of}: {self._text!r}: behind `in` stands a list of values, such as ['cat', 'dog'].")
+            raise BadSpec(f"{self._of}: {self._text!r}: `in` must be followed by a list of values, such as ['cat', 'dog'].")
         wanted = pa.array(sorted(values))
 
         def found(records: pa.RecordBatch) -> Any:
@@ -139,12 +139,12 @@ class Expression:
         if count == 1:
             return _called(kernel, [inner(args[0])])
         if not (isinstance(args[1], ast.Constant) and isinstance(args[1].value, str)):
-            raise BadSpec(f"{self._of}: the second value of {name} is a text in quotes, in {self._text!r}.")
+            raise BadSpec(f"{self._of}: the second value of {name} must be a text in quotes, in {self._text!r}.")
         text, first = args[1].value, inner(args[0])
         try:
             kernel(pa.array([""]), text)
         except pa.ArrowInvalid as exc:
-            raise BadSpec(f"{self._of}: {text!r} is no regular expression: {exc}.") from exc
+            raise BadSpec(f"{self._of}: {text!r} isn't a valid regular expression: {exc}.") from exc
         return lambda records: kernel(first(records), text)
 
 
@@ -171,7 +171,7 @@ def _folded(kernel: str, values: list[_Value]) -> _Value:
 
 
 def _length(value: Array) -> Array:
-    """The length: characters of text, bytes of binary, values of a list."""
+    """Returns the lengths: of text in characters, of binary values in bytes, of lists in values."""
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         found: Array = pc.utf8_length(value)

@@ -12,7 +12,7 @@ from dataprep_converter.transforms.expressions import Expression
 
 
 class FilterStep:
-    """A record for which the expression is null is dropped, as in SQL."""
+    """Drops records for which the expression is false or null, as SQL does."""
 
     def __init__(self, options: Filter, schema: pa.Schema) -> None:
         self._where = Expression(options.where, schema, of="The transform filter")
@@ -21,11 +21,11 @@ class FilterStep:
         self._schema = schema
 
     def schema(self) -> pa.Schema:
-        """The columns don't change."""
+        """Returns the columns, which don't change."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """The kept records, in order."""
+        """Returns the batch with the kept records, in order."""
         kept = pc.fill_null(self._where.of(batch.records), False)
         records = batch.records.filter(kept)
         return replace(batch, records=records, filtered=batch.filtered + batch.records.num_rows - records.num_rows)

@@ -20,7 +20,7 @@ _CONSTANT: Final = b"dataprep hash.keyEnv"
 
 
 class HashStep:
-    """Whole numbers are hashed as their decimal text, text as UTF-8. A missing value stays missing."""
+    """Hashes whole numbers as their decimal text, and text as UTF-8. A missing value stays missing."""
 
     def __init__(self, options: Hash, schema: pa.Schema) -> None:
         self._size = options.bits // 8
@@ -35,11 +35,11 @@ class HashStep:
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.string()))
 
     def schema(self) -> pa.Schema:
-        """The named columns are text."""
+        """Returns the columns, of which the named ones are now text."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """Hashes each distinct value of the batch once."""
+        """Hashes the named columns. Each distinct value of the batch is hashed once."""
         records = batch.records
         for name in self._columns:
             position = records.schema.get_field_index(name)
@@ -52,13 +52,15 @@ class HashStep:
 
 
 def digests_of_keys(variables: Iterable[str]) -> dict[str, str]:
-    """A fingerprint of each variable's key: an HMAC of a constant, to tell whether the key has changed. Raises BadSpec for a variable
-    without a key."""
+    """Returns a fingerprint of each variable's key, which shows whether the key has changed. It is an HMAC of a constant.
+
+    Raises BadSpec for a variable without a key.
+    """
     return {variable: hmac.new(_key(variable), _CONSTANT, hashlib.sha256).hexdigest() for variable in sorted(set(variables))}
 
 
 def keyed_by(transforms: Iterable[Transform]) -> set[str]:
-    """The variables that hold the keys of these transforms."""
+    """Returns the environment variables that hold the keys of these transforms."""
     return {each.hash.key_env for each in transforms if each.hash is not None and each.hash.key_env is not None}
 
 

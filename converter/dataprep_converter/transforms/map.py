@@ -1,4 +1,4 @@
-"""`map`: calls a user's function on each record. It returns one record, several or none."""
+"""`map`: calls a user's function on each record. The function returns one record, several or none."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,10 @@ from dataprep_converter.runtime import plugins
 
 
 class MapStep:
-    """A sample is bad if the function raises or its result doesn't fit. Records of one sample stay together, in the function's order."""
+    """Calls the user's function. A sample is bad if the function raises or its result doesn't fit.
+
+    Records made from one sample stay together, in the function's order.
+    """
 
     def __init__(self, options: Map, schema: pa.Schema) -> None:
         self._name = options.callable
@@ -25,15 +28,18 @@ class MapStep:
 
     @property
     def moves_steps(self) -> bool:
-        """A function may change lists."""
+        """Always true, because a function may change lists."""
         return True
 
     def schema(self) -> pa.Schema:
-        """The input columns, with the declared ones replacing those of the same name or added at the end."""
+        """Returns the input columns and the declared ones.
+
+        Declared columns replace input columns of the same name or are added at the end.
+        """
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """Calls the function for each record, then converts all results to columns at once."""
+        """Calls the function for each record, then converts all results to columns in one step."""
         results: list[tuple[int, list[Any]]] = []
         bad: list[RejectedSample] = []
         rows = plugins.rows_of(batch.records.drop_columns([SAMPLE]))
@@ -56,7 +62,7 @@ class MapStep:
         return replace(batch, records=records, bad=[*batch.bad, *bad], filtered=batch.filtered + filtered, added=batch.added + added)
 
     def _parted(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[RejectedSample]]:
-        """The results that fit, and the samples of those that don't."""
+        """Returns the results that fit, and the samples of those that don't."""
         good: list[tuple[int, list[Any]]] = []
         bad: list[RejectedSample] = []
         for sample, made in results:

@@ -13,7 +13,10 @@ from dataprep_converter.records.columns import find_columns, numbers, why_text, 
 
 
 class OneHotStep:
-    """Takes integer columns. A class out of range makes the sample bad; so does a missing one, unless there is a background class."""
+    """Encodes integer columns.
+
+    A class out of range makes its sample bad, and so does a missing class unless there is a background class.
+    """
 
     def __init__(self, options: OneHot, schema: pa.Schema) -> None:
         self._options = options
@@ -29,7 +32,7 @@ class OneHotStep:
             self._schema = self._schema.set(position, field.with_type(arrow_type("float32", (self._length,))))
 
     def schema(self) -> pa.Schema:
-        """The named columns are vectors of float32."""
+        """Returns the columns, of which the named ones are now vectors of float32."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

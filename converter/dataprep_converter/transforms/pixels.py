@@ -1,7 +1,7 @@
 """Columns of images between `decode` and the step that makes their sizes equal, and helpers for the image steps.
 
-A batch of decoded photographs would be hundreds of megabytes. So images of different sizes stay encoded: the column holds the files and
-the final sizes of their pixels, and its type holds the operations in between. A step that needs pixels decodes one image at a time.
+A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. The column holds the files and
+the final sizes of their pixels, and its type holds the operations to apply. A step that needs pixels decodes one image at a time.
 """
 
 import json
@@ -25,14 +25,16 @@ ENCODED: Final = "/encoded"
 FORMAT: Final = "/format"
 HEIGHT: Final = "/height"
 WIDTH: Final = "/width"
-"""Suffixes of the columns that describe a column of images, as in `image/height`: TensorFlow's names."""
+"""Suffixes of the columns that describe a column of images, as in `image/height`. They are TensorFlow's names."""
 
 _FIELDS: Final[list["pa.Field[Any]"]] = [pa.field("file", pa.large_binary()), pa.field("height", pa.int64()), pa.field("width", pa.int64())]
 
 
 class ImagesType(pa.ExtensionType):
-    """Images of different sizes, uint8[height, width, channels], each stored as a file to decode and then resize, perhaps several
-    times."""
+    """Images of different sizes, uint8[height, width, channels].
+
+    Each is stored as a file to be decoded and then resized, possibly several times.
+    """
 
     def __init__(self, decode: Decode, resizes: Sequence[Resize] = ()) -> None:
         self.decode = decode
@@ -49,14 +51,14 @@ class ImagesType(pa.ExtensionType):
         return cls(Decode(**steps["decode"]), [Resize(**resize) for resize in steps["resizes"]])
 
     def __str__(self) -> str:
-        # What features and other steps report about a column of images that they can't process.
+        # Features and other steps show this text if they can't process a column of images.
         return "images of different sizes (add resize with height and width, cropOrPad or encode behind decode)"
 
     def __hash__(self) -> int:
         return hash(self.__arrow_ext_serialize__())
 
     def pixels(self, file: bytes) -> Pixels:
-        """The pixels of one image. Raises BadSample with the reason."""
+        """Returns the pixels of one image. Raises BadSample with the reason."""
         head = image_files.header(file, self.decode)
         height, width = head.size
         at_least = resampling.size_after(self.resizes[0], height, width) if self.resizes and self.resizes[0].fast else None
@@ -79,12 +81,12 @@ class ImageColumn:
     """(height, width) of all images, or None if they differ."""
 
     def shape(self, height: int, width: int) -> tuple[int, ...]:
-        """Shape of a tensor of that size, with two dimensions if the column's tensors have two."""
+        """Returns the shape of a tensor of this size. It has two dimensions if the column's tensors have two."""
         return (height, width) if self.size is not None and len(shape_of(self.type)) == 2 else (height, width, self.channels)
 
 
 def image_column(schema: pa.Schema, column: str, *, of: str, only_bytes: bool = True) -> ImageColumn:
-    """The column of images that a step names. Raises BadSpec, naming step, column and type, if it holds anything else."""
+    """Returns the column of images that a step names. Raises BadSpec naming step, column and type if it holds anything else."""
     (name,) = find_columns([column], schema, of=of)
     kind = schema.field(name).type
     if isinstance(kind, ImagesType):
@@ -93,12 +95,12 @@ def image_column(schema: pa.Schema, column: str, *, of: str, only_bytes: bool = 
     dtype = NUMPY_NAMES.get(value_type(kind), "") if is_tensor(kind) else ""
     if len(shape) not in (2, 3) or (only_bytes and (dtype != "uint8" or (*shape, 1)[2] not in resampling.MODES)):
         what = "images of uint8" if only_bytes else "images"
-        raise BadSpec(f"{of} takes {what}, but the column {name!r} is {kind}; put it right behind decode.")
+        raise BadSpec(f"{of} takes {what}, but the column {name!r} is {kind}; put this transform right after decode.")
     return ImageColumn(name, kind, dtype, (*shape, 1)[2], (shape[0], shape[1]))
 
 
 def images_array(files: Array, sizes: npt.NDArray[np.int64], kind: ImagesType) -> Array:
-    """A column of images of different sizes. `files` is large_binary; `sizes` int64[rows, 2] of heights and widths."""
+    """Returns a column of images of different sizes. `files` is large_binary; `sizes` is int64[rows, 2] of heights and widths."""
     heights, widths = pa.array(sizes[:, 0].copy()), pa.array(sizes[:, 1].copy())
     storage = pa.StructArray.from_arrays([files, heights, widths], fields=_FIELDS)
     column: Array = pa.ExtensionArray.from_storage(kind, storage)
@@ -106,15 +108,17 @@ def images_array(files: Array, sizes: npt.NDArray[np.int64], kind: ImagesType) -
 
 
 def parts(column: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-    """(files, int64[rows, 2] of heights and widths) of a column of images of different sizes."""
+    """Returns the files, and the heights and widths as int64[rows, 2], of a column of images of different sizes."""
     storage: Any = column
     files, heights, widths = storage.storage.flatten()
     return files, np.stack([to_numpy(heights), to_numpy(widths)], axis=1)
 
 
 def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[int, str]:
-    """Calls `make` with the row and the pixels [height, width, channels] of every image. Returns the rows without pixels, with the
-    reason."""
+    """Calls `make` with the row and the pixels [height, width, channels] of every image.
+
+    Returns a mapping from rows without pixels to the reason.
+    """
     kind: Any = column.type
     faults: dict[int, str] = {}
     if not isinstance(kind, ImagesType):
@@ -123,7 +127,7 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
         pixels: Callable[[int], npt.NDArray[Any]] = images.__getitem__
     else:
         data, ends = binary_data(parts(column)[0])
-        pixels = lambda row: kind.pixels(data[ends[row] : ends[row + 1]].tobytes())  # noqa: E731 - one of two ways
+        pixels = lambda row: kind.pixels(data[ends[row] : ends[row + 1]].tobytes())  # noqa: E731 - one of two functions
     for row in range(len(column)):
         try:
             make(row, pixels(row))
@@ -133,7 +137,10 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
 
 
 def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The schema with a column `old` replaced by the first of `fields`; the others are added after it, or change their type in place."""
+    """Returns the schema with the column `old` replaced by the first of `fields`.
+
+    The other fields are added after it, or change their type in place if they exist already.
+    """
     new, *others = fields
     position = schema.get_field_index(old)
     schema = schema.set(position, schema.field(position).with_name(new).with_type(fields[new]))
@@ -148,7 +155,7 @@ def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> 
 
 
 def with_columns(batch: Batch, schema: pa.Schema, columns: Mapping[str, Array], faults: Mapping[int, str]) -> Batch:
-    """The batch in the step's new schema: `columns` as given, all others as they are; the rows in `faults` move to `bad`."""
+    """Returns the batch in the step's new schema, with the given `columns` and all others unchanged. The rows in `faults` move to `bad`."""
     records = batch.records
     arrays = [columns[name] if name in columns else records.column(name) for name in [*schema.names, SAMPLE]]
     done = replace(batch, records=pa.RecordBatch.from_arrays(arrays, schema=schema.append(records.schema.field(SAMPLE))))
@@ -156,11 +163,11 @@ def with_columns(batch: Batch, schema: pa.Schema, columns: Mapping[str, Array], 
 
 
 def size_columns(schema: pa.Schema, name: str) -> list[str]:
-    """Which of `X/height` and `X/width` exist for the column X."""
+    """Returns which of the columns `X/height` and `X/width` exist for the column X."""
     return [name + ending for ending in (HEIGHT, WIDTH) if name + ending in schema.names]
 
 
 def sizes_of(schema: pa.Schema, name: str, sizes: npt.NDArray[np.int64]) -> dict[str, Array]:
-    """The actual values of `X/height` and `X/width`, if these columns exist."""
+    """Returns the actual values of `X/height` and `X/width`, if these columns exist."""
     values = {name + HEIGHT: sizes[:, 0], name + WIDTH: sizes[:, 1]}
     return {column: to_arrow(values[column]) for column in size_columns(schema, name)}

@@ -1,4 +1,4 @@
-"""`resize`: resizes images, either to an exact size, giving one tensor each, or by the shortest side, keeping their proportions."""
+"""`resize`: resizes images, either to an exact size, as tensors, or by the shortest side, keeping their proportions."""
 
 from typing import Any
 
@@ -27,7 +27,10 @@ _OF = "The transform resize"
 
 
 class ResizeStep:
-    """Images of different sizes resized by the shortest side only get new sizes for now. In all other cases the result is tensors."""
+    """Resizes images. The result is tensors, with one exception.
+
+    Images of different sizes that are resized by the shortest side only get new sizes for now; a later step resizes their pixels.
+    """
 
     def __init__(self, options: Resize, schema: pa.Schema) -> None:
         require_libraries(_OF)
@@ -42,11 +45,14 @@ class ResizeStep:
         self._schema = replaced(schema, self._images.name, {self._images.name: new, **sizes})
 
     def schema(self) -> pa.Schema:
-        """Tensors of one size, or images of different sizes; `X/height` and `X/width` go with them."""
+        """Returns the columns.
+
+        The images become tensors of one size, or stay images of different sizes; `X/height` and `X/width` are adapted.
+        """
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """An image that can't be decoded makes its sample bad."""
+        """Resizes all images. An image that can't be decoded makes its sample bad."""
         name, column = self._images.name, batch.records.column(self._images.name)
         if self._later is not None:
             files, before = parts(column)

@@ -14,7 +14,7 @@ from dataprep_converter.records.columns import find_columns, numbers, why_text, 
 
 
 class ScaleStep:
-    """Takes numbers and tensors of numbers; computes in float64, stores float32."""
+    """Scales numbers and tensors of numbers. Computes in float64 and stores float32."""
 
     def __init__(self, options: Scale, schema: pa.Schema) -> None:
         self._scale = options
@@ -26,15 +26,15 @@ class ScaleStep:
             if value_type(field.type) not in NUMPY_NAMES:
                 raise BadSpec(f"The transform scale takes numbers, but the column {name!r} is {field.type}.{why_text(field)}")
             self._schema = self._schema.set(position, field.with_type(arrow_type("float32", shape_of(field.type))))
-        # A byte has 256 values: each is computed once.
+        # A byte has only 256 values, so the result for each value is computed once.
         self._bytes = self._scaled(np.arange(256, dtype=np.uint8))
 
     def schema(self) -> pa.Schema:
-        """The named columns are float32."""
+        """Returns the columns, of which the named ones are now float32."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """A result that float32 can't hold makes the sample bad."""
+        """Scales the named columns. A result that float32 can't hold makes its sample bad."""
         records = batch.records
         faults: dict[int, str] = {}
         for name in self._columns:

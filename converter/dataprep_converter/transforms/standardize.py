@@ -1,6 +1,7 @@
-"""`standardize`: scales to mean 0 and deviation 1: per tensor, by given values, or by those of a split, collected while planning.
+"""`standardize`: scales values to mean 0 and deviation 1.
 
-A byte has 256 values, so images of bytes use exact sums and a lookup table, and each result is rounded only once.
+Mean and deviation are those of each tensor, are given in the spec, or are those of a split, collected while planning. A byte has only 256
+values, so images of bytes use exact sums and a lookup table, and each result is rounded only once.
 """
 
 import math
@@ -26,7 +27,7 @@ Wide = npt.NDArray[np.float64]
 
 
 class StandardizeStep:
-    """Takes numeric tensors of any shape; with several means, the last dimension is the channels."""
+    """Standardizes numeric tensors of any shape. If there are several means, the last dimension is the channels."""
 
     def __init__(self, options: Standardize, schema: pa.Schema) -> None:
         standardize = options
@@ -47,7 +48,7 @@ class StandardizeStep:
         self._schema = replaced(schema, self._column, {self._column: arrow_type(standardize.dtype, shape_of(kind))})
 
     def schema(self) -> pa.Schema:
-        """The column is float32 or float16."""
+        """Returns the columns, of which the standardized one is now float32 or float16."""
         return self._schema
 
     # --- fitting, while planning -----------------------------------------------------------------------------------
@@ -58,16 +59,16 @@ class StandardizeStep:
         return self._split
 
     def fit(self, batches: Iterator[Batch]) -> dict[str, list[float]]:
-        """Mean and deviation of each channel, over all values of all records. Raises BadData if there are no values, or one is not
-        finite."""
+        """Returns the mean and deviation of each channel, over all values of all records.
+
+        Raises BadData if there are no values, or if a value is not finite.
+        """
         moments = _Moments(self._shape[-1])
         for batch in batches:
             values, missing = numbers(batch.records.column(self._column))
             moments.add(np.delete(values, missing, axis=0) if len(missing) else values)
         if not moments.count:
-            raise BadData(
-                f"{_OF}: the split {self._split!r} has no values of {self._column!r}, from which mean and deviation could be collected."
-            )
+            raise BadData(f"{_OF}: the split {self._split!r} has no values of {self._column!r}to compute mean and deviation from.")
         deviation = np.maximum(np.sqrt(moments.squares / moments.count), 1 / math.sqrt(moments.count))
         if not (np.isfinite(moments.mean).all() and np.isfinite(deviation).all()):
             raise BadData(f"{_OF}: the column {self._column!r} has a value in the split {self._split!r} that is not finite.")
@@ -80,9 +81,9 @@ class StandardizeStep:
     # --- applying --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
-        """A sample without a value, or with a result that the type can't hold, is bad."""
+        """Standardizes the column. A sample without a value, or with a result that the type can't hold, is bad."""
         values, missing = numbers(batch.records.column(self._column))
-        # Infinite results are detected below.
+        # Overflow is ignored here, because infinite results are detected below.
         with np.errstate(over="ignore", invalid="ignore"):
             made = self._by_itself(values) if self._given is None else self._by_given(values, *self._given)
         faults: dict[int, str] = {}
@@ -126,7 +127,7 @@ class _Moments:
         self.squares: Wide = np.zeros(channels)
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Tensors, the channels last."""
+        """Adds tensors whose last dimension is the channels."""
         flat = values.reshape(-1, values.shape[-1])
         if not len(flat):
             return
@@ -142,7 +143,7 @@ class _Moments:
 
 
 def _moments(tensor: npt.NDArray[np.uint8]) -> tuple[float, float]:
-    """The mean, and the deviation to divide by. Sums are integers, so they are exact at any size."""
+    """Returns the mean, and the deviation to divide by. The sums are integers, so they are exact for any size."""
     total = tensor.size
     first, second = byte_sums(tensor)
     deviation = math.sqrt((total * second - first * first) / (total * total))

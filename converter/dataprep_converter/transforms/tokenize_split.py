@@ -12,7 +12,7 @@ from dataprep_converter.records.columns import find_columns
 
 
 class TokenizeSplitStep:
-    """Without a separator, text without words gives an empty list; with one, empty words count."""
+    """Splits columns of text. Without a separator, text without words gives an empty list. With a separator, empty words are kept."""
 
     def __init__(self, options: TokenizeSplit, schema: pa.Schema) -> None:
         self._options = options
@@ -26,11 +26,11 @@ class TokenizeSplitStep:
             self._schema = self._schema.set(position, schema.field(position).with_type(pa.list_(pa.string())))
 
     def schema(self) -> pa.Schema:
-        """The named columns are lists of strings."""
+        """Returns the columns, of which the named ones are now lists of strings."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """A missing text stays missing."""
+        """Splits the named columns. A missing text stays missing."""
         records = batch.records
         for name in self._columns:
             position = records.schema.get_field_index(name)

@@ -1,4 +1,4 @@
-"""`vocabulary`: replaces text with the number of its term, looking up a whole batch in the sorted terms at once."""
+"""`vocabulary`: replaces each text with the number of its term. All terms of a batch are looked up in one call."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _MOST_COUNTED = 10_000_000
 
 
 class VocabularyStep:
-    """Numbers are positions in `terms`, or in the terms that `learn` finds while planning. A missing text stays missing."""
+    """Replaces text with positions in `terms`, or in the terms that `learn` finds while planning. A missing text stays missing."""
 
     def __init__(self, options: Vocabulary, schema: pa.Schema) -> None:
         self._options = options
@@ -34,29 +34,29 @@ class VocabularyStep:
             made = pa.list_(pa.int64()) if _is_list(kind) else pa.int64()
             self._schema = self._schema.set(position, schema.field(position).with_type(made))
         self.terms: list[str] = []
-        """In the order of their numbers; empty until the vocabulary is built."""
+        """The terms in the order of their numbers. The list is empty until the vocabulary is built."""
         self._values: Array = pa.array([], pa.string())
         if self._options.terms is not None:
             self.load(list(self._options.terms))
 
     def schema(self) -> pa.Schema:
-        """The named columns are int64, or lists of int64."""
+        """Returns the columns, of which the named ones are now int64, or lists of int64."""
         return self._schema
 
     @property
     def moves_steps(self) -> bool:
-        """Dropping terms shortens lists."""
+        """Whether terms are dropped, which shortens lists."""
         return self._options.unknown == "Drop"
 
     # --- fitting, while planning -----------------------------------------------------------------------------------
 
     @property
     def fitted_split(self) -> str | None:
-        """The split to read; "" means the first one with records, None that the terms are given."""
+        """The split to read. "" means the first split with records, None that the terms are given."""
         return None if self._options.terms is not None else self._options.split or ""
 
     def fit(self, batches: Iterator[Batch]) -> list[str]:
-        """The terms of the batches, in the order of their numbers. Raises BadData if there are more than a plan can hold."""
+        """Returns the terms of the batches, in the order of their numbers. Raises BadData if there are more than a plan can hold."""
         counts: Counter[str] = Counter()
         for batch in batches:
             for name in self._columns:
@@ -82,13 +82,13 @@ class VocabularyStep:
         self._values = pa.array(terms, pa.string())
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """The terms by column, for columns with one term per record."""
+        """Returns the terms by column, for columns with one term per record."""
         return {**by_column, **{name: self.terms for name in self._columns if not _is_list(self._schema.field(name).type)}}
 
     # --- applying --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
-        """An unknown term makes its record bad, unless the spec says otherwise."""
+        """Replaces the terms. An unknown term makes its record bad, unless the spec handles it in another way."""
         records = batch.records
         faults: dict[int, str] = {}
         places: dict[int, tuple[str, int | None]] = {}
@@ -102,7 +102,7 @@ class VocabularyStep:
         return without(done, faults, records.column(SAMPLE), places) if faults else done
 
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
-        """The column as numbers, and (row, term, index in its list) of unknown terms if they make a record bad."""
+        """Returns the column as numbers, and (row, term, index in its list) of unknown terms if they make a record bad."""
         if not _is_list(column.type):
             numbers = pc.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
             is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))

@@ -70,7 +70,7 @@ def test_without_a_compiler_it_says_what_that_costs(sources: Path) -> None:
     ended = build(sources, CC="/nowhere/cc")
     assert ended.returncode == 1
     assert ended.stderr == (
-        "native.c and resampling.c were not built, and Python will do their work several times slower: "
+        "native.c and resampling.c were not built; Python code replaces them, but is several times slower: "
         "[Errno 2] No such file or directory: '/nowhere/cc'\n"
     )
     assert not list(sources.glob("libnative-*"))

@@ -210,7 +210,8 @@ def test_fast_keeps_to_the_sides_of_a_turned_image() -> None:
 def test_resize_refuses_floats_and_says_where_it_belongs() -> None:
     schema = schema_of(tensors(np.zeros((2, 2, 3), np.float32)))
     with pytest.raises(
-        BadSpec, match=r"The transform resize takes images of uint8, but the column 'image' is extension.*put it right behind decode\."
+        BadSpec,
+        match=r"The transform resize takes images of uint8, but the column 'image' is extension.*put this transform right after decode\.",
     ):
         schema_after(schema, {"resize": {"height": 2, "width": 2}})
 
@@ -280,7 +281,8 @@ def test_png_and_back_keeps_every_pixel() -> None:
 
 def test_an_alpha_channel_is_refused_for_a_jpeg() -> None:
     with pytest.raises(
-        BadSpec, match=r"The transform encode: a Jpeg has no alpha channel, but 'image' has 4 channels; decode 3, or take format: Png\."
+        BadSpec,
+        match=r"The transform encode: a Jpeg has no alpha channel, but 'image' has 4 channels; decode to 3 channels, or set format: Png\.",
     ):
         schema_after(schema_of(files()), {"decode": {"channels": 4}}, {"encode": {}})
 
