@@ -1,12 +1,12 @@
-"""Reading finished data sets: for training loops in any framework, for tests, for people. A thin layer on the converter's stores and decoders.
-
-    import dataprep_reader
+"""Reads finished data sets: for training loops in any framework, for tests and for people. It is a thin layer on the converter's stores and
+decoders.
 
     reader = dataprep_reader.open("hdfs://namenode:9000/mnist-tfrecord", split="train", batch_size=100, epochs=2, shuffle=7)
     for batch in reader:                     # 1,100 batches of 100
         batch["image_raw"], batch["label"]   # numpy: uint8 (100, 28, 28), int64 (100,)
 
-For PyTorch: `dataprep_reader.torch`. Where `open` finds what, shapes, and what kind of shuffle it is: docs/reading.md.
+For PyTorch, see `dataprep_reader.torch`. docs/reading.md describes which sources `open` accepts, the arrays' shapes, and how records are
+shuffled.
 """
 
 import os
@@ -23,7 +23,7 @@ from dataprep_reader.reader import Feature, Options, Reader
 __all__ = ["Feature", "Ragged", "Reader", "open"]
 
 
-def open(  # noqa: A001 - as gzip.open and tarfile.open
+def open(  # noqa: A001 - named like gzip.open and tarfile.open
     source: Source,
     *,
     split: str | Sequence[str] | None = None,
@@ -40,28 +40,29 @@ def open(  # noqa: A001 - as gzip.open and tarfile.open
     prefetch: int = 2,
     job: AnyPath | None = None,
 ) -> Reader:
-    """A reader of a finished data set, on any store. Reads the manifest, and no data yet.
+    """Returns a reader of a finished data set, on any store. It reads the manifest, but no data yet.
 
-    `source` is its folder, a list of its shards, a list of paths (`<folder>/_dataprep/paths/train.txt`) or its manifest. `split` must be said where a folder
-    or manifest has several; several names are read one after another.
+    `source` is the data set's folder, a list of its shards, a list of paths (`<folder>/_dataprep/paths/train.txt`) or its manifest. `split`
+    is required if a folder or manifest has several splits. If it has several names, these splits are read one after another.
 
-    batch_size      records of a batch; batches don't reach into the next epoch, so its last one may be smaller
-    epochs          how many one `for` goes through; None has no end
-    shuffle         a seed: every epoch has an order of its own, which seed and epoch tell; None reads in the stored order
-    shuffle_window  records that are shuffled together; by default those of about 64 MiB
-    drop_remainder  leaves out an incomplete batch; with several ranks, all have equally many
-    rank, world_size  of several processes that share each epoch: which one this is, of how many
-    columns         features that are wanted, in this order; None for all
+    batch_size      records per batch; batches never span two epochs, so the last batch of an epoch may be smaller
+    epochs          number of epochs in one `for` loop; None means that the loop never ends
+    shuffle         a seed: the order of each epoch depends on the seed and the epoch's number; None keeps the stored order
+    shuffle_window  number of records that are shuffled together; by default the records in about 64 MiB
+    drop_remainder  leaves out an incomplete batch; with several ranks, all ranks get the same number of records
+    rank, world_size  the number of this process, and the number of processes that share each epoch
+    columns         the features to read, in this order; None means all
     as_             "numpy": a dictionary of arrays by feature; "arrow": a pyarrow.RecordBatch
-    threads         parts of shards that are read at the same time
-    prefetch        batches that are made ahead, while the caller computes; 0 for none
-    job             a job's YAML file whose spec.stores says how stores are reached; else the environment does
+    threads         number of parts of shards that are read at the same time
+    prefetch        number of batches that are made in advance, while the caller computes; 0 means none
+    job             a job's YAML file whose spec.stores describes the stores; otherwise the environment does
 
-    An array has the type and, behind the batch's dimension, the shape of its feature: int64 (100,), uint8 (100, 28, 28). Bytes and text are arrays of objects
-    (bytes, str; None without a value), lists of any length and sequences are `Ragged`. A missing float is NaN.
+    An array has its feature's type. Its shape is the batch's dimension followed by the feature's shape: int64 (100,), uint8 (100, 28, 28).
+    Bytes and text are arrays of objects (bytes, str; None without a value). Lists of any length and sequences are `Ragged`. A missing float
+    is NaN.
 
-    Raises NotFound where there is no finished data set (no `_SUCCESS`), BadData for one that is not as its manifest says, ValueError for
-    arguments that don't fit; while reading, BadData naming the file for damage, and the stores' errors (`dataprep_converter.core.errors`).
+    Raises NotFound if there is no finished data set (no `_SUCCESS`), BadData if the data set doesn't match its manifest, and ValueError for
+    invalid arguments. Reading raises BadData naming a damaged file, and the stores' errors (`dataprep_converter.core.errors`).
     """
     options = Options(
         batch_size=batch_size,

@@ -1,4 +1,4 @@
-"""Arrays: a batch's columns as numpy arrays, all values of a column at once."""
+"""Converts a batch's columns to numpy arrays, all values of a column in one call."""
 
 import math
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ Values = TypeVar("Values")
 
 @dataclass(frozen=True)
 class Ragged(Generic[Values]):
-    """Lists of any length, one for each record: `ragged[i]` are the values of record i, a view without a copy."""
+    """Lists of any length, one for each record. `ragged[i]` are the values of record i, as a view without a copy."""
 
     values: "Values"
-    """Those of all lists, one after another: an array of which the first dimension counts them; or a Ragged, where lists hold lists."""
+    """The values of all lists, concatenated. It is an array whose first dimension counts them, or a Ragged if the lists contain lists."""
     offsets: Any
-    """Where each list begins and the last one ends: int64, one more than there are lists."""
+    """The start of each list, and the end of the last one: int64, one more than there are lists."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, number: int) -> Any:
         if not -len(self) <= number < len(self):
-            raise IndexError(f"there are {len(self)} lists, no number {number}")
+            raise IndexError(f"there are {len(self)} lists, so there is no list {number}")
         number %= len(self)
         return self._between(int(self.offsets[number]), int(self.offsets[number + 1]))
 
@@ -48,7 +48,7 @@ Column: TypeAlias = "npt.NDArray[Any] | Ragged[Any]"
 
 
 def as_numpy(batch: pa.RecordBatch) -> dict[str, Column]:
-    """A column for each feature, in memory of its own that may be written to. Raises BadData for a null that the array can't hold."""
+    """Returns a column for each feature, in writable memory that is not shared. Raises BadData for a null that the array can't hold."""
     return {name: _column(batch.column(name), name) for name in batch.schema.names}
 
 
@@ -66,7 +66,7 @@ def _column(column: Array, name: str) -> Column:
         return _numbers(column, shape, name)
     inner: Any = column
     while pa.types.is_fixed_size_list(inner.type):
-        # `flatten` would drop the values below a null, which no row of the others' lists is.
+        # `flatten` drops the values below a null, so the lengths then differ.
         inner = inner.flatten()
     if len(inner) != math.prod(shape):
         raise _missing(name)
@@ -98,5 +98,5 @@ def _objects(column: Array, shape: tuple[int, ...], name: str) -> npt.NDArray[An
 
 def _missing(name: str) -> BadData:
     return BadData(
-        f"The feature {name!r} has records without a value, which no array of its type can say; leave it out (columns=) or read as_='arrow'."
+        f"The feature {name!r} has records without a value, which an array of its type can't hold; leave it out (columns=) or read as_='arrow'."
     )

@@ -1,4 +1,4 @@
-"""Data sets: what a user names (a folder, shards, a list of paths, a manifest) as the shards of a finished data set."""
+"""Data sets: finds the shards of a finished data set from the user's argument, a folder, shards, a list of paths or a manifest."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,29 +17,30 @@ Source: TypeAlias = AnyPath | Sequence[AnyPath]
 
 _LISTS: Final = (f"/{names.SIDE}/paths/", f"/{names.SIDE}/files/")
 _INNER: Final = "/data"
-"""The file of a MapFile that has the records; its users name the folder."""
+"""The file of a MapFile that has the records. Users of a MapFile name only its folder."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Shards of one finished data set."""
+    """Some or all shards of one finished data set."""
 
     uri: str
-    """The folder."""
+    """The data set's folder."""
     manifest: Manifest
     files: tuple[ManifestFile, ...]
-    """In the order in which they are read."""
+    """The shards, in the order in which they are read."""
 
     @property
     def records(self) -> int:
-        """Of all these shards."""
+        """Number of records in these shards."""
         return sum(file.records for file in self.files)
 
 
 def find(source: Source, *, split: str | Sequence[str] | None, access: Access) -> DataSet:
-    """The shards that `source` names, of the splits that are asked for.
+    """Returns the shards that `source` names, limited to the requested splits.
 
-    Raises NotFound where there is no finished data set, BadData for a damaged one, and ValueError for a split or a file that it doesn't have.
+    Raises NotFound if there is no finished data set, BadData for a damaged one, and ValueError for a split or a file that the data set
+    doesn't have.
     """
     if not isinstance(source, str | os.PathLike):
         return _of_splits(_listed([_uri(each) for each in source], access), split)
@@ -48,7 +49,7 @@ def find(source: Source, *, split: str | Sequence[str] | None, access: Access) -
         return _of_splits(_listed(_lines(uri, access), access), split)
     if uri.endswith(".json"):
         return _one_split(_of_manifest(uri, access), split)
-    # A file first: HDFS refuses to look for anything below one.
+    # The file is checked first, because HDFS refuses to look for anything below a file.
     if access.store(uri).stat(uri) is not None:
         return _of_splits(_listed([uri], access), split)
     found = _finished(uri, access)
@@ -63,7 +64,7 @@ def _uri(source: AnyPath) -> str:
 
 
 def _finished(uri: str, access: Access) -> DataSet | None:
-    """All shards of the data set in this folder; None without `_SUCCESS`."""
+    """Returns all shards of the data set in this folder, or None if it has no `_SUCCESS`."""
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()
@@ -76,22 +77,24 @@ def _finished(uri: str, access: Access) -> DataSet | None:
 
 
 def _of_manifest(uri: str, access: Access) -> DataSet:
-    """`<folder>/_dataprep/<run>/manifest.json`."""
+    """Returns the data set of a manifest `<folder>/_dataprep/<run>/manifest.json`."""
     folder, side, run = uri.rpartition(f"{names.SIDE}/")
     if not side or run.count("/") != 1:
-        raise ValueError(f"{uri} is no manifest of a data set: that is <folder>/{names.SIDE}/<run>/manifest.json.")
+        raise ValueError(f"{uri} isn't the manifest of a data set, which has the path  <folder>/{names.SIDE}/<run>/manifest.json.")
     found = _finished(folder.rstrip("/") or ("/" if folder else "."), access)
     if found is None:
         raise NotFound(f"{folder.rstrip('/')} has no _SUCCESS: there is no finished data set.", uri=uri)
     if names.manifest_file(found.manifest.run_id) != f"{names.SIDE}/{run}":
-        raise NotFound(f"{uri} is not what _SUCCESS names: that is the manifest of run {found.manifest.run_id}.", uri=uri)
+        raise NotFound(f"{uri} is not the manifest that _SUCCESS names, which is of run {found.manifest.run_id}.", uri=uri)
     return found
 
 
 def _lines(uri: str, access: Access) -> list[str]:
-    """The files that a list of paths names. Relative ones are below the folder of the data set, elsewhere below that of the list.
+    """Returns the files in a list of paths. In a data set's list, relative paths are below the data set's folder, otherwise below the
+    list's folder.
 
-    A data set's own list names its folder. Where the folder was moved or copied by others, its files are those of the same names below it.
+    A data set's list names its folder. If another program moved or copied the folder, the files with the same names below the new folder
+    are used.
     """
     lines = [line.strip().removeprefix("file://") for line in access.store(uri).get(uri).decode().splitlines()]
     side = next((side for side in _LISTS if side in f"/{uri}"), None)
@@ -108,20 +111,20 @@ def _lines(uri: str, access: Access) -> list[str]:
 
 
 def _endings(path: str) -> Iterator[str]:
-    """The path without its first folder, without its first two, and so on."""
+    """Yields the path without its first folder, without its first two, and so on."""
     while "/" in path:
         path = path.partition("/")[2]
         yield path
 
 
 def _listed(uris: Sequence[str], access: Access) -> DataSet:
-    """These shards, in this order. Skips hidden files, and files of a shard that aren't its records."""
+    """Returns these shards, in this order. Skips hidden files, and a shard's companion files."""
     visible = [uri for uri in uris if uri.rpartition("/")[2][:1] not in ("_", ".")]
     if not visible:
-        raise NotFound("The list names no visible file.")
+        raise NotFound("The list has no visible file.")
     found = next((each for folder in _above(visible[0]) if (each := _finished(folder, access)) is not None), None)
     if found is None:
-        raise NotFound(f"{visible[0]} is in no finished data set: no folder above it has a _SUCCESS.", uri=visible[0])
+        raise NotFound(f"{visible[0]} doesn't belong to a finished data set: no folder above it has a _SUCCESS.", uri=visible[0])
     by_name = {file.file: file for file in found.files}
     beside = {companion.file for file in found.files for companion in file.companions} | {each.file for each in found.manifest.metadata}
     chosen: dict[str, ManifestFile] = {}
@@ -133,12 +136,12 @@ def _listed(uris: Sequence[str], access: Access) -> DataSet:
         if name in by_name:
             chosen[name] = by_name[name]
         elif uri.removeprefix(f"{found.uri}/") not in beside and not names.is_hidden(name):
-            raise ValueError(f"{uri} is no shard of the data set {found.uri}, whose manifest has {len(by_name)} files.")
+            raise ValueError(f"{uri} isn't a shard of the data set {found.uri}, whose manifest has {len(by_name)} files.")
     return DataSet(found.uri, found.manifest, tuple(chosen.values()))
 
 
 def _above(uri: str) -> Iterator[str]:
-    """The folders above a file, the nearest first."""
+    """Yields the folders above a file, the nearest first."""
     parts = urlsplit(uri) if "://" in uri else None
     root = f"{parts.scheme}://{parts.netloc}" if parts else ""
     path = uri.removeprefix(root)
@@ -150,9 +153,9 @@ def _above(uri: str) -> Iterator[str]:
 
 
 def _one_split(found: DataSet, split: str | Sequence[str] | None) -> DataSet:
-    """Nobody wants to train on test data because no split was named."""
+    """Returns the shards of the split. The split must be given if there are several, so that no one trains on test data by accident."""
     if split is None and len(found.manifest.splits) > 1:
-        raise ValueError(f"{found.uri} has the splits {_names(found)}: say which, split={found.manifest.splits[0].name!r}.")
+        raise ValueError(f"{found.uri} has the splits {_names(found)}: select one, for example split={found.manifest.splits[0].name!r}.")
     return _of_splits(found, split)
 
 
@@ -166,7 +169,7 @@ def _of_splits(found: DataSet, split: str | Sequence[str] | None) -> DataSet:
             raise ValueError(f"{found.uri} has no split {name!r}: it has {_names(found)}.")
     files = tuple(file for name in wanted for file in found.files if file.split == name)
     if found.files and not files and len(found.files) < len(found.manifest.files):
-        raise ValueError(f"None of these {len(found.files)} files of {found.uri} is of the split {wanted[0]!r}.")
+        raise ValueError(f"None of these {len(found.files)} files of {found.uri} belongs to the split {wanted[0]!r}.")
     return DataSet(found.uri, found.manifest, files)
 
 

@@ -1,4 +1,4 @@
-"""Flow: items on their way from threads that read to the one who computes. How many are under way is bounded everywhere."""
+"""Flow: passes items from threads that read them to the thread that computes. The number of items in progress is always bounded."""
 
 import itertools
 from collections import deque
@@ -10,16 +10,16 @@ import pyarrow as pa
 
 Item = TypeVar("Item")
 Run: TypeAlias = Callable[[], Iterator[Item]]
-"""Something that is read in one go."""
+"""A function that starts to read a sequence of items, which one thread reads."""
 
-_END: Final[Any] = object()  # in place of an item
+_END: Final[Any] = object()  # marks the end of the items
 _arrow: Any = pa  # the stubs don't know all functions
 
 
 def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
-    """The items of all runs, one run after another. So many runs are read at the same time, each one item ahead.
+    """Yields the items of all runs, one run after another. `threads` runs are read at the same time, each one item ahead.
 
-    A run's error is raised in its place. Closing the generator waits for the items that are being read.
+    A run's error is raised when its items are due. Closing the generator waits for the items that are being read.
     """
     waiting = iter(runs)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="dataprep-read")
@@ -46,20 +46,20 @@ def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
 
 
 def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:
-    """The items, made by a thread of their own. At most `depth` are made, or being made, that the caller has not asked for."""
+    """Yields the items, which a separate thread makes. At most `depth` items are made, or being made, before the caller asks for them."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="dataprep-ahead")
     try:
         coming = deque(pool.submit(next, items, _END) for _ in range(depth))
         while (item := coming.popleft().result()) is not _END:
             coming.append(pool.submit(next, items, _END))
             yield item
-            del item  # or it would stay in memory until the next one is there
+            del item  # otherwise it would stay in memory until the next item arrives
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def cut(pieces: Iterable[pa.RecordBatch], sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of these sizes, of which none is 0 and which need not take all rows."""
+    """Yields the same rows in batches of these sizes. No size is 0, and the sizes need not cover all rows."""
     wanted = iter(sizes)
     size = next(wanted, None)
     kept: list[pa.RecordBatch] = []

@@ -1,7 +1,8 @@
-"""Order: which records an epoch has, in which order, and which of them are whose. Pure: numbers in, numbers out.
+"""Order: the records of an epoch, their order, and the rank that reads each of them. Pure: numbers in, numbers out.
 
-The shards' records lie in *parts* that can be read alone. An epoch takes the parts one after another, each from its beginning to its end: in their own order, or
-shuffled. Every rank has a stretch of that; and in a shuffled epoch each window of a stretch is shuffled once more, record by record.
+The shards consist of *parts* that can be read alone. An epoch takes the parts one after another, each from its beginning to its end. They
+are in the stored order, or shuffled. Every rank reads one stretch of this sequence. In a shuffled epoch, the records within each window of
+a stretch are also shuffled.
 """
 
 from collections.abc import Sequence
@@ -18,25 +19,25 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Parts:
-    """Consecutive records of shards, one run of them after another. Equally long arrays."""
+    """Runs of consecutive records of shards, one after another. All arrays have the same length."""
 
     shards: Numbers
     numbers: Numbers
-    """Which part of the shard."""
+    """The number of the part within its shard."""
     firsts: Numbers
-    """The first of the part's records that is taken."""
+    """The first record that is taken from the part."""
     counts: Numbers
-    """How many are taken from there on."""
+    """The number of records taken, starting with the first."""
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def at(self, places: "Numbers | slice") -> "Parts":
-        """Some of them, in that order."""
+        """Returns some of the runs, in the given order."""
         return Parts(self.shards[places], self.numbers[places], self.firsts[places], self.counts[places])
 
     def between(self, first: int, records: int) -> "Parts":
-        """This many records from the given one on: the runs at both ends are cut."""
+        """Returns the given number of records, starting with the given one. The runs at both ends are cut."""
         ends = np.cumsum(self.counts)
         begins = ends - self.counts
         low, high = np.maximum(begins, first), np.minimum(ends, first + records)
@@ -45,12 +46,12 @@ class Parts:
         return Parts(found.shards, found.numbers, found.firsts + low[kept] - begins[kept], high[kept] - low[kept])
 
     def shuffled(self, *, seed: int, epoch: int) -> "Parts":
-        """All of them, in the epoch's order."""
+        """Returns all runs, in the epoch's order."""
         return self.at(permuted(np.arange(len(self)), size=len(self), seed=_seed(seed, epoch, 0)))
 
 
 def parts_of(counts: Sequence[Numbers]) -> Parts:
-    """All parts in order; `counts[n]` has the records of each part of shard n."""
+    """Returns all parts in order. `counts[n]` has the number of records in each part of shard n."""
     numbers = [np.arange(len(each), dtype=np.int64) for each in counts]
     shards = [np.full(len(each), shard, np.int64) for shard, each in enumerate(counts)]
     nothing = [np.empty(0, np.int64)]
@@ -59,7 +60,10 @@ def parts_of(counts: Sequence[Numbers]) -> Parts:
 
 
 def window_order(records: int, *, seed: int, epoch: int, window: int) -> Numbers:
-    """The order of a window's records: a permutation of 0 … records-1. `window` is its number within the rank's stretch."""
+    """Returns the order of a window's records: a permutation of 0 … records-1.
+
+    `window` is the window's number within the rank's stretch.
+    """
     return permuted(np.arange(records), size=records, seed=_seed(seed, epoch, window + 1))
 
 
@@ -72,7 +76,7 @@ def _seed(seed: int, epoch: int, number: int) -> int:
 
 @dataclass(frozen=True)
 class Share:
-    """A rank's stretch of an epoch's order."""
+    """A rank's stretch of the records of an epoch."""
 
     first: int
     records: int
@@ -80,7 +84,10 @@ class Share:
 
 
 def share(records: int, *, rank: int, world_size: int, batch_size: int, drop_remainder: bool) -> Share:
-    """The stretch of one rank. Those of all ranks make up the epoch; with `drop_remainder` they are equally long, and the rest is left out."""
+    """Returns the stretch of one rank. The stretches of all ranks together are the epoch.
+
+    With `drop_remainder`, all stretches have the same length, and the remaining records are left out.
+    """
     if drop_remainder:
         each = records // world_size
         return Share(rank * each, each, each // batch_size)

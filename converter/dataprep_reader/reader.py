@@ -1,4 +1,4 @@
-"""The reader: batches of a data set, epoch after epoch, read ahead in threads, from any place on."""
+"""The reader: yields batches of a data set, epoch after epoch, read ahead in threads. It can start at any position."""
 
 import hashlib
 import itertools
@@ -23,28 +23,28 @@ from dataprep_reader.order import Parts, Share
 from dataprep_reader.shards import PART_BYTES, RECORDS, Form, Shard
 
 WINDOW_BYTES: Final = 64 << 20
-"""About this many bytes of the files are shuffled together, if nothing else is asked for."""
+"""About this many bytes of the files are shuffled together by default."""
 STATE_VERSION: Final = 1
-"""Another one when equal arguments give another order."""
+"""Increased when the same arguments give another order than before."""
 
 
 class Feature(NamedTuple):
-    """What an array of the batches holds."""
+    """The type and shape of a feature's arrays."""
 
     dtype: str
-    """numpy's name; `bytes`, or `text` for str."""
+    """numpy's name of the type, `bytes`, or `text` for str."""
     shape: tuple[int, ...]
-    """Of one record's value: () for one number; -1 stands for any length."""
+    """The shape of one record's value: () for one number. -1 stands for any length."""
 
 
 class Place(NamedTuple):
-    """Where the reader is."""
+    """The reader's position."""
 
     first: int
-    """First epoch of the pass: of all epochs that one `for` goes through."""
+    """First epoch of the pass. A pass is all epochs that one `for` loop reads."""
     epoch: int
     batch: int
-    """The next one of the epoch."""
+    """Number of the epoch's next batch."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,11 @@ class Options:
 
 
 class Reader:
-    """Batches of a finished data set; made by `dataprep_reader.open`.
+    """Batches of a finished data set, made by `dataprep_reader.open`.
 
-    Each `for` is a pass through `epochs` epochs. The next `for` goes on with the epochs after them, so every epoch has its own order. After
-    a `break` the next `for` starts its pass over, unless `restore` says otherwise. It can be pickled; the copy opens its own clients.
+    Each `for` loop is a pass through `epochs` epochs. The next loop continues with the epochs after them, so every epoch has its own order.
+    After a `break`, the next loop starts its pass again, unless `restore` sets another position. A reader can be pickled. The copy opens
+    its own clients.
     """
 
     def __init__(self, found: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:
@@ -91,38 +92,38 @@ class Reader:
         self._place = Place(0, 0, 0)
         self._resumes = False
         self._process = os.getpid()
-        Form(found, Access(settings), self._columns).features  # noqa: B018 - unknown columns are refused here
+        Form(found, Access(settings), self._columns).features  # noqa: B018 - raises ValueError for unknown columns
 
-    # --- what there is -----------------------------------------------------------------------------------------
+    # --- the data set -----------------------------------------------------------------------------------------
 
     @property
     def manifest(self) -> Manifest:
-        """The data set's manifest: splits, files, digests."""
+        """The data set's manifest, with splits, files and digests."""
         return self._found.manifest
 
     @property
     def records(self) -> int:
-        """Records of an epoch, those of all ranks together."""
+        """Number of records in an epoch, for all ranks together."""
         return self._found.records
 
     @property
     def batches(self) -> int:
-        """Batches of an epoch, of this rank."""
+        """Number of batches in an epoch, for this rank."""
         return self._share.batches
 
     @property
     def yields_numpy(self) -> bool:
-        """Whether batches are dictionaries of arrays, and not Arrow's."""
+        """Whether batches are dictionaries of numpy arrays, rather than Arrow batches."""
         return self._options.as_ == "numpy"
 
     @property
     def classes(self) -> dict[str, list[str]]:
-        """Names of the classes in the order of their numbers, by label; of labels that have such."""
+        """Names of the classes in the order of their numbers, by label. Only labels with class names are included."""
         return {name: list(found) for name, found in self.manifest.labels.items()}
 
     @property
     def features(self) -> dict[str, Feature]:
-        """What the batches hold, by name."""
+        """The features in the batches, by name."""
         described = Form(self._found, Access(), self._columns).features
         return {each["name"]: Feature("text" if each.get("text") else each["dtype"], tuple(each["shape"])) for each in described}
 
@@ -132,13 +133,15 @@ class Reader:
         return Form(self._found, Access(), self._columns).schema
 
     def __len__(self) -> int:
-        """Batches of one pass, of this rank. Raises TypeError when it has no end."""
+        """Number of batches in one pass, for this rank. Raises TypeError if the pass never ends."""
         if self._options.epochs is None:
-            raise TypeError("A reader with epochs=None has no length; `batches` says how many an epoch has.")
+            raise TypeError("A reader with epochs=None has no length; `batches` is the number in one epoch.")
         return self.batches * self._options.epochs
 
     def part(self, number: int, parts: int) -> "Reader":
-        """A reader of one of `parts` equal parts of what this rank reads: part number 0 … parts-1, as if there were so many times more ranks."""
+        """Returns a reader of one of `parts` equal parts of this rank's records: part number 0 … parts-1, as if there were `parts` times
+        more ranks.
+        """
         mine = self._options
         made = Reader(
             self._found,
@@ -150,30 +153,38 @@ class Reader:
         made._place = Place(self._place.first, self._place.first, 0)
         return made
 
-    # --- where it is ---------------------------------------------------------------------------------------------
+    # --- the position --------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Where the reader is, for `restore`: behind the batch that was yielded last. A small dictionary for JSON."""
+        """Returns the reader's position after the batch yielded last, for `restore`.
+
+        It is a small dictionary that can be stored as JSON.
+        """
         return {"version": STATE_VERSION, **self._place._asdict(), "of": self._identity}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Makes the next `for` go on where a state was taken. Raises ValueError naming what differs when it is of another order."""
+        """Makes the next `for` loop continue where the state was taken.
+
+        Raises ValueError naming the difference if the state is of another order.
+        """
         if state.get("version") != STATE_VERSION or not isinstance(state.get("of"), Mapping):
-            raise ValueError(f"This is no state of version {STATE_VERSION} of a reader: {str(state)[:200]}.")
+            raise ValueError(f"This is not a reader's state of version {STATE_VERSION}: {str(state)[:200]}.")
         for name, value in self._identity.items():
             if state["of"].get(name) != value:
-                raise ValueError(f"The state is of another order: {name} was {state['of'].get(name)!r}, and is {value!r}.")
+                raise ValueError(
+                    f"The state is of a reader with another order: {name} was {state['of'].get(name)!r}, and now is {value!r}."
+                )
         self._place = Place(*(int(state[name]) for name in Place._fields))
         self._resumes = True
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next `for` begin with this epoch: what PyTorch's samplers call so."""
+        """Makes the next `for` loop begin with this epoch. PyTorch's samplers have a method with the same name."""
         self._place = Place(epoch, epoch, 0)
         self._resumes = False
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """All that decides the order of the records."""
+        """The values that determine the order of the records."""
         files = "".join(f"{file.sha256}  {file.file}\n" for file in self._found.files)
         data = hashlib.sha256(f"{self.manifest.run_id}\n{files}".encode()).hexdigest()[:16]
         mine = self._options
@@ -184,7 +195,7 @@ class Reader:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        """Any: dictionaries of arrays, or RecordBatches, as `as_` says."""
+        """Yields batches. Any: they are dictionaries of arrays, or RecordBatches, depending on `as_`."""
         mine = self._options
         self._check_process()
         start = self._place if self._resumes else Place(self._place.first, self._place.first, 0)
@@ -198,16 +209,16 @@ class Reader:
             self.set_epoch(start.first + mine.epochs)
 
     def _check_process(self) -> None:
-        """Raises RuntimeError in a process that was forked from the one that has the clients of a remote store."""
+        """Raises RuntimeError in a process that was forked from the one that made the clients of a remote store."""
         is_remote = scheme_of(self._found.uri) not in ("", "file")
         if is_remote and os.getpid() != self._process:
             raise RuntimeError(
-                f"The clients of {self._found.uri} were made in another process, and don't outlive a fork: start workers by spawn"
+                f"The clients of {self._found.uri} were made in another processand don't work after a fork: start workers by spawn"
                 " (multiprocessing_context='spawn' of a DataLoader)."
             )
 
     def _batches(self, start: Place) -> Iterator[tuple[Place, Any]]:
-        """(where the reader is behind it, batch) of every batch from `start` on."""
+        """Yields (position after the batch, batch) for every batch from `start` on."""
         share, size = self._share, self._options.batch_size
         sizes = (min(size, share.records - number * size) for _, skipped in self._epochs(start) for number in range(skipped, share.batches))
         batches = flow.cut(self._pieces(start), sizes)
@@ -220,7 +231,7 @@ class Reader:
                 del batch
 
     def _epochs(self, start: Place) -> Iterator[tuple[int, int]]:
-        """(number, batches to be skipped) of every epoch of the pass."""
+        """Yields (number, number of batches to skip) for every epoch of the pass."""
         epochs, has_some = self._options.epochs, self._share.batches > 0
         after = None if epochs is None else start.first + epochs
         for epoch in itertools.count(start.epoch) if has_some else ():
@@ -229,15 +240,15 @@ class Reader:
             yield epoch, start.batch if epoch == start.epoch else 0
 
     def _pieces(self, start: Place) -> Iterator[pa.RecordBatch]:
-        """The epochs' records in order, in pieces of any size."""
+        """Yields the epochs' records in order, in pieces of any size."""
         chunks = flow.in_order(self._runs(start), threads=self._options.threads)
         if self._options.shuffle is None:
             return chunks
-        # While one window is drawn from, the next one is read.
+        # The next window is read while the records of one window are used.
         return self._shuffled(start, flow.ahead(chunks, depth=self._chunks_of_a_window), self._options.shuffle)
 
     def _runs(self, start: Place) -> Iterator[flow.Run[pa.RecordBatch]]:
-        """The parts of shards that are read, one after another."""
+        """Yields the parts of shards to be read, one after another."""
         share, seed = self._share, self._options.shuffle
         for epoch, skipped in self._epochs(start):
             done = skipped * self._options.batch_size
@@ -250,7 +261,7 @@ class Reader:
                 yield partial(self._shards[shard].read, *run)
 
     def _shuffled(self, start: Place, chunks: Iterator[pa.RecordBatch], seed: int) -> Iterator[pa.RecordBatch]:
-        """The epochs' records, shuffled within each window."""
+        """Yields the epochs' records, shuffled within each window."""
         records, step, size = self._share.records, self._options.batch_size, self._window
         plan = [(number, min(size, records - number * size)) for number in range(-(-records // size))]
         sizes = (rows for _, skipped in self._epochs(start) for _, rows in plan[skipped * step // size :])
@@ -273,12 +284,12 @@ class Reader:
 
     @property
     def _rows(self) -> int:
-        """Records of an epoch that are in some batch of this rank."""
+        """Number of records of an epoch that are in this rank's batches."""
         return min(self._share.records, self._share.batches * self._options.batch_size)
 
     @cached_property
     def _window(self) -> int:
-        """Records that are shuffled together."""
+        """Number of records that are shuffled together."""
         return self._options.shuffle_window or max(1, WINDOW_BYTES * self.records // max(1, self._bytes))
 
     @cached_property

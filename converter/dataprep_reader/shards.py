@@ -1,7 +1,8 @@
-"""Shards: the records of one file as Arrow batches, from any place on. One class for each way in which a format can be entered.
+"""Shards: yields the records of one file as Arrow batches, starting at any record. Each kind of file that can be read in parts has a class.
 
-Every class has *parts*, which can be read alone: of an indexed TFRecord file about 4 MiB each, of Parquet the row groups, of Arrow the record
-batches; of any other file there is one, the whole, and who wants records further on passes over those before.
+Every class divides its file into *parts*, which can be read alone. An indexed TFRecord file has parts of about 4 MiB each. The parts of
+Parquet files are the row groups, and those of Arrow files the record batches. Any other file is a single part. To read records in its
+middle, the records before them are read and skipped.
 """
 
 import itertools
@@ -35,9 +36,9 @@ from dataprep_reader.dataset import DataSet
 from dataprep_reader.order import Numbers
 
 PART_BYTES: Final = 4 << 20
-"""About this many bytes of a file are read and decoded at once."""
+"""About this many bytes of a file are read and decoded in one piece."""
 RECORDS: Final = 1024
-"""At most so many of those that are decoded one by one."""
+"""Largest number of records in a batch, for formats whose records are decoded one by one."""
 
 _any: Any = pa  # the stubs don't know all functions
 _pq: Any = pq
@@ -48,26 +49,29 @@ class Shard(Protocol):
 
     @property
     def parts(self) -> Numbers:
-        """How many records each part has. May read what the format says about itself."""
+        """Number of records in each part. This may read the file's header, footer or index."""
         ...
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """This many records of one part, from number `first` of it on, in order. Raises BadData naming the file."""
+        """Yields the given number of records of one part in order, starting with its record number `first`.
+
+        Raises BadData naming the file.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Form:
-    """What all shards of a data set have in common."""
+    """The features, types and files that all shards of a data set share."""
 
     found: DataSet
     access: Access
     columns: tuple[str, ...] | None
-    """The features that are wanted; None for all."""
+    """The requested features, or None for all."""
 
     @cached_property
     def features(self) -> list[Mapping[str, Any]]:
-        """Those that are wanted, as the manifest describes them."""
+        """The requested features, as the manifest describes them."""
         every = self.found.manifest.features
         if self.columns is None:
             return list(every)
@@ -79,11 +83,11 @@ class Form:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The batches' columns: tensors, large lists, large binaries and strings, whatever the format."""
+        """The batches' columns: tensors, large lists, large binaries and strings. They are the same for all formats."""
         return values.schema(self.features)
 
     def shards(self) -> list[Shard]:
-        """In the data set's order."""
+        """Returns the shards in the data set's order."""
         manifest = self.found.manifest
         indexed = {file.file for file in manifest.metadata}
         unit = format_of(manifest.format).read_unit
@@ -96,11 +100,11 @@ class Form:
 
     @cached_property
     def examples(self) -> Any:
-        """How the records are parsed all at once, where they are plain tf.train.Examples; else None."""
+        """The description by which plain tf.train.Examples are parsed in batches, or None for other records."""
         return examples_of(self.features) if format_of(self.found.manifest.format).holds_examples else None
 
     def opened(self, file: ManifestFile) -> Input:
-        """The file, when it is as long as the manifest says."""
+        """Returns the opened file. Raises BadData unless it has the size in the manifest."""
         uri = self.uri(file)
         source = self.access.store(uri).open(uri)
         if source.size != file.size:
@@ -109,29 +113,29 @@ class Form:
         return source
 
     def uri(self, file: ManifestFile) -> str:
-        """Where it lies."""
+        """Returns the file's URI."""
         return names.join(self.found.uri, file.file)
 
     def counted(self, file: ManifestFile, counts: Sequence[int]) -> Numbers:
-        """The records of a file's parts, when they are as many as the manifest says."""
+        """Returns the number of records in each part of a file. Raises BadData unless their sum is the number in the manifest."""
         if sum(counts) != file.records:
             uri = self.uri(file)
             raise BadData(f"{uri} has {sum(counts):,} records instead of {file.records:,}. See dataprep verify.", uri=uri)
         return np.array(counts, np.int64)
 
     def parsed(self, data: bytes, starts: Numbers, ends: Numbers, *, uri: str, first: int) -> pa.RecordBatch:
-        """Records of a TFRecord file, which have the numbers from `first` on."""
+        """Parses records of a TFRecord file. `first` is the number of the first record."""
         if self.examples is not None:
             columns, reasons = parse(data, starts, ends, self.examples, is_strict=self.columns is None)
             if not reasons:
                 made = [cast(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
                 return pa.RecordBatch.from_arrays(made, schema=self.schema)
-        # A null, or a fault: each is looked at by itself.
+        # There is a null or a fault, so the records are parsed one by one.
         records = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return self.built(decoder(self.found.manifest), records, uri=uri, first=first)
 
     def built(self, format_: Decoder, records: Sequence[Any], *, uri: str, first: int) -> pa.RecordBatch:
-        """Records as the decoder of the format has them, which have the numbers from `first` on."""
+        """Returns a batch of records that the format's decoder has read. `first` is the number of the first record."""
         if isinstance(format_, MakesColumns) and (made := format_.columns(records, self.schema)) is not None:
             return made
         every = self.found.manifest.features
@@ -148,7 +152,7 @@ class Form:
         return values.columns(self.features, rows)
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Columns of Parquet and Arrow files in the types of `schema`."""
+        """Converts the columns of Parquet and Arrow files to the types of `schema`."""
         columns = [_conformed(batch.column(field.name), field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -162,7 +166,7 @@ def _conformed(column: Any, kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class IndexedShard:
-    """An uncompressed TFRecord file whose index says where each record lies."""
+    """An uncompressed TFRecord file whose index has the offset of each record."""
 
     form: Form
     file: ManifestFile
@@ -173,12 +177,12 @@ class IndexedShard:
 
     @property
     def parts(self) -> Numbers:
-        """Of equal length, but for the last."""
+        """Numbers of records in the parts. All parts are equally long, except the last."""
         return np.diff(np.append(np.arange(0, self.file.records, self._size), self.file.records))
 
     @cached_property
     def _bounds(self) -> Numbers:
-        """Where each part begins and the last one ends."""
+        """Offsets at which the parts begin, and the end of the last part."""
         uri = names.join(self.form.found.uri, names.index_file(self.file.file))
         lines = np.fromstring(self.form.access.store(uri).get(uri).decode("ascii"), np.int64, sep=" ")
         if len(lines) != 2 * self.file.records or lines[-2:].sum() != self.file.size:
@@ -186,33 +190,35 @@ class IndexedShard:
         return np.append(lines[:: 2 * self._size], self.file.size)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Both CRCs of every record are checked."""
+        """Yields the records. Both CRCs of every record are checked."""
         uri = self.form.uri(self.file)
         begin, end = self._bounds[part : part + 2].tolist()
         with self.form.opened(self.file) as source:
             data = source.read_at(begin, end - begin)
         starts, ends = payloads(data, uri, begin)
         if len(starts) != self.parts[part]:
-            raise BadData(f"{uri} has {len(starts)} records from byte {begin:,} to {end:,}, its index says {self.parts[part]}.", uri=uri)
+            raise BadData(
+                f"{uri} has {len(starts)} records from byte {begin:,} to {end:,}, but {self.parts[part]} according to its index.", uri=uri
+            )
         taken = slice(first, first + count)
         yield self.form.parsed(data, starts[taken], ends[taken], uri=uri, first=part * self._size + first)
 
 
 @dataclass(frozen=True)
 class StreamedShard:
-    """A file that is read from its beginning."""
+    """A file that must be read from its beginning."""
 
     form: Form
     file: ManifestFile
 
     @property
     def parts(self) -> Numbers:
-        """One."""
+        """Number of records in the only part."""
         return _whole(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Skips everything before it, and reads nothing after it."""
-        del part  # there is but one
+        """Yields the records. Skips the records before them, and stops reading after them."""
+        del part  # there is only one
         uri = self.form.uri(self.file)
         format_ = decoder(self.form.found.manifest)
         found = 0
@@ -262,22 +268,22 @@ class StreamedShard:
 
 @dataclass(frozen=True)
 class ArraysShard:
-    """A file of arrays, which is read whole."""
+    """A file of arrays, which is read completely."""
 
     form: Form
     file: ManifestFile
 
     @property
     def parts(self) -> Numbers:
-        """One."""
+        """Number of records in the only part."""
         return _whole(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Slices of the arrays; checksums are compared."""
-        del part  # there is but one
+        """Yields slices of the arrays, after comparing checksums."""
+        del part  # there is only one
         uri = self.form.uri(self.file)
         format_ = decoder(self.form.found.manifest)
-        assert isinstance(format_, ReadsArrays)  # noqa: S101 - the format's entry says so
+        assert isinstance(format_, ReadsArrays)  # noqa: S101 - the format's entry promises this
         try:
             with self.form.opened(self.file) as source:
                 arrays = format_.arrays(source.stream())
@@ -292,7 +298,7 @@ class ArraysShard:
 
 
 def _whole(file: ManifestFile) -> Numbers:
-    """The one part of a file that isn't divided; none of an empty one."""
+    """Returns the record count of a file that is only one part. An empty file has no parts."""
     return np.array([file.records] if file.records else [], np.int64)
 
 
@@ -302,20 +308,20 @@ def _native(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class ParquetShard:
-    """A Parquet file: its parts are the row groups, of which only the wanted columns are read."""
+    """A Parquet file. Its parts are the row groups, of which only the requested columns are read."""
 
     form: Form
     file: ManifestFile
 
     @cached_property
     def parts(self) -> Numbers:
-        """As the footer says."""
+        """Number of records in each row group, from the footer."""
         with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
             footer = _pq.ParquetFile(Ranged(source)).metadata
             return self.form.counted(self.file, [footer.row_group(number).num_rows for number in range(footer.num_row_groups)])
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Checksums of pages are compared."""
+        """Yields the records, after comparing the checksums of pages."""
         wanted = self.form.schema.names
         size = max(1, PART_BYTES * self.file.records // max(PART_BYTES, self.file.size))
         row = 0
@@ -332,14 +338,14 @@ class ParquetShard:
 
 @dataclass(frozen=True)
 class ArrowShard:
-    """An Arrow IPC file: its parts are the record batches."""
+    """An Arrow IPC file. Its parts are the record batches."""
 
     form: Form
     file: ManifestFile
 
     @cached_property
     def _messages(self) -> tuple[bytes, list[arrow_messages.Message]]:
-        """The schema, and the record batches."""
+        """The schema and the record batches."""
         with self.form.opened(self.file) as source:
             found = list(arrow_messages.messages(source, self.form.uri(self.file)))
             schema = b"".join(source.read_at(each.offset, each.size) for each in found if each.kind == arrow_messages.SCHEMA)
@@ -347,11 +353,11 @@ class ArrowShard:
 
     @cached_property
     def parts(self) -> Numbers:
-        """As the batches' heads say."""
+        """Number of records in each batch, from the batches' headers."""
         return self.form.counted(self.file, [message.rows for message in self._messages[1]])
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """One batch, read whole."""
+        """Yields records of one batch, which is read completely."""
         schema, batches = self._messages
         message = batches[part]
         with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
@@ -363,7 +369,7 @@ class ArrowShard:
 
 @contextmanager
 def _named(uri: str) -> Iterator[None]:
-    """Arrow's errors as BadData naming the file."""
+    """Raises Arrow's errors as BadData naming the file."""
     try:
         yield
     except (pa.ArrowException, OSError) as exc:
@@ -377,4 +383,4 @@ SHARDS: Final[Mapping[ReadUnit, Callable[[Form, ManifestFile], Shard]]] = {
     ReadUnit.RECORD_BATCHES: ArrowShard,
     ReadUnit.ARRAYS: ArraysShard,
 }
-"""What of a file can be read alone → how it is read."""
+"""Maps each kind of file section that can be read alone to the class that reads it."""

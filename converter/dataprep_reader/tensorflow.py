@@ -1,7 +1,6 @@
-"""For TensorFlow: a reader as a tf.data.Dataset of batches, from stores that TensorFlow opens nothing of. The only module here that imports TensorFlow.
+"""For TensorFlow: turns a reader into a tf.data.Dataset of batches, from stores that TensorFlow itself can't open.
 
-import dataprep_reader
-from dataprep_reader.tensorflow import batches
+This is the only module here that imports TensorFlow.
 
 reader = dataprep_reader.open("hdfs://namenode:9000/mnist-tfrecord", split="train", batch_size=100, shuffle=7)
 for batch in batches(reader):
@@ -21,9 +20,10 @@ except ModuleNotFoundError as exc:
 
 
 def batches(reader: Reader) -> Any:
-    """One pass of the reader as a tf.data.Dataset: dictionaries of tensors, RaggedTensors for lists of any length, tf.string for text and bytes.
+    """Returns one pass of the reader as a tf.data.Dataset.
 
-    It is read ahead already, and shuffled as the reader says. Each iteration of the dataset is a pass of its own.
+    Its elements are dictionaries of tensors. Lists of any length are RaggedTensors, text and bytes are tf.string. The reader already reads
+    ahead and shuffles. Each iteration of the dataset is a new pass.
     """
     if not reader.yields_numpy:
         raise ValueError("A reader for TensorFlow yields numpy: open it without as_='arrow'.")

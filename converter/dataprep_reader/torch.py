@@ -1,8 +1,4 @@
-"""For PyTorch: a reader as an IterableDataset of dictionaries of tensors. The only module here that imports torch.
-
-from torch.utils.data import DataLoader
-import dataprep_reader
-from dataprep_reader.torch import Batches
+"""For PyTorch: turns a reader into an IterableDataset of dictionaries of tensors. This is the only module here that imports torch.
 
 reader = dataprep_reader.open(uri, split="train", batch_size=100, shuffle=7, rank=rank, world_size=world_size)
 for batch in DataLoader(Batches(reader), batch_size=None):
@@ -24,15 +20,16 @@ except ModuleNotFoundError as exc:
     raise ModuleNotFoundError("dataprep_reader.torch needs PyTorch: pip install torch") from exc
 
 
-class Batches(IterableDataset):  # type: ignore[misc]  # torch is not there when types are checked
-    """Whole batches, so the DataLoader gets batch_size=None. Its workers share the epochs as ranks do, each record read once.
+class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed when types are checked
+    """A dataset of complete batches, so the DataLoader needs batch_size=None. Its workers share the epochs as ranks do, and each record is
+    read once.
 
-    Numbers are tensors of their type, lists of any length a `Ragged` of tensors, text and bytes lists of str and bytes.
-    `state_dict` and `load_state_dict` are what torchdata's StatefulDataLoader asks for.
+    Numbers are tensors of their type, lists of any length a `Ragged` of tensors, text and bytes lists of str and bytes. torchdata's
+    StatefulDataLoader calls `state_dict` and `load_state_dict`.
     """
 
     def __init__(self, reader: Reader, *, workers: int = 0) -> None:
-        """`workers` is the DataLoader's `num_workers`: only `len` needs to know it."""
+        """Wraps the reader. `workers` is the DataLoader's `num_workers`, which only `len` needs."""
         if not reader.yields_numpy:
             raise ValueError("A reader for PyTorch yields numpy: open it without as_='arrow'.")
         self._whole = reader
@@ -52,20 +49,23 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch is not there when
         return sum(len(self._whole.part(number, self._workers)) for number in range(self._workers)) or len(self._whole)
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration begin with this epoch. Before a new iteration of a DataLoader whose workers are not persistent, which know none before."""
+        """Makes the next iteration begin with this epoch.
+
+        Call it before each iteration of a DataLoader whose workers are not persistent, because new workers don't know the earlier epochs.
+        """
         self._whole.set_epoch(epoch)
         self._mine = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this process is."""
+        """Returns the position of this process."""
         return dict(self._state) if self._state is not None else self._part().state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration go on there."""
+        """Makes the next iteration continue at this position."""
         self._state = dict(state)
 
     def _part(self) -> Reader:
-        """What this process reads: all of it, or as a worker of a DataLoader its part."""
+        """Returns the reader of this process: the given reader, or in a worker of a DataLoader its part."""
         if self._mine is None:
             worker = get_worker_info()
             self._mine = self._whole if worker is None else self._whole.part(worker.id, worker.num_workers)
@@ -73,7 +73,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch is not there when
 
 
 def as_torch(column: Any) -> Any:
-    """A column of a batch: a tensor over the same memory, a Ragged of tensors, or a list of objects."""
+    """Converts a column of a batch to a tensor over the same memory, a Ragged of tensors, or a list of objects."""
     if isinstance(column, Ragged):
         return Ragged(as_torch(column.values), torch.from_numpy(column.offsets))
     return column.tolist() if column.dtype == np.object_ else torch.from_numpy(column)

@@ -110,7 +110,7 @@ def test_lists_of_any_length_are_ragged(format_: str, sequence: bool, tmp_path: 
     assert batch["scores"].offsets.tolist() == [0, 2, 2, 3, 6, 6]
     assert plain(batch["words"]) == WORDS
     assert [len(batch["scores"]), batch["scores"][-2].tolist()] == [5, [3.5, 4.5, 5.5]]
-    with pytest.raises(IndexError, match="there are 5 lists, no number 5"):
+    with pytest.raises(IndexError, match="there are 5 lists, so there is no list 5"):
         batch["scores"][5]
     mixed = one(tmp_path / "set", shuffle=3)
     order = mixed["id"].tolist()
@@ -174,7 +174,7 @@ MISSING: dict[str, Any] = {"a number": pa.int64(), "a truth value": pa.bool_(), 
 def test_what_no_array_can_say_is_refused(kind: str) -> None:
     batch = pa.record_batch({"n": pa.nulls(2, MISSING[kind])})
     with pytest.raises(
-        BadData, match=exactly("'n' has records without a value, which no array of its type can say; leave it out (columns=)")
+        BadData, match=exactly("'n' has records without a value, which an array of its type can't hold; leave it out (columns=)")
     ):
         as_numpy(batch)
 

@@ -43,14 +43,14 @@ def test_every_way_to_open_gives_the_same_records(folder: Path, way: str) -> Non
 
 @pytest.mark.parametrize("way", ["a folder", "its manifest"])
 def test_one_of_several_splits_must_be_named(folder: Path, way: str) -> None:
-    with pytest.raises(ValueError, match=exactly(f"{folder} has the splits train, test: say which, split='train'.")):
+    with pytest.raises(ValueError, match=exactly(f"{folder} has the splits train, test: select one, for example split='train'.")):
         opened(WAYS[way](folder))
 
 
 def test_a_split_that_is_not_there_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match=exactly(f"{folder} has no split 'validation': it has train, test.")):
         opened(folder, split="validation")
-    with pytest.raises(ValueError, match=exactly(f"None of these 3 files of {folder} is of the split 'test'.")):
+    with pytest.raises(ValueError, match=exactly(f"None of these 3 files of {folder} belongs to the split 'test'.")):
         opened(sorted(folder.glob("train-*")), split="test")
 
 
@@ -117,7 +117,7 @@ def test_a_folder_without_success_is_refused(folder: Path, tmp_path: Path) -> No
         opened(unfinished, split="train")
     shard = unfinished / "train-00000-of-00003.tfrecords"
     for source in (shard, [shard]):
-        with pytest.raises(NotFound, match=exactly(f"{shard} is in no finished data set: no folder above it has a _SUCCESS.")):
+        with pytest.raises(NotFound, match=exactly(f"{shard} doesn't belong to a finished data set: no folder above it has a _SUCCESS.")):
             opened(source)
     with pytest.raises(NotFound, match=exactly(f"{unfinished} has no _SUCCESS")):
         opened(unfinished / "_dataprep/paths/train.txt")
@@ -126,11 +126,13 @@ def test_a_folder_without_success_is_refused(folder: Path, tmp_path: Path) -> No
 
 
 def test_a_manifest_that_is_not_the_data_sets_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=exactly("is no manifest of a data set: that is <folder>/_dataprep/<run>/manifest.json.")):
+    with pytest.raises(
+        ValueError, match=exactly("isn't the manifest of a data set, which has the path <folder>/_dataprep/<run>/manifest.json.")
+    ):
         opened(folder / "_tfds/dataset_info.json")
     copy = shutil.copytree(folder, tmp_path / "copy")
     shutil.copytree(manifest(copy).parent, copy / "_dataprep/0123456789abcdef")
-    with pytest.raises(NotFound, match="is not what _SUCCESS names: that is the manifest of run "):
+    with pytest.raises(NotFound, match="is not the manifest that _SUCCESS names, which is of run "):
         opened(copy / "_dataprep/0123456789abcdef/manifest.json", split="train")
     manifest(copy).write_bytes(manifest(copy).read_bytes() + b" ")
     with pytest.raises(BadData, match=r"manifest.json was changed: .* See dataprep verify\."):
@@ -141,11 +143,11 @@ def test_files_of_something_else_are_refused(folder: Path, tmp_path: Path) -> No
     copy = shutil.copytree(folder, tmp_path / "copy")
     shard, other = copy / "train-00000-of-00003.tfrecords", copy / "other.tfrecords"
     other.write_bytes(b"")
-    with pytest.raises(ValueError, match=exactly(f"{other} is no shard of the data set {copy}, whose manifest has 6 files.")):
+    with pytest.raises(ValueError, match=exactly(f"{other} isn't a shard of the data set {copy}, whose manifest has 6 files.")):
         opened([shard, other])
     with pytest.raises(ValueError, match=exactly(f"{shard} is in the list twice.")):
         opened([shard, shard])
-    with pytest.raises(NotFound, match="The list names no visible file"):
+    with pytest.raises(NotFound, match="The list has no visible file"):
         opened([copy / "_SUCCESS"])
 
 

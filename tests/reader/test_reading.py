@@ -84,7 +84,7 @@ def test_what_is_dropped_does_not_come_in_the_next_epoch(folders: dict[str, Path
 
 def test_a_reader_without_an_end(folder: Path) -> None:
     reader = opened(folder, batch_size=COUNT, epochs=None)
-    with pytest.raises(TypeError, match="has no length; `batches` says how many an epoch has"):
+    with pytest.raises(TypeError, match="has no length; `batches` is the number in one epoch"):
         len(reader)
     assert reader.batches == 1
     for found, batch in enumerate(reader):
@@ -231,23 +231,23 @@ def test_a_reader_restored_at_the_end_has_nothing_more_of_that_pass(folder: Path
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"batch_size": 7}, "batch_size was 10, and is 7."),
-        ({"shuffle": 6}, "shuffle was 5, and is 6."),
-        ({"world_size": 2}, "world_size was 1, and is 2."),
+        ({"batch_size": 7}, "batch_size was 10, and now is 7."),
+        ({"shuffle": 6}, "shuffle was 5, and now is 6."),
+        ({"world_size": 2}, "world_size was 1, and now is 2."),
         ({"shuffle_window": 9}, "shuffle_window was "),
-        ({"drop_remainder": True}, "drop_remainder was False, and is True."),
+        ({"drop_remainder": True}, "drop_remainder was False, and now is True."),
     ],
 )
 def test_a_state_of_another_order_is_refused(folder: Path, options: dict[str, Any], fault: str) -> None:
     state = opened(folder, batch_size=10, shuffle=5).state()
-    with pytest.raises(ValueError, match=exactly(f"The state is of another order: {fault}")):
+    with pytest.raises(ValueError, match=exactly(f"The state is of a reader with another order: {fault}")):
         opened(folder, **{"batch_size": 10, "shuffle": 5} | options).restore(state)
 
 
 def test_a_state_that_was_saved_before_orders_had_versions_is_refused_if_it_is_shuffled(folder: Path) -> None:
     shuffled, plain = (opened(folder, batch_size=10, shuffle=seed).state() for seed in (5, None))
     del shuffled["of"]["shuffle_version"]
-    with pytest.raises(ValueError, match=exactly("The state is of another order: shuffle_version was None, and is 2.")):
+    with pytest.raises(ValueError, match=exactly("The state is of a reader with another order: shuffle_version was None, and now is 2.")):
         opened(folder, batch_size=10, shuffle=5).restore(shuffled)
     assert "shuffle_version" not in plain["of"]
     opened(folder, batch_size=10).restore(plain)
@@ -255,9 +255,9 @@ def test_a_state_that_was_saved_before_orders_had_versions_is_refused_if_it_is_s
 
 def test_a_state_of_another_data_set_is_refused(folder: Path, tmp_path: Path) -> None:
     state = opened(folder).state()
-    with pytest.raises(ValueError, match="The state is of another order: data was"):
+    with pytest.raises(ValueError, match="The state is of a reader with another order: data was"):
         opened(numbers(tmp_path, count=5)).restore(state)
-    with pytest.raises(ValueError, match="This is no state of version 1 of a reader"):
+    with pytest.raises(ValueError, match="This is not a reader's state of version 1"):
         opened(folder).restore({"epoch": 1})
 
 
