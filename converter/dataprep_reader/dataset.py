@@ -118,7 +118,7 @@ def _endings(path: str) -> Iterator[str]:
 
 
 def _listed(uris: Sequence[str], access: Access) -> DataSet:
-    """Returns these shards, in this order. Skips hidden files, and a shard's companion files."""
+    """Returns the shards with these URIs, in this order. Skips hidden files, and a shard's companion files."""
     visible = [uri for uri in uris if uri.rpartition("/")[2][:1] not in ("_", ".")]
     if not visible:
         raise NotFound("The list has no visible file.")

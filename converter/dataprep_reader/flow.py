@@ -13,7 +13,7 @@ Run: TypeAlias = Callable[[], Iterator[Item]]
 """A function that starts to read a sequence of items, which one thread reads."""
 
 _END: Final[Any] = object()  # marks the end of the items
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the stubs lack some functions
 
 
 def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:

@@ -37,7 +37,7 @@ class Parts:
         return Parts(self.shards[places], self.numbers[places], self.firsts[places], self.counts[places])
 
     def between(self, first: int, records: int) -> "Parts":
-        """Returns the given number of records, starting with the given one. The runs at both ends are cut."""
+        """Returns `records` records, starting with record number `first`. The runs at both ends are cut."""
         ends = np.cumsum(self.counts)
         begins = ends - self.counts
         low, high = np.maximum(begins, first), np.minimum(ends, first + records)

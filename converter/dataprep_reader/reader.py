@@ -209,7 +209,7 @@ class Reader:
             self.set_epoch(start.first + mine.epochs)
 
     def _check_process(self) -> None:
-        """Raises RuntimeError in a process that was forked from the one that made the clients of a remote store."""
+        """Raises RuntimeError for a remote store if this process was forked after the store's clients were made."""
         is_remote = scheme_of(self._found.uri) not in ("", "file")
         if is_remote and os.getpid() != self._process:
             raise RuntimeError(

@@ -40,7 +40,7 @@ PART_BYTES: Final = 4 << 20
 RECORDS: Final = 1024
 """Largest number of records in a batch, for formats whose records are decoded one by one."""
 
-_any: Any = pa  # the stubs don't know all functions
+_any: Any = pa  # the stubs lack some functions
 _pq: Any = pq
 
 

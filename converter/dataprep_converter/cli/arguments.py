@@ -16,7 +16,7 @@ def job_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Adds a command that works on a job's file."""
     command = commands.add_parser(name, help=help_text)
     command.add_argument("job", nargs="?", metavar="FILE", help="the job's YAML file, - for standard input")
-    command.add_argument("--job", dest="job_option", metavar="FILE", help="the same, as an option")
+    command.add_argument("--job", dest="job_option", metavar="FILE", help="the job's YAML file, given as an option")
     command.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field of the spec: output.uri=out, params.input=DIR"
     )

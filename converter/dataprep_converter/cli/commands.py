@@ -112,7 +112,7 @@ def _reader_is_gone() -> bool:
     output.register(descriptor, 0)
     gone = any(events & select.POLLERR for _, events in output.poll(0))
     if gone:
-        # The interpreter flushes its buffers at exit, which must not fail.
+        # The interpreter flushes its buffers at exit. This must not fail because of the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     return gone
 

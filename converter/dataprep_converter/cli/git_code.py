@@ -64,7 +64,7 @@ def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple
             found = _written(git, into, Path(scratch), commit=commit, credentials=credentials)
         except ConvertError:
             raise
-        except Exception as exc:  # the answers of servers lead to exceptions of many types
+        except Exception as exc:  # dulwich raises exceptions of many types
             raise _translate(exc, git.url) from exc
     if git.sub_path is not None and not (into / git.sub_path).is_dir():
         raise NotFound(f"{shown(git.url)} has no folder {git.sub_path} in commit {found}.")

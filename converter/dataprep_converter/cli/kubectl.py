@@ -35,7 +35,7 @@ def run(*words: str, namespace: str | None) -> str:
 def _error_text(stderr: str) -> str:
     """Returns kubectl's error without the lines of its log.
 
-    When the cluster can't be reached, there are many of them, such as `E1122 00:46:56.530682 29910 memcache.go:265] …`.
+    When the cluster can't be reached, the log has many lines, such as `E1122 00:46:56.530682 29910 memcache.go:265] …`.
     """
     lines = [line for line in stderr.splitlines() if not _LOGGED.match(line)]
     return " ".join(" ".join(lines or stderr.splitlines()).split())

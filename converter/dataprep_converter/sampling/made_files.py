@@ -20,7 +20,7 @@ from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores.publish import written
 
 _PIECE: Final = 8 << 20
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the stubs lack some functions
 
 
 class IntermediateFiles:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 _COLUMN: Final = "code"
 _SCHEMA: pa.Schema = pa.schema([(_COLUMN, pa.uint8())])
-_parquet: Any = pq  # the stubs don't know the methods of a ParquetFile
+_parquet: Any = pq  # the stubs lack the methods of a ParquetFile
 
 Array = npt.NDArray[np.uint8]
 

@@ -14,7 +14,7 @@ from dataprep_converter.core.closeable import close_generator
 from dataprep_converter.runtime.mapped_table import MappedTable
 
 Numbers = npt.NDArray[np.int64]
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the stubs lack some functions
 
 
 @dataclass(frozen=True)

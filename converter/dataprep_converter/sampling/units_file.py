@@ -11,7 +11,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile, room_for
 from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
-_parquet: Any = pq  # the stubs know neither files in Python nor the methods of a ParquetFile
+_parquet: Any = pq  # the stubs lack Python's file objects and the methods of a ParquetFile
 
 
 class UnitsFile(Closeable):

@@ -58,7 +58,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     success = folder.put_manifest(manifest)
     if again is None:
         table_output.commit(spec, folder, reports, access)
-    # Removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
+    # Intermediate files are removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
     folder.remove_made()
     folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, found)])
@@ -97,7 +97,7 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
 
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
-    """Raises Missing or NotWhole unless every shard is in the folder as it was written, with no other files than those of this step."""
+    """Raises Missing or NotWhole if shards are missing or have changed, or if the folder has other files than those of this step."""
     listed = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in listed]
     if absent:

@@ -48,7 +48,7 @@ def work(
     attempt: str,
     watch: Callable[[TaskProgress], None],
 ) -> TaskProgress:
-    """Makes the unfinished ones of these shards. Each shard is retried when its store fails."""
+    """Makes the given shards, except those that are already finished. Each shard is retried when its store fails."""
     check_versions(plan.head, spec, spec.output.uri)
     allocator.tune_allocator()
     check_keys(plan)
@@ -77,7 +77,7 @@ class _Attempt:
     shards: Sequence[Shard]
     """The shard, and the task's shards that come after it."""
     report: "Future[ShardReport]"
-    """Has its result when the shard is published."""
+    """The future report. It has a result as soon as the shard is published."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class _Task:
         shard, plan, folder, most = shards[0], self.plan, self.folder, self.pipeline.most_records
 
         def read_plan() -> Iterator[Iterator[Samples]]:
-            # The reader keeps this function. It must not capture the pipeline: the cycle would delay the release of the reader's cached blocks.
+            # The reader keeps this function, so it must not capture the pipeline: the cycle would delay the release of the reader's cached blocks.
             return (
                 samples_of(each, plan=plan, most_records=most) for each in shards if each is shard or folder.report(each.number) is None
             )
@@ -143,7 +143,7 @@ class _Task:
         return _Attempt(shards, self.publishing.submit(writer.publish))
 
     def _await_report(self, first: _Attempt) -> ShardReport:
-        """Returns the report of the attempt. If the store failed, makes other attempts."""
+        """Returns the report of the attempt. If the store failed, tries again."""
         shard = first.shards[0]
         attempts = iter([first])
 

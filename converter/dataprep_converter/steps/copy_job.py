@@ -109,7 +109,7 @@ def _original(spec: DataPrepJobSpec, access: Access) -> Original:
 def work(
     spec: DataPrepJobSpec, *, plan: Plan, shards: Sequence[Shard], access: Access, attempt: str, watch: Callable[[TaskProgress], None]
 ) -> TaskProgress:
-    """Copies the missing ones of these files, several at a time."""
+    """Copies the files of the given shards, except those that already exist. Several files are copied at a time."""
     progress = TaskProgress()
     with _files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as done:
         for report, is_new in done:
@@ -121,7 +121,7 @@ def work(
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Copies the files that no task copies, and marks the copy as finished. Idempotent.
 
-    They are the files of a script's data set and the files around the data.
+    These are the files of a script's data set, and indexes and metadata.
     """
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
@@ -238,7 +238,7 @@ def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple
     success = OutputFolder(uri, access).success()
     if success is None or manifest.run_id != plan.head.run_id:
         raise InputChanged(
-            f"{uri} is another data set now (run {manifest.run_id}) than when the copy was planned (run {plan.head.run_id}). Copy it again.",
+            f"{uri} is now the data set of run {manifest.run_id}, but the copy was planned from run {plan.head.run_id}. Copy it again.",
             uri=uri,
         )
     return manifest, success

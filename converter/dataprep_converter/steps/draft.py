@@ -64,7 +64,7 @@ class Draft(Closeable):
     def store(self, folder: RunFolder) -> Plan:
         """Stores the plan in the folder, which now belongs to this run.
 
-        Returns the valid plan: an earlier one if it exists, else this one.
+        Returns the plan to use: an earlier one if it exists, else this one.
         """
         try:
             plan = folder.plan()

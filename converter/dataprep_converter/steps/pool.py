@@ -65,7 +65,7 @@ class Worker(Protocol):
         attempt: str,
         watch: Callable[[TaskProgress], None],
     ) -> TaskProgress:
-        """Makes the unfinished ones of these shards."""
+        """Makes the given shards, except those that are already finished."""
         ...
 
 
@@ -104,7 +104,7 @@ class _WorkerSettings:
     plan_sha256: str
     stores: tuple[StoreSettings, ...]
     environment: Mapping[str, str]
-    """The parent's environment variables. Those of the fork server are older."""
+    """The parent's environment variables. The fork server's variables may be outdated."""
 
 
 @dataclass

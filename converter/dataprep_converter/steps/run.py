@@ -17,7 +17,7 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
     display.planned(planned)
     if planned.reused:
         if planned.commit is None:
-            raise NotWhole("a reused plan carries the data set's result")
+            raise NotWhole("a reused plan must contain the data set's result")
         display.reused(planned.commit)
         return planned, planned.commit
 

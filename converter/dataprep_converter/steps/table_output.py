@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 MOST_BLOCKS: Final = 20_000
 """The largest number of blocks in an upload session."""
 
-_ipc: Any = pa.ipc  # the stubs don't know all functions
+_ipc: Any = pa.ipc  # the stubs lack some functions
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _warnings(statistics: Document | None, manifest: Manifest) -> Iterator[str]:
         items = "".join(f"<li>{text(warning)}</li>" for warning in warnings)
         yield f'<section class="notice warn"><h2>Splits differ</h2><ul>{items}</ul></section>'
     elif len([split for split in manifest.splits if split.records]) > 1:
-        yield '<section class="notice good"><p>The splits have the same classes, ranges and distributions, as far as their sizes tell.</p></section>'
+        yield '<section class="notice good"><p>The splits have the same classes, ranges and distributions, as far as their sizes allow a comparison.</p></section>'
 
 
 def _splits(manifest: Manifest) -> Iterator[str]:

@@ -63,7 +63,7 @@ class ReordersSteps(Protocol):
 
     @property
     def moves_steps(self) -> bool:
-        """Whether the step changes positions with these options."""
+        """Whether the step, with its options, changes the positions of values."""
         ...
 
 

@@ -24,7 +24,7 @@ class _ColumnSubset:
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """Returns the batch with these columns. Values are not copied."""
+        """Returns the batch with only these columns. Values are not copied."""
         kept = batch.records.select([*self._old, SAMPLE])
         return replace(batch, records=kept.rename_columns([*self._new, SAMPLE]))
 

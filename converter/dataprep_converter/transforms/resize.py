@@ -27,7 +27,7 @@ _OF = "The transform resize"
 
 
 class ResizeStep:
-    """Resizes images. The result is tensors, with one exception.
+    """Resizes images. In all cases but one, the result is tensors.
 
     Images of different sizes that are resized by the shortest side only get new sizes for now; a later step resizes their pixels.
     """
@@ -47,7 +47,7 @@ class ResizeStep:
     def schema(self) -> pa.Schema:
         """Returns the columns.
 
-        The images become tensors of one size, or stay images of different sizes; `X/height` and `X/width` are adapted.
+        The images become tensors of one size, or stay images of different sizes; If `X/height` and `X/width` exist, they get the new sizes.
         """
         return self._schema
 
