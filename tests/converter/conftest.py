@@ -1,4 +1,4 @@
-"""What the converter's tests share: a few digits, store servers that are started once, and the MaxCompute fake."""
+"""Fixtures shared by the tests of the converter: a few digits, store servers that are started only once, and the fake MaxCompute."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from workbench import mnist
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A reader whose base another reader's test of memory stands for has its own at night."""
+    """Runs some tests of memory only at night: those of readers whose base class is already tested by another reader."""
     for item in items:
         contract = item.cls if isinstance(item, pytest.Function) else None
         if item.name.startswith("test_memory_does_not_grow_with_the_input") and vars(contract or object).get("memory_as"):
@@ -33,7 +33,7 @@ BUCKET = "contract-bucket"
 
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
-    # Not pytest's own: what is kept of three runs would be gigabytes.
+    # pytest's temporary folder isn't used, because it keeps three runs, which would be gigabytes.
     with tempfile.TemporaryDirectory(prefix="dataprep-stores-") as folder:
         yield Path(folder)
 
@@ -73,7 +73,7 @@ def gcs_fake(servers_folder: Path) -> Iterator[FakeGcs]:
 
 @pytest.fixture(scope="module")
 def running_oss(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeOss]:
-    """The OSS fake for tests of the fake itself."""
+    """The fake OSS, for tests of the fake itself."""
     with FakeOss(tmp_path_factory.mktemp("oss")) as server:
         server.make_bucket(oss_clients.BUCKET)
         yield server
@@ -81,7 +81,7 @@ def running_oss(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeOss]:
 
 @pytest.fixture
 def oss(running_oss: FakeOss) -> FakeOss:
-    """The same with all its controls at rest."""
+    """The fake OSS, with all its controls reset."""
     running_oss.deny()
     running_oss.clear_faults()
     running_oss.clear_requests()
@@ -136,7 +136,7 @@ def _running(make: Callable[[], T], what: str) -> Iterator[T]:
 
 @pytest.fixture(scope="session")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 1,000 and 200 images of the synthetic MNIST."""
+    """The first 1,000 training images and 200 test images of the synthetic MNIST."""
     return mnist.write(tmp_path_factory.mktemp("few"), train=1000, test=200)
 
 
@@ -148,7 +148,7 @@ def maxcompute_server() -> Iterator[FakeMaxCompute]:
 
 @pytest.fixture
 def maxcompute(maxcompute_server: FakeMaxCompute, monkeypatch: pytest.MonkeyPatch) -> FakeMaxCompute:
-    """The fake with nothing wrong, known by the environment's variables."""
+    """The fake MaxCompute without errors, configured by environment variables."""
     maxcompute_server.controls.denied.clear()
     maxcompute_server.controls.log.clear()
     monkeypatch.setenv("ODPS_ENDPOINT", maxcompute_server.endpoint)
@@ -159,14 +159,14 @@ def maxcompute(maxcompute_server: FakeMaxCompute, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of 50 rows."""
+    """Makes slices have 50 rows."""
     monkeypatch.setattr(table, "MOST_BLOCK_ROWS", 25)
     monkeypatch.setattr(table, "SLICE_BLOCKS", 2)
 
 
 @pytest.fixture(scope="module", params=["native.c", "python"])
 def native_and_python(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Everything twice: with native.c, as the machine has it, and without."""
+    """Runs each test twice: with native.c, if this machine has it built, and without."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":
             patch.setattr(native, "_library", lambda: None)

@@ -1,6 +1,6 @@
-"""FakeTorch: what `dataprep_reader.torch` uses of PyTorch, for tests without it. A tensor is the array itself.
+"""FakeTorch: the parts of PyTorch that `dataprep_reader.torch` uses, for tests without PyTorch. A tensor is the array itself.
 
-tests/interop/heavy/test_reader_torch.py does the same with PyTorch.
+tests/interop/heavy/test_reader_torch.py has the same tests with PyTorch.
 """
 
 import sys
@@ -12,19 +12,19 @@ import pytest
 
 
 class IterableDataset:
-    """The base class has no behaviour that a subclass with `__iter__` keeps."""
+    """The base class. Subclasses with `__iter__` use none of its behaviour."""
 
 
 @dataclass
 class WorkerInfo:
-    """A process of a DataLoader, as it knows itself."""
+    """The information that a DataLoader's process has about itself."""
 
     id: int
     num_workers: int
 
 
 class FakeTorch:
-    """`torch`, `torch.utils.data`, and which worker this process is."""
+    """The modules `torch` and `torch.utils.data`, and the worker that this process is."""
 
     def __init__(self) -> None:
         self.worker: WorkerInfo | None = None
@@ -33,7 +33,7 @@ class FakeTorch:
         return self.worker
 
     def install(self, patch: pytest.MonkeyPatch) -> Any:
-        """Makes it importable, and returns `dataprep_reader.torch`. Any: the module as it is now."""
+        """Makes the modules importable, and returns `dataprep_reader.torch`. Any: the module is loaded again."""
         torch: Any = types.ModuleType("torch")
         data: Any = types.ModuleType("torch.utils.data")
         torch.from_numpy = lambda array: array

@@ -1,4 +1,4 @@
-"""Data sets for the tests of the reader, and batches as plain rows."""
+"""Makes data sets for the tests of the reader, and converts batches to plain rows."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ HALVES = {"into": [{"name": "train", "first": 30}, {"name": "test"}]}
 
 
 def numbers(folder: Path, *, count: int = 40, splits: dict[str, Any] | None = None, **output: Any) -> Path:
-    """Records of one number, `n`, 0 … count-1, in three shards for each split."""
+    """Makes records with a single number, `n`, from 0 to count-1, in three shards for each split."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "rows.csv").write_text("".join(f"{number}\n" for number in range(count)))
     source = {"csv": {"uris": [str(folder / "rows.csv")], "columns": [{"name": "n", "type": "Int64"}]}}
@@ -29,12 +29,12 @@ def numbers(folder: Path, *, count: int = 40, splits: dict[str, Any] | None = No
 
 
 def halves(folder: Path, **output: Any) -> Path:
-    """0 … 29 in train, 30 … 39 in test."""
+    """Makes a data set with the numbers 0 … 29 in train and 30 … 39 in test."""
     return numbers(folder, splits=HALVES, **output)
 
 
 def lists(folder: Path, *, sequence: bool = False, **output: Any) -> Path:
-    """Lists of any length, of numbers and of texts."""
+    """Makes records with lists of any length, of numbers and of texts."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f'{{"id": {n}, "scores": {SCORES[n]}, "words": {WORDS[n]}}}\n'.replace("'", '"') for n in range(len(SCORES))]
     (folder / "rows.jsonl").write_text("".join(lines))
@@ -57,17 +57,17 @@ WORDS = [["a"], ["bc", "ä"], [], [], ["d"]]
 
 
 def ns(reader: Reader) -> list[list[int]]:
-    """The numbers of each batch."""
+    """Returns the numbers of each batch."""
     return [batch["n"].tolist() if isinstance(batch, dict) else batch.column("n").to_pylist() for batch in reader]
 
 
 def flat(reader: Reader) -> list[int]:
-    """The numbers of all batches."""
+    """Returns the numbers of all batches."""
     return [number for batch in ns(reader) for number in batch]
 
 
 def rows(reader: Reader) -> list[dict[str, Any]]:
-    """Every record of a reader that yields Arrow, as plain values."""
+    """Returns every record of a reader that yields Arrow, as plain values."""
     found: list[dict[str, Any]] = []
     for batch in reader:
         columns = {name: batch.column(name) for name in batch.schema.names}
@@ -77,7 +77,7 @@ def rows(reader: Reader) -> list[dict[str, Any]]:
 
 
 def plain(column: Any) -> list[Any]:
-    """An array, or lists of any length, as lists."""
+    """Converts an array, or lists of any length, to lists."""
     if isinstance(column, Ragged):
         return [plain(each) if isinstance(each, Ragged) else each.tolist() for each in column]
     assert isinstance(column, np.ndarray)

@@ -1,4 +1,4 @@
-"""What batches hold: types and shapes, lists, text, bytes, missing values, and the same from every format."""
+"""The content of batches: types and shapes, lists, text, bytes, missing values. All formats give the same."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ TABLES = [*OF_ROWS, "recordioProtobuf"]
 
 
 def one(source: Any, **options: Any) -> dict[str, Any]:
-    """The only batch."""
+    """Returns the only batch."""
     (batch,) = opened(source, batch_size=1_000, **options)
     found: dict[str, Any] = batch
     return found
@@ -86,7 +86,7 @@ def test_examples_of_every_format_are_what_the_source_dataset_reads(example: str
     found = rows(opened(output, split=names, as_="arrow", batch_size=7))
     assert found == [{name: value for name, value in row.items() if name != "_sample"} for row in whole]
     assert len(found) == count
-    # DL4J's zips of files hold no label, though the records have one.
+    # DL4J's zips of files contain no label, although the records have one.
     columns = ["image/encoded", "image/filename"] if example == "file-batch" else None
     arrays = list(opened(output, split=names, batch_size=7, columns=columns))
     assert sum(len(next(iter(batch.values()))) for batch in arrays) == count
@@ -245,7 +245,7 @@ def test_a_broken_file_of_npz_is_named(tmp_path: Path) -> None:
         list(opened(tmp_path / "set"))
 
 
-# --- text, many records at once -----------------------------------------------------------------------------------
+# --- text, many records in one call ---------------------------------------------------------------------------------
 
 ODD: dict[str, tuple[str, list[Any]]] = {
     "numbers": ("Float32", [0.1, -1e30, 16777217, 3]),
@@ -276,12 +276,12 @@ def test_text_is_read_as_record_by_record(
     together = rows(opened(tmp_path / "out", as_="arrow"))
     assert len(together) == len(values)
     monkeypatch.setattr(shards, "MakesColumns", _Nothing)
-    # As text: NaN equals nothing.
+    # They are compared as text, because NaN isn't equal to itself.
     assert repr(together) == repr(rows(opened(tmp_path / "out", as_="arrow")))
 
 
 class _Nothing:
-    """What no decoder is."""
+    """A class that no decoder is an instance of."""
 
 
 @pytest.mark.parametrize("format_", ["jsonl", "csv"])

@@ -1,4 +1,4 @@
-"""Threads that read ahead: the order, the bounds, errors in their place, and reading while the other computes."""
+"""Threads that read ahead: the order, the limits, errors at the right position, and reading during computations."""
 
 import gc
 import threading
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dataprep_reader.flow import Run, ahead, cut, in_order
 
 PATIENCE_SECONDS = 60
-"""When nothing has happened for so long, nothing will: no measure of anything."""
+"""If nothing has happened for this long, the test fails. It is not a measure of performance."""
 
 
 def threads() -> list[str]:
@@ -53,7 +53,7 @@ def test_runs_are_begun_only_as_far_as_threads_go() -> None:
     items = in_order((partial(run, number) for number in range(100)), threads=2)
     assert [next(items) for _ in range(5)] == list(range(5))
     assert max(begun) <= 6
-    items.close()  # type: ignore[attr-defined]  # a generator, which its callers need not know
+    items.close()  # type: ignore[attr-defined]  # a generator, but the type doesn't say so
     assert threads() == []
 
 
@@ -72,7 +72,7 @@ def test_an_error_of_a_run_comes_in_its_place(count: int) -> None:
 
 
 class Tracked:
-    """Something that is counted while it is in memory."""
+    """An object that is counted while it is in memory."""
 
 
 def test_no_more_batches_are_in_memory_than_the_depth_and_the_one_in_use() -> None:
@@ -112,7 +112,7 @@ N, READ_MS, COMPUTE_MS = 50, 2, 18
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_reading_goes_on_while_the_other_computes(depth: int) -> None:
-    """2 ms to read and 18 ms to compute, 50 times: 910 ms instead of 1,000 when only the first read is waited for."""
+    """With 2 ms to read and 18 ms to compute, 50 items take 910 ms instead of 1,000 if only the first read is waited for."""
     was_read = [threading.Event() for _ in range(N)]
 
     def slow(item: int) -> Iterator[int]:
@@ -121,10 +121,10 @@ def test_reading_goes_on_while_the_other_computes(depth: int) -> None:
 
     waited = 0
     for item in ahead(in_order((partial(slow, item) for item in range(N)), threads=1), depth=depth):
-        # The next one is read during this computation, and not only when it is asked for: else this would wait forever.
+        # The next item must be read during this computation. If it were only read on request, the wait would time out.
         if item + 1 < N and not was_read[item + 1].wait(PATIENCE_SECONDS):
             waited += 1
-    waited += 1  # for the first, when there is nothing to compute
+    waited += 1  # the first item is always waited for
     assert waited == 1
     assert waited * READ_MS / (waited * READ_MS + N * COMPUTE_MS) <= 0.02
 

@@ -1,4 +1,4 @@
-"""What can be opened: a folder, its shards, a list of paths, a manifest; and what is refused."""
+"""The sources that can be opened: a folder, its shards, a list of paths, a manifest; and the errors for others."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Orders of epochs: every record once, shared without overlap, and told by seed and epoch alone."""
+"""Orders of epochs: each has every record once, shared without overlap, and depends only on seed and epoch."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def a_data_set(shards: Sequence[Sequence[int]]) -> Parts:
 
 
 def records(parts: Parts) -> list[Record]:
-    """(shard, part, record) of every record, in order."""
+    """Returns the (shard, part, record) of every record, in order."""
     runs = zip(parts.shards.tolist(), parts.numbers.tolist(), parts.firsts.tolist(), parts.counts.tolist(), strict=True)
     return [(shard, number, first + row) for shard, number, first, count in runs for row in range(count)]
 
@@ -53,7 +53,7 @@ def test_epochs_seeds_and_windows_have_orders_of_their_own() -> None:
 
 
 def test_the_order_of_a_window_is_what_it_was() -> None:
-    """States are kept for weeks: another order for the same seed needs another version of the part `shuffle`, which states name."""
+    """States are kept for weeks. If the same seed gives another order, the part `shuffle` needs a new version, which states contain."""
     assert window_order(8, seed=7, epoch=0, window=0).tolist() == [0, 1, 6, 7, 4, 5, 2, 3]
 
 

@@ -1,4 +1,4 @@
-"""Batches of a data set: counts, epochs, order, ranks, and going on in the middle."""
+"""Batches of a data set: counts, epochs, order, ranks, and continuing at any position."""
 
 import json
 import pickle
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same records in files that can be entered at records, at groups of records, and at their beginning only."""
+    """The same records in files that can be read from any record, from any group of records, or from their beginning only."""
     made = tmp_path_factory.mktemp
     return {
         "index": numbers(made("index"), count=COUNT),
@@ -38,7 +38,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of a few records, so that small data sets have many."""
+    """Makes parts have only a few records, so that small data sets have many parts."""
     monkeypatch.setattr(shards, "PART_BYTES", 300)
 
 
@@ -124,7 +124,7 @@ def test_every_epoch_has_every_record_once_in_an_order_of_its_own(folders: dict[
 
 
 def test_a_window_that_holds_all_mixes_all(folder: Path) -> None:
-    """By default this is so for small data sets: the first tenth then has records of all tenths."""
+    """By default, small data sets fit into one window, so the first tenth has records of all tenths."""
     first = flat(opened(folder, shuffle=5))[: COUNT // 10]
     assert len({number * 10 // COUNT for number in first}) >= 6
 
@@ -203,7 +203,7 @@ def test_a_restored_reader_goes_on_with_the_next_batch(
     batches = iter(first)
     before = [next(batches)["n"].tolist() for _ in range(taken)]
     state = json.loads(json.dumps(first.state()))
-    batches.close()  # type: ignore[attr-defined]  # a generator, which its callers need not know
+    batches.close()  # type: ignore[attr-defined]  # a generator, but the type doesn't say so
     other = reader()
     other.restore(state)
     assert other.state() == state
@@ -272,7 +272,7 @@ def test_a_reader_can_be_sent_to_another_process(folder: Path) -> None:
     batches = iter(reader)
     before = [next(batches)["n"].tolist() for _ in range(3)]
     state = reader.state()
-    batches.close()  # type: ignore[attr-defined]  # a generator, which its callers need not know
+    batches.close()  # type: ignore[attr-defined]  # a generator, but the type doesn't say so
     sent = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own
     assert sent.state() == state
     sent.restore(state)

@@ -1,4 +1,4 @@
-"""Images in files of 32: training reads each file once and in one piece, and not an image at a time."""
+"""Images in files of 32: training reads each file once and in one piece, instead of each image alone."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from dataprep_reader.shards import Form
 
 
 class Counting:
-    """An input whose reads are counted."""
+    """An input that counts its reads."""
 
     def __init__(self, source: Input, name: str, reads: Counter[str]) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""The reader as a PyTorch dataset: workers share the epochs, and a state is that of a worker."""
+"""The reader as a PyTorch dataset: workers share the epochs, and each worker has a separate state."""
 
 import importlib
 import json

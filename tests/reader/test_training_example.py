@@ -1,4 +1,7 @@
-"""examples/train-on-mnist.yaml: its script counts what the ConfigMap of a finished job promises. On a cluster: tests/e2e/test_training.py."""
+"""examples/train-on-mnist.yaml: its script checks the counts that the ConfigMap of a finished job has.
+
+tests/e2e/test_training.py does the same on a cluster.
+"""
 
 import json
 import subprocess
@@ -32,7 +35,7 @@ def container() -> dict[str, Any]:
 
 
 def trained(folder: Path, *, promised: int) -> subprocess.CompletedProcess[str]:
-    """The script, with the files and variables that the ConfigMap would give it."""
+    """Runs the script, with the files and variables that the ConfigMap would provide."""
     described = container()
     (script,) = described["args"]
     mounted = f"{described['volumeMounts'][0]['mountPath']}/{FILE}"

@@ -1,4 +1,7 @@
-"""`dataprep` as a user types it: a process of its own, in an environment without ours; or here, where only words matter."""
+"""Runs `dataprep` as a user would, as a separate process without our environment variables.
+
+Tests of messages can run it in this process.
+"""
 
 import os
 import subprocess
@@ -19,14 +22,14 @@ _OURS = ("DATAPREP_", "JOB_COMPLETION_INDEX", "FORCE_COLOR", "COLUMNS")
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Ours, less what changes the command, and more."""
+    """Returns this process's variables, without those that affect the command, and with `more`."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)} | dict(more or {})
 
 
 def dataprep(
     *arguments: str | Path, stdin: str = "", where: Path | None = None, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end. `more` is added to its environment."""
+    """Runs the command until it ends. `more` is added to its environment."""
     return subprocess.run(
         [*DATAPREP, *map(str, arguments)],
         input=stdin,
@@ -47,12 +50,12 @@ def code_of(*arguments: str | Path) -> int:
 
 
 def settings(fields: Mapping[str, object]) -> list[str]:
-    """`--set` for each field."""
+    """Returns a `--set` argument for each field."""
     return [word for field, value in fields.items() for word in ("--set", f"{field}={value}")]
 
 
 def mnist_run(source: Path, output: Path, fields: Mapping[str, object] | None = None) -> list[str | Path]:
-    """Arguments that convert a folder of MNIST's files by the example."""
+    """Returns arguments that convert a folder of MNIST files with the example job."""
     return [EXAMPLES / "mnist-local.yaml", *settings({"params.input": source, "output.uri": output} | dict(fields or {}))]
 
 

@@ -1,4 +1,4 @@
-"""Inputs that the command line's tests share."""
+"""Inputs shared by the tests of the command line."""
 
 import signal
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from workbench import mnist
 
 @pytest.fixture(scope="session")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first 6,000 and 200 images of the synthetic MNIST."""
+    """The first 6,000 training images and 200 test images of the synthetic MNIST."""
     return mnist.write(tmp_path_factory.mktemp("few"), train=6000, test=200)
 
 
 @pytest.fixture(autouse=True)
 def handlers_stay_as_they_are() -> Iterator[None]:
-    """A command run in this process sets its own."""
+    """Restores the signal handler, because a command that runs in this process sets its own."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)

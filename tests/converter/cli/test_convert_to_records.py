@@ -1,4 +1,4 @@
-"""`convert_to_records`: TensorFlow's script by its flags and its words."""
+"""`convert_to_records`: accepts the flags of TensorFlow's script and prints the same messages."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""A DataPrepCronJob's file on one machine: the job that it would make now."""
+"""A DataPrepCronJob's file on one machine: runs the job that the cron job would create now."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a user is told when something is wrong: one clear line, a code that scripts can use, and no traceback."""
+"""Errors as users see them: one clear line, an exit code that scripts can use, and no traceback."""
 
 import errno
 import json
@@ -218,7 +218,7 @@ def every(kind: type[ConvertError]) -> Iterator[type[ConvertError]]:
 
 
 def test_only_defects_are_called_so() -> None:
-    # What another task ended with is told by that task.
+    # StoppedError is internal, because the task that caused it reports the real error.
     called_so = {each.__name__ for each in every(ConvertError) if each.exit == Exit.INTERNAL or each.reason == Reason.INTERNAL_ERROR}
     assert called_so <= {"StoppedError"}
 

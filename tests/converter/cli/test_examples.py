@@ -1,4 +1,4 @@
-"""Every example is valid, those for this machine run, and the demo does what the README says."""
+"""Every example is valid, the examples for this machine run, and the demo does what the README promises."""
 
 import hashlib
 import json
@@ -17,10 +17,10 @@ from workbench import foreign, mnist, photos
 from workbench.example_inputs import INPUTS
 
 GOLDEN = json.loads((ROOT / "tests/compat/examples.json").read_text(encoding="utf-8"))
-"""Digests of the files that each example made when the converter was one folder of modules."""
+"""Digests of the files that each example made in an early version of the converter."""
 
 HOLDS_PATHS = "file-batch-local.yaml"
-"""Its archives name the files that they were made of, which lie in another folder each time."""
+"""Its archives contain the paths of the source files, which differ in each run."""
 
 JOBS = [file for file in sorted(EXAMPLES.glob("*.yaml")) if "kind: DataPrepJob" in file.read_text(encoding="utf-8")]
 ON_STORES = ("mnist-hdfs.yaml", "mnist-oss.yaml")
@@ -34,12 +34,12 @@ RUN_ELSEWHERE = {
     "table-maxcompute.yaml": "tests/converter/cli/test_maxcompute_examples.py",
     "train-on-mnist.yaml": "tests/reader/test_training_example.py",
 }
-"""In which file an example is run that needs more than an input and an output."""
+"""Examples that need more than an input and an output, with the test file that runs each of them."""
 
 
 @pytest.fixture(autouse=True)
 def code_of_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process runs one job; here the code of an earlier example must not be taken for this one's."""
+    """Normally, a process runs only one job. Here, the code of an earlier example must not be used for the next."""
     monkeypatch.setenv(plugins.CODE_VARIABLE, "")
 
 
@@ -61,7 +61,7 @@ def test_an_example_for_this_machine_runs(tmp_path: Path, capsys: pytest.Capture
 
 
 def digests(output: Path) -> dict[str, str]:
-    """SHA-256 of each file that readers of the data set see, in its folders too."""
+    """Returns the SHA-256 of each file that readers of the data set see, including sub-folders."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in everything(output).items() if name[0] not in "_."}
 
 
@@ -110,7 +110,7 @@ def test_the_images_example_keeps_the_bytes_of_the_photographs(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_the_demo_converts_verifies_and_shows_real_images(tmp_path: Path) -> None:
-    (tmp_path / "examples").symlink_to(EXAMPLES)  # it is meant for the root of the repository, and writes there
+    (tmp_path / "examples").symlink_to(EXAMPLES)  # the demo must run in the repository's root, where it writes its output
     done = subprocess.run(
         [sys.executable, ROOT / "examples/demo.py"],
         capture_output=True,

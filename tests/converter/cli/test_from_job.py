@@ -1,4 +1,4 @@
-"""A job that reads another's data set is for a cluster; on one machine its data set is named."""
+"""A job that reads the output of another job runs in a cluster only. On one machine, the user names the data set instead."""
 
 from pathlib import Path
 

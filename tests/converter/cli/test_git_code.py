@@ -1,4 +1,4 @@
-"""Code from Git: which commit, which files, and what is said when there is none."""
+"""Code from Git: the commit and files that are fetched, and the errors for missing ones."""
 
 import base64
 import os
@@ -34,7 +34,7 @@ AUTHOR = b"A <a@example.com>"
 
 
 class Commits:
-    """A bare repository with three commits: v1 (an annotated tag), one that no reference names, and the branch master."""
+    """A bare repository with three commits: v1 (an annotated tag), a commit without a reference, and the branch master."""
 
     def __init__(self, folder: Path) -> None:
         work = folder / "work"
@@ -64,18 +64,18 @@ def commits(tmp_path_factory: pytest.TempPathFactory) -> Commits:
 
 
 class _Silent(WSGIRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base's
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is given by the base class
         pass
 
 
 @pytest.fixture(scope="module")
 def http(commits: Commits) -> Iterator[str]:
-    """The same repository by HTTP on this machine."""
+    """The same repository, served by HTTP on this machine."""
     with Repo(str(commits.bare)) as repository:
         served: dict[bytes, BackendRepo] = {b"/code.git": repository, b"/private.git": repository}
         git = HTTPGitApplication(DictBackend(served))
 
-        def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:  # Any: WSGI's
+        def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:  # Any: WSGI's type
             if environ["PATH_INFO"].startswith("/private") and environ.get("HTTP_AUTHORIZATION") != ALLOWED:
                 start_response("401 Unauthorized", [("WWW-Authenticate", 'Basic realm="git"')])
                 return [b""]
@@ -217,7 +217,7 @@ def test_the_example_of_a_script_from_git_runs_on_a_folder(tmp_path: Path, monke
     porcelain.commit(str(work), message=b"m", author=AUTHOR, committer=AUTHOR)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "lines.txt").write_text("".join(frame(bytes([n])).hex() + "\n" for n in range(7)))
-    # A folder beside the interpreter, because the example says `python`.
+    # This folder has a link to the interpreter, because the example calls `python`.
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("VALIDATION_SIZE", "2")
     monkeypatch.setenv(plugins.COMMIT_VARIABLE, "")

@@ -17,7 +17,7 @@ def converted(folder: Path, name: str, source: Path, workers: int = 1) -> Path:
 
 
 def files(folder: Path) -> list[str]:
-    """What a reader of all folders sees."""
+    """Returns the files that a reader sees in all folders."""
     found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     return sorted(str(file) for file in found if not any(part.startswith(("_", ".")) for part in file.parts))
 

@@ -1,4 +1,4 @@
-"""`dataprep inspect --html`: one file without scripts, requests or markup from the data, with images of each class."""
+"""`dataprep inspect --html`: a single file with images of each class, without scripts, requests or markup from the data."""
 
 import base64
 import hashlib
@@ -55,7 +55,7 @@ class Page(HTMLParser):
         self.words.append(data)
 
     def images(self) -> list[bytes]:
-        """The embedded files."""
+        """Returns the contents of the embedded images."""
         found = [attrs["src"] or "" for tag, attrs in self.tags if tag == "img"]
         return [base64.b64decode(uri.partition(",")[2], validate=True) for uri in found]
 
@@ -67,7 +67,7 @@ def a_page(output: Path) -> Page:
 
 
 def assert_self_contained(page: Page) -> None:
-    """Nothing is there that could ask for anything, or run."""
+    """Checks that the page has nothing that could make requests or run code."""
     assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "embed", "base", "form", "a", "image", "use"}
     for _, attributes in page.tags:
         assert not [name for name in attributes if name.startswith("on") or name in ("href", "style", "srcset", "action", "xlink:href")]
@@ -89,7 +89,7 @@ def a_run(folder: Path, spec: dict[str, Any], out: str = "out") -> Path:
 
 
 def photos(folder: Path, classes: Sequence[str], *, each: int = 3, side: int = 6) -> str:
-    """Images of one grey for each class."""
+    """Writes images for each class, each image in a single grey."""
     for shade, name in enumerate(classes):
         (folder / "photos" / name).mkdir(parents=True)
         for number in range(each):

@@ -1,4 +1,4 @@
-"""`dataprep infer`: what it prints runs as it is, for every kind of source that files tell by themselves."""
+"""`dataprep infer`: the printed job runs unchanged, for every kind of source that can be recognised from its files."""
 
 import datetime as dt
 import gzip
@@ -139,10 +139,10 @@ INPUTS: dict[str, tuple[Callable[[Path], Path], int]] = {
     "whole_file": (anything, 3),
     "dataset": (data_set, 40),
 }
-"""For each source an input, and the number of its records."""
+"""For each source, an input and its number of records."""
 
 ASKED_FOR = {"masks", "csv_sequences", "fixed_length", "join", "sql", "table", "plugin"}
-"""Sources that no file tells by itself: somebody must say what belongs together, how it is read, or that it is a database."""
+"""Sources that can't be recognised from files. The user must specify how files belong together or are read, or that there is a database."""
 
 
 def inferred(source: Path | str, folder: Path, *more: str) -> tuple[str, dict[str, Any]]:
@@ -330,7 +330,7 @@ def test_the_mark_of_another_program_is_none_of_ours(tmp_path: Path) -> None:
 def test_a_signed_address_of_the_web_is_a_file(tmp_path: Path) -> None:
     signed = "/rows.csv?X-Amz-Expires=60&X-Amz-Signature=0123"
     with serving({signed: b"x,z\n1,2\n"}) as site:
-        # A server refuses what the signature is not of.
+        # Like a real server, the site refuses any other path than the signed one.
         site.refusals[f"{signed}/_SUCCESS"] = 403
         _, spec = inferred(site.at(signed), tmp_path)
         assert spec["source"] == {"csv": {"uris": [site.at(signed)], "header": True}}

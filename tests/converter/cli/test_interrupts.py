@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in the middle: finished shards stay, nothing half-made is left, and the same command goes on."""
+"""Ctrl-C and SIGTERM during a job: finished shards are kept, no partial files are left, and the same command continues."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ IN_A_POOL = (
     "-c",
     "from dataprep_converter.cli import commands; from dataprep_converter.steps import pool; pool.INLINE_BYTES = 0; commands.main()",
 )
-"""Inputs of any size are divided among processes."""
+"""A command that divides even small inputs among processes."""
 INTERRUPTED = "interrupted; finished shards are kept, and the same command continues from there"
 TERMINATED = "terminated; finished shards are kept"
 
@@ -34,14 +34,14 @@ Send = Callable[[subprocess.Popen[str], signal.Signals], None]
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C."""
+    """Makes Ctrl-C work. A shell that starts the tests in the background makes all their processes ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def until_the_middle(process: subprocess.Popen[str], output: Path) -> None:
-    """Until a few shards are finished and another one is being written."""
+    """Waits until a few shards are finished and another one is being written."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
@@ -56,14 +56,14 @@ def send_to_process(process: subprocess.Popen[str], number: signal.Signals) -> N
 
 
 def send_to_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """As a terminal and `timeout` do."""
+    """Signals the process group, as a terminal and `timeout` do."""
     os.killpg(process.pid, number)
 
 
 def interrupted(
     command: Sequence[str], output: Path, number: signal.Signals, *, send: Send, more: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Starts a command, signals it in the middle, and returns its exit code and what it said."""
+    """Starts a command, signals it during its work, and returns its exit code and output."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(more), start_new_session=True
     )
@@ -114,7 +114,7 @@ def state(output: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def digests(output: Path) -> dict[str, str]:
-    """Of each split, its shards in order."""
+    """Returns the digests of each split's shards, in order."""
     return {
         f"{split}.tfrecords": hashlib.sha256(b"".join(file.read_bytes() for file in sorted(output.glob(f"{split}-*")))).hexdigest()
         for split in ("train", "validation", "test")
@@ -130,7 +130,7 @@ def test_an_interrupt_while_the_pool_starts_is_one_line(few: Path, tmp_path: Pat
         assert process.stderr is not None
         while not process.stderr.readline().startswith("planned"):
             pass
-        time.sleep(0.3)  # into the imports of the pool's processes
+        time.sleep(0.3)  # while the pool's processes import modules
         send_to_group(process, signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -153,7 +153,7 @@ def test_a_pool_whose_first_process_is_killed_ends(digits: Path, tmp_path: Path)
 
 
 def of_session(number: int) -> dict[int, str]:
-    """The processes that a command has started, each with its name."""
+    """Returns the processes that a command has started, with their names."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -171,7 +171,7 @@ def test_a_terminated_worker_pod_leaves_nothing_half_made(digits: Path, tmp_path
     assert isinstance(planned, messages.PlanResult)
     work = ["work", *map(str, job), "--run", planned.run_id, "--plan-sha256", planned.plan_sha256, "--index", "0"]
 
-    # To the group: the child gets it twice, and the second one must not break its way out.
+    # The signal goes to the process group, so the child gets it twice. The second signal must not interrupt the clean-up.
     pod = {"DATAPREP_MOUNTS": str(tmp_path), "DATAPREP_TERMINATION_LOG": str(log)}
     ended, said = interrupted([*DATAPREP, *work], output, signal.SIGTERM, send=send_to_group, more=pod)
 
@@ -184,4 +184,4 @@ def test_a_terminated_worker_pod_leaves_nothing_half_made(digits: Path, tmp_path
     result = messages.parse(capsys.readouterr().out)
     assert isinstance(result, messages.WorkResult)
     assert result.shards_done == 24
-    assert finished - 1 <= result.shards_skipped <= finished  # one may have had its name and not yet its report
+    assert finished - 1 <= result.shards_skipped <= finished  # one shard may have its final name, but no report yet

@@ -1,4 +1,4 @@
-"""`--limit N`: a sample of the whole, from the command line."""
+"""`--limit N`: converts a sample of all records, from the command line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A secret in any place of a job: no command says it or stores it, whether the job runs or fails."""
+"""Secrets in any field of a job: no command prints or stores them, whether the job succeeds or fails."""
 
 import copy
 import io
@@ -60,9 +60,9 @@ JOBS: dict[str, dict[str, Any]] = {
     "script": {"script": SCRIPT, "output": OUT},
 }
 OF_ONE_JOB = {"map": "transforms", "script": "script"}
-"""Jobs in which only such places are tried; and all but the source's places are tried in the first job alone."""
+"""Jobs in which only the fields below this one are tested. All other fields, except the source's, are tested in the first job only."""
 OF_THE_CLUSTER = ("workers", "stores", "cleanup", "retry", "stepDeadlines")
-"""What a command on this machine looks at least at is tried at once."""
+"""Fields that commands on this machine hardly use. They are tested together."""
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(whole: Any, place: Place, value: Any) -> Any:  # Any: JSON
-    """The document with a value at a place."""
+    """Returns the document with a value at the given path."""
     if not place:
         return value
     first, rest = place[0], place[1:]
@@ -103,12 +103,12 @@ def accepted(spec: dict[str, Any]) -> bool:
     try:
         DataPrepJob.parse(a_job(spec))
     except SpecError:
-        return False  # whose message tests/operator/test_marked_secrets.py looks at
+        return False  # tests/operator/test_marked_secrets.py checks the message
     return True
 
 
 def tried(name: str) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Places of a job, and the job with a secret there, of the first form that is accepted."""
+    """Yields paths of fields, and a job with a secret in this field, in the first form that the spec accepts."""
     base = JOBS[name]
     for place in places():
         if place == ("output", "uri") or place[0] in OF_THE_CLUSTER:
@@ -124,7 +124,7 @@ def tried(name: str) -> Iterator[tuple[Place, dict[str, Any]]]:
 
 
 def stored(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Every file, tables as their values and archives as their members."""
+    """Yields every file's content. Tables are yielded as their values, and archives as their members."""
     for file in folder.rglob("*"):
         content = file.read_bytes() if file.is_file() else b""
         if file.suffix == ".parquet":
@@ -140,7 +140,7 @@ Said = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def said(capfd: pytest.CaptureFixture[str]) -> Said:
-    """Runs a command here. Returns its exit code and what it has said."""
+    """Runs a command in this process. Returns its exit code and output."""
 
     def run(*arguments: str) -> tuple[int, str]:
         code = code_of(*arguments)
@@ -171,7 +171,7 @@ def test_no_command_says_or_stores_a_secret_of_a_job(name: str, said: Said) -> N
                     ["inspect", "out", "--json"],
                     ["remove", "job.json", "--run", "0" * 16],
                 ]
-        # Options of formats name columns and files, which the data set has anyway.
+        # Options of formats name columns and files, which are stored in the data set anyway.
         if place[0] != "output":
             found += [(place, file) for file, content in [*stored(Path("out")), *stored(Path())] if file != "job.json" and leaks(content)]
     assert found == []
@@ -199,7 +199,7 @@ def test_what_a_store_is_told_is_said_by_no_command(place: Place, said: Said) ->
         store = document(place, form)["stores"][0] | ({} if place[-1] == "uriPrefix" else {"uriPrefix": "s3://b/"})
         spec = {"source": {"csv": {"uris": ["s3://b/in.csv"]}}, "output": OUT, "stores": [{"endpoint": "http://127.0.0.1:1"} | store]}
         Path("job.json").write_text(json.dumps(a_job(spec)))
-        # Without waiting for a store that isn't there.
+        # These commands don't wait for the store, which doesn't exist.
         for arguments in (("validate", "job.json"), ("ls", "nowhere", "--job", "job.json")):
             code, words = said(*arguments)
             assert code in (0, 2, 5)

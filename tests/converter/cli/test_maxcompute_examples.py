@@ -1,4 +1,4 @@
-"""The examples and pages for MaxCompute do what they say, against the fake."""
+"""The examples and pages for MaxCompute work as described, with the fake."""
 
 import importlib
 import re
@@ -20,8 +20,8 @@ from workbench.example_inputs import iris
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
-    """Its key is in the environment: on a laptop Secrets aren't read."""
-    # On a machine that is busy with other tests the import alone takes most of what the preflight waits for an answer.
+    """A fake MaxCompute whose key is in the environment, because commands outside a cluster read no Secrets."""
+    # On a busy machine, the import alone takes most of the preflight's time limit.
     importlib.import_module("odps")
     with FakeMaxCompute() as fake:
         monkeypatch.setenv("ODPS_ACCESS_ID", fake.access_id)
@@ -30,7 +30,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaxCompute]:
 
 
 def run_here(document: dict[str, Any], fake: FakeMaxCompute, folder: Path) -> Path:
-    """Runs a job with the fake for MaxCompute and this machine's disk for OSS. Returns its output."""
+    """Runs a job that uses the fake for MaxCompute and a local folder for OSS. Returns its output."""
     spec = document["spec"]
     spec["params"] = spec.get("params", {}) | {"output": str(folder / "out")}
     spec["output"]["uri"] = str(folder / "out")

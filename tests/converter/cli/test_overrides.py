@@ -1,4 +1,4 @@
-"""`--set FIELD=VALUE`: any field of the spec from the command line."""
+"""`--set FIELD=VALUE`: sets any field of the spec from the command line."""
 
 from pathlib import Path
 from typing import Any

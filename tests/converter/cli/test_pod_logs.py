@@ -1,4 +1,4 @@
-"""`dataprep logs` and `dataprep retry`, with a kubectl that only remembers how it was called."""
+"""`dataprep logs` and `dataprep retry`, with a fake kubectl that records how it was called."""
 
 import json
 from pathlib import Path

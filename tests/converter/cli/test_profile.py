@@ -1,4 +1,4 @@
-"""`dataprep run --profile FILE`: a team's stores and workers on a machine of one's own."""
+"""`dataprep run --profile FILE`: uses a team's stores and workers on the user's machine."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Reports of progress: what a worker posts, to whom, and when it tries again."""
+"""Progress reports: the content that a worker posts, the addresses, and the delays between attempts."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from dataprep_converter.pipeline.task_progress import TaskProgress
 
 
 class Leader(HTTPServer):
-    """Answers with these codes, one after the other, and keeps what it was sent."""
+    """A server that answers with these codes, one after the other, and keeps the reports that it received."""
 
     def __init__(self, codes: list[int]) -> None:
         super().__init__(("127.0.0.1", 0), Asked)
@@ -36,7 +36,7 @@ class Asked(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 @contextmanager

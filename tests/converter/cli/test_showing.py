@@ -1,4 +1,4 @@
-"""What people see: progress, `inspect`, `ls`, `verify`."""
+"""The output that users see: progress, `inspect`, `ls`, `verify`."""
 
 import io
 import json
@@ -51,7 +51,7 @@ def test_progress_off_a_terminal_is_plain_lines(few: Path, tmp_path: Path) -> No
         said[1],
     )
     assert re.fullmatch(r"converting: [\d,]+ of 6,200 records, [\d,]+ records/s, [\d,]+ MB/s.*", said[2])
-    # Of a run that took seconds a line more tells what it waited for.
+    # If the run took seconds, there is another line about the bottleneck.
     at = said.index("committing …")
     assert re.fullmatch(r"done: 6,200 records, 5,524,200 bytes in 3 files, \d+\.\d s \([\d,]+ records/s, \d+ MB/s\)", said[at + 1])
 
@@ -82,7 +82,7 @@ def test_a_terminal_gets_a_bar(few: Path, tmp_path: Path) -> None:
     while True:
         try:
             piece = os.read(ours, 4096)
-        except OSError:  # how Linux says that the other side is closed
+        except OSError:  # on Linux, this means that the other side has closed the connection
             break
         shown += piece
     os.close(ours)
@@ -160,7 +160,7 @@ def test_inspect_shows_files_classes_and_a_picture(finished: Path, capsys: pytes
     assert re.search(r"│ 9 +│ +100 │ +500 │ +20 │ █{30} │", shown)
     for line in ("depth: 1", "height: 28", "width: 28", "label: 0", "image_raw: uint8[28, 28]"):
         assert line in shown.splitlines()
-    pixels = (31 * 5000 + 7 * np.arange(784)) % 256  # the first of train is the 5,000th image
+    pixels = (31 * 5000 + 7 * np.arange(784)) % 256  # the first image of the split train is number 5,000
     first = "".join(" .:-=+*#%@"[int(value) * 10 // 256] * 2 for value in pixels[:28]).rstrip()
     assert shown.splitlines()[shown.splitlines().index("image_raw: uint8[28, 28]") + 1] == first
 
@@ -184,7 +184,7 @@ def test_inspect_as_json_has_the_manifest_and_the_records_of_the_input(finished:
 
 
 def a_csv_set(folder: Path, rows: str) -> Path:
-    """A finished data set of a CSV file with a number, a class and a text."""
+    """Makes a finished data set from a CSV file with a number, a class and a text."""
     (folder / "in.csv").write_text(rows)
     job = {
         "apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "csv"},

@@ -1,4 +1,4 @@
-"""What a process loads before it works: a command that waits for libraries it has no use for is slow however little it does."""
+"""Modules loaded at the start. A command that loads libraries which it doesn't need is slow, even if it does little work."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ _THEN_TELL = "\nfinally:\n    print('loaded', *sorted({name.partition('.')[0] fo
 
 
 def loaded_by(*arguments: str | Path) -> set[str]:
-    """Names of the packages that a command has loaded at its end."""
+    """Returns the names of the packages that a command has loaded when it ends."""
     words = [str(argument) for argument in arguments]
     return loaded_in(f"import sys\nfrom dataprep_converter.cli.commands import main\ntry:\n    main({words!r}){_THEN_TELL}")
 

@@ -1,4 +1,4 @@
-"""The steps as pods run them: the same bytes as one run, and results that the operator reads."""
+"""The steps as pods run them: the bytes equal those of a single run, and the operator can read the results."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ Step = Callable[..., object]
 
 @pytest.fixture
 def step(capsys: pytest.CaptureFixture[str]) -> Step:
-    """In this process; what it prints is what a pod leaves."""
+    """Runs a step in this process. A pod would leave the printed result as its termination message."""
 
     def run(*arguments: str | Path) -> object:
         capsys.readouterr()
@@ -35,14 +35,14 @@ def step(capsys: pytest.CaptureFixture[str]) -> Step:
 
 
 class Pod:
-    """A process under the watchdog, with the environment of a pod and what its container leaves."""
+    """A process under the watchdog, with a pod's environment and a termination message."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "termination-log"
         self.environment = {"DATAPREP_MOUNTS": str(folder / "mounts"), "DATAPREP_TERMINATION_LOG": str(self.log)}
 
     def run(self, *arguments: str | Path, **more: str) -> tuple[int, object]:
-        """The exit code and the result, which a good step also prints."""
+        """Runs a step and returns its exit code and result. A successful step also prints its result."""
         self.log.write_text("")
         done = dataprep(*arguments, more=self.environment | more)
         assert "Traceback" not in done.stderr
@@ -56,14 +56,14 @@ def pod(tmp_path: Path) -> Pod:
 
 
 def plan_of(planned: object) -> list[str]:
-    """What the later steps are told."""
+    """Returns the arguments that the later steps get from the plan step."""
     assert isinstance(planned, messages.PlanResult)
     return ["--run", planned.run_id, "--plan-sha256", planned.plan_sha256]
 
 
 @pytest.fixture(scope="module")
 def whole(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output of one run."""
+    """The output of a complete run."""
     output = tmp_path_factory.mktemp("whole") / "out"
     assert dataprep("run", *mnist_run(few, output, FIELDS)).returncode == 0
     return output
@@ -229,7 +229,7 @@ print(len(set(os.listdir("/proc/self/task")) - before))
 
 @pytest.mark.slow
 def test_loading_a_plan_starts_no_threads(few: Path, tmp_path: Path, step: Step) -> None:
-    """Arrow's would still hold Python's memory when a worker that has nothing to do ends at once, and abort it."""
+    """Arrow's threads would still use Python's memory when a worker without work exits immediately, and abort the process."""
     planned = step("plan", *mnist_run(few, tmp_path / "out", FIELDS))
     assert isinstance(planned, messages.PlanResult)
     done = subprocess.run(

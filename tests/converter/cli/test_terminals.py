@@ -1,4 +1,4 @@
-"""What reaches a terminal: no credentials, and nothing that it would obey."""
+"""Output to terminals: it has no credentials and no control sequences."""
 
 import json
 from pathlib import Path

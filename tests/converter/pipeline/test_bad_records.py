@@ -1,4 +1,4 @@
-"""Bad records: failed, left out or kept, and judged by count and by fraction."""
+"""Bad records: they fail the job, are left out or are kept, and are limited by count and by fraction."""
 
 import base64
 import gzip
@@ -144,4 +144,4 @@ def test_a_shard_that_is_hopeless_by_itself_is_not_finished(tmp_path: Path, monk
     monkeypatch.setattr(ShardStatistics, "add", lambda _, records: seen.append(records.num_rows))
     with pytest.raises(BadData, match="10 bad records of 60 are more than onBadRecord.maxFraction 0.15"):
         made(a_job(tmp_path, policy={"policy": "Skip", "maxFraction": 0.15}, text=text))
-    assert len(seen) == 1  # one of the four batches of the first shard came before
+    assert len(seen) == 1  # the first shard has four batches, and the failure is in the second one

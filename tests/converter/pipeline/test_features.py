@@ -1,4 +1,4 @@
-"""Features: which columns become which feature, and what happens to values that don't fit."""
+"""Features: how columns become features, and what happens to values that don't fit."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def test_names_are_found_without_a_list_of_all_columns_for_each() -> None:
 
     class Unlisted:
         get_field_index = schema.get_field_index
-        """And no `names`."""
+        """The only member; there are no `names`."""
 
     unlisted: Any = Unlisted()
     assert find_columns(["0", "a"], unlisted, of="x") == find_columns(["0", "a"], schema, of="x") == ["0", "a"]

@@ -1,4 +1,4 @@
-"""What records hold only in part is told: whole numbers beyond a float's digits, decimals, times, and float64 by its type."""
+"""Values that records can't store exactly are reported: large whole numbers, decimals, times, and float64 by its type."""
 
 import io
 import shutil
@@ -259,7 +259,7 @@ def test_times_of_sql_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("second", [pa.timestamp("ms"), pa.timestamp("us", tz="UTC"), pa.int64(), pa.date32()])
 def test_files_whose_times_count_in_other_units_are_refused(tmp_path: Path, second: pa.DataType) -> None:
-    """They were numbers of both in one column."""
+    """Otherwise, one column would have numbers in both units."""
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"t": pa.array([0], pa.timestamp("us"))}), tmp_path / "in/a.parquet")
     pq.write_table(

@@ -1,4 +1,4 @@
-"""The pipeline: a source's samples through steps and features, in the order in which they are asked for."""
+"""The pipeline: a source's samples pass through steps and features, in the requested order."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where a record comes from: in its features when `output.provenance` asks for it, and the line in a fault that is found behind the reader."""
+"""The origin of a record: in features if `output.provenance` asks for it, and as the line in faults found after the reader."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ from dataprep_converter.formats.tfrecord.records import parse_example, read
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 
-# Records begin on the lines 2, 4, 5 and 8.
+# The records begin on the lines 2, 4, 5 and 8.
 TEXT = 'n,word\n1,a\n\n2,b\n3,"c\nd"\n\n4,e\n'
 
 
@@ -88,7 +88,7 @@ def test_a_column_of_that_name_is_refused(tmp_path: Path) -> None:
         made(tmp_path, {"jsonl": {"uris": [str(tmp_path / "b.jsonl")]}})
 
 
-# --- faults behind the reader -------------------------------------------------------------------------------------
+# --- faults after the reader --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])

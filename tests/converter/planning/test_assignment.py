@@ -1,4 +1,4 @@
-"""Assigning: splits by values, exactly, by count and after a limit, sample by sample."""
+"""Assignment: splits by values, exactly, by count and after a limit, sample by sample."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ def units(*sizes: int, subsets: Sequence[str] = ()) -> UnitTable:
 
 
 def a_table(columns: dict[str, Any], *, unreadable: frozenset[int] = frozenset(), size: int = 7) -> tuple[pa.Schema, ReadColumns]:
-    """The reader of a table in memory, of which some rows can't be read."""
+    """Returns a schema and a function that reads a table in memory. Some of its rows can't be read."""
     table = pa.table({name: _arrow.array(values) for name, values in columns.items()})
 
     def read(names: Sequence[str]) -> Iterator[tuple[Samples, pa.RecordBatch, Samples]]:
@@ -102,7 +102,7 @@ def test_exact_fractions_take_the_lowest_hashes_as_drawn_ones_do() -> None:
     source = units(10_000)
     halves = [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5}]
     exact = members(made({"exact": True, "into": halves}, source), source)
-    grouped = {"groupBy": "id", "into": halves}  # every record its own group: nothing but a different hash
+    grouped = {"groupBy": "id", "into": halves}  # every record is a separate group, so only the hash differs
     drawn = members(made(grouped, source, columns={"id": list(range(10_000))}), source)
     assert len(exact["a"]) == 5000
     assert abs(len(drawn["a"]) - 5000) < 4 * 50

@@ -1,4 +1,4 @@
-"""Values of columns as text, hashes and moments."""
+"""Column values as text, hashes and points in time."""
 
 import datetime as dt
 from typing import Any

@@ -1,4 +1,4 @@
-"""Equal records are found, the first one stays, and what only looks alike is kept."""
+"""Duplicates are found, the first one is kept, and records that only look alike are kept too."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from dataprep_converter.planning.dedupe import digests, find_repeated
 
 
 def again(columns: dict[str, Any]) -> list[int]:
-    """The rows that an earlier row equals."""
+    """Returns the rows that equal an earlier row."""
     records = pa.record_batch(columns)
     known = digests(records, list(columns))
     return [int(number) for found in find_repeated(known, np.arange(records.num_rows)) for number in found]

@@ -1,4 +1,4 @@
-"""The current units compared with those that a data set was made of."""
+"""Compares the present units with those of the existing data set."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""The planner: equal plans for equal inputs, what it refuses, and the number of tasks: as many as there are workers, more where that evens out
-slow ones, but none that isn't worth a pod.
+"""The planner: equal plans for equal inputs, the errors, and the number of tasks.
+
+There are as many tasks as workers, more if that balances slow ones, but no task that isn't worth a pod.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ from dataprep_converter.planning import planner
 from dataprep_converter.runtime.plugins import CODE_VARIABLE
 
 ROW_BYTES = 940
-"""Of a row as a record, which has a few more than the row."""
+"""Bytes of an input row in a record, which adds a few bytes."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ def a_job(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> DataPre
     return parse_job(written)
 
 
-def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:  # Any: the same
+def tasks(folder: Path, *, rows: int, shards: int = 100, **spec: Any) -> int:  # Any: as above
     return plan_of(a_job(folder, rows=rows, shards=shards, **spec)).head.tasks
 
 

@@ -1,4 +1,4 @@
-"""Splitting: splits and shards over units, as arithmetic."""
+"""Splitting: computes splits and shards of units, by arithmetic only."""
 
 from typing import Any
 

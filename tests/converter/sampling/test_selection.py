@@ -1,4 +1,4 @@
-"""Selection: every rank has one sample, whatever the ranges, the fractions and the shuffle."""
+"""Selection: every rank has exactly one sample, for any ranges, fractions and shuffle."""
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ def all_samples(selection: Selection, records: int, *, size: int = 100) -> list[
 
 
 def test_mix_is_splitmix64() -> None:
-    # First outputs of SplitMix64 seeded with 1234567, as published with the generator.
+    # The first outputs of SplitMix64 with the seed 1234567, as published with the generator.
     seeds = (np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) + np.uint64(1234567)
     assert mix(seeds).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
@@ -48,13 +48,13 @@ def test_a_large_shuffle_is_a_permutation() -> None:
 
 
 def test_the_first_version_of_a_shuffle_is_what_it_was() -> None:
-    # By the last release that knew no versions: plans of that time have this order.
+    # Computed by the last release without versions, whose plans have this order.
     assert permuted(np.arange(12), size=12, seed=7, version=1).tolist() == [9, 6, 3, 4, 11, 5, 0, 8, 1, 2, 7, 10]
     assert permuted(np.arange(5), size=100_000, seed=7, version=1).tolist() == [12069, 87266, 9140, 18074, 78921]
 
 
 def excess(counts: npt.NDArray[np.int64], expected: npt.NDArray[np.float64], *, freedom: int) -> float:
-    """By how many standard deviations chi-square is more than it should be."""
+    """Returns by how many standard deviations chi-square exceeds its expected value."""
     return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
 
 
@@ -72,13 +72,13 @@ def test_positions_and_neighbours_of_a_shuffle_are_as_likely_as_any_others(size:
     wide = np.bincount(bin_of, minlength=bins)
     places = np.zeros((bins, bins), np.int64)
     np.add.at(places, (np.broadcast_to(bin_of, orders.shape), bin_of[orders]), 1)
-    # Of all positions together: a permutation's rows and columns each have a fixed sum.
+    # The test uses all positions together, because each row and column of a permutation has a fixed sum.
     assert excess(places, np.outer(wide, wide) * drawn / size, freedom=(bins - 1) ** 2) * (size - 1) / size < 4.5
     steps = (np.diff(orders, axis=1) % size - 1).ravel()
     if size > 2:
         kinds = min(4 * bins, size - 1)
         expected = np.bincount(np.arange(size - 1) * kinds // (size - 1), minlength=kinds) / (size - 1) * len(steps)
-        # Steps of one order depend on each other a little where there are few.
+        # In short orders, the steps are slightly dependent.
         assert excess(np.bincount(steps * kinds // (size - 1), minlength=kinds), expected, freedom=kinds - 1) < 6
 
 
@@ -100,7 +100,7 @@ def is_odd(order: npt.NDArray[np.int64]) -> bool:
 
 
 def test_numbers_a_half_apart_are_not_seen_in_a_large_shuffle() -> None:
-    # Numbers with equal low bits stay so many apart half again as often as they should when the network has only four rounds.
+    # With only four rounds, numbers with equal low bits would keep their distance 1.5 times as often as expected.
     size, half = 2**18, 9
     apart = orders = 0
     for seed in range(12):

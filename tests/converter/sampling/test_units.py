@@ -1,4 +1,4 @@
-"""Units: files in columns are the units that they would be one by one."""
+"""Units: files given as columns become the same units as files given one by one."""
 
 import hashlib
 

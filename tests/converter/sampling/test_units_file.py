@@ -1,4 +1,4 @@
-"""Units that lie in a file instead of in memory: the same rows, the same `units.parquet`, whatever their number."""
+"""Units in a file instead of in memory: the same rows and the same `units.parquet`, for any number of units."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ from dataprep_converter.sampling.units import Files, Unit, UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 
 BLOCK = 1000
-_write: Any = pq.write_table  # the stubs don't know files in memory
+_write: Any = pq.write_table  # the stubs lack files in memory
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +29,8 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files(count: int) -> Iterator[Files]:
-    """Names of which nothing can be compressed, some hundred at a time."""
-    dice = random.Random(1)  # noqa: S311 - not for secrets
+    """Yields names that can't be compressed, a few hundred at a time."""
+    dice = random.Random(1)  # noqa: S311 - not used for secrets
     left = count
     while left:
         names = [dice.randbytes(dice.randrange(4, 12)).hex() for _ in range(min(left, dice.randrange(1, 700)))]
@@ -40,7 +40,7 @@ def files(count: int) -> Iterator[Files]:
 
 
 def in_memory(units: UnitTable) -> bytes:
-    """`units.parquet`, written at once."""
+    """Returns `units.parquet`, written in one call."""
     buffer = io.BytesIO()
     _write(units.table.combine_chunks(), buffer, compression="zstd", row_group_size=BLOCK, write_statistics=False)
     return buffer.getvalue()

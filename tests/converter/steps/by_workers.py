@@ -1,4 +1,4 @@
-"""A job as a cluster does it: the plan step, then its tasks by workers that run at once and share nothing, then the commit step."""
+"""Runs a job as a cluster does: the plan step, then the tasks in parallel workers that share nothing, then the commit step."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +9,7 @@ from dataprep_converter.steps import convert_commit, convert_work, plan_step
 
 
 def run_by_workers(job: DataPrepJob) -> int:
-    """Does the job with a worker for each task. Returns how many there were."""
+    """Runs the job with a worker for each task. Returns the number of workers."""
     plan = plan_step.run_plan_step(job, Access()).plan
 
     def work(index: int) -> None:

@@ -1,4 +1,4 @@
-"""For any table, shards, splits and shuffle: every record goes to one place, whoever does the work."""
+"""For any table, shards, splits and shuffle: every record is written exactly once, for any division of the work."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline import shard_samples
 from dataprep_converter.tools.verification import verify
 
-_pq: Any = pq  # these have no types
+_pq: Any = pq  # the stubs lack types for this
 _ipc: Any = pa.ipc
 
 COLUMNS = [
@@ -79,7 +79,7 @@ def made(job: DataPrepJob) -> tuple[PlanResult, CommitResult]:
 
 
 def places(folder: Path) -> dict[str, list[int]]:
-    """The ids in each file, in order."""
+    """Returns the ids in each file, in order."""
     found: dict[str, list[int]] = {}
     for file in verify(str(folder), Access()).files:
         parsed = (records.parse_example(payload) for _, payload in records.read([(folder / file.file).read_bytes()]))
@@ -205,10 +205,13 @@ def test_images_are_stratified_by_their_folders(tmp_path: Path) -> None:
     assert result.records.out == 30
 
 
-# --- the other tabular sources ------------------------------------------------------------------------------------
+# --- other tabular sources ------------------------------------------------------------------------------------
 
 Row = tuple[str, float | str]
-"""A part and a weight. `wrong` is no number: such a record is bad where the source can say so, and so is one without a weight elsewhere."""
+"""A part and a weight. The weight `wrong` isn't a number.
+
+Such a record is bad if the source can store it. In other sources the weight is missing, which makes the record bad too.
+"""
 
 
 def as_jsonl(folder: Path, name: str, table: list[Row], first: int) -> Path:
@@ -218,7 +221,7 @@ def as_jsonl(folder: Path, name: str, table: list[Row], first: int) -> Path:
 
 
 def a_table(table: list[Row], first: int) -> pa.Table:
-    """With nothing where a weight is wrong."""
+    """Returns the table. Wrong weights are missing."""
     weights = pa.array([weight if isinstance(weight, float) else None for _, weight in table], pa.float64())
     return pa.table(
         {
@@ -254,7 +257,7 @@ TABULAR: dict[str, tuple[Callable[[Path, str, list[Row], int], Path], dict[str, 
     "arrow": (as_arrow, {}),
     "libsvm": (as_libsvm, {"numFeatures": 9}),
 }
-"""How a file of each is written, and what its source is told."""
+"""For each kind of source, the function that writes a file, and the source's options."""
 
 
 @pytest.mark.slow
@@ -292,7 +295,7 @@ def test_every_record_of_any_tabular_source_goes_to_one_place_whoever_does_the_w
 
 
 def a_tabular(kind: str, folder: Path, table: list[Row]) -> tuple[str, dict[str, Any]]:
-    """Under which name a record has its number, and the source: two files, or a query in four parts."""
+    """Returns the name of the record's number and the source: two files, or a query in four parts."""
     if kind == "sql":
         with contextlib.closing(sqlite3.connect(folder / "rows.db")) as database, database:
             database.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, part TEXT, weight REAL)")

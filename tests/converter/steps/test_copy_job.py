@@ -1,4 +1,4 @@
-"""`format: copy` and `dataprep copy`: a finished data set at another place, byte for byte, and resumed where it stopped."""
+"""`format: copy` and `dataprep copy`: copies a finished data set to another folder, byte for byte, and resumes an interrupted copy."""
 
 import hashlib
 import shutil
@@ -40,7 +40,7 @@ def a_copy(root: Path, *, original: str = "a", **changes: Any) -> DataPrepJob:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """With a finished data set in `a`."""
+    """A folder with a finished data set in `a`."""
     rows = [f"{number},{number % 3}" for number in range(80)]
     rows[5] = "rubbish,1"
     (tmp_path / "in.csv").write_text("\n".join(rows) + "\n")
@@ -49,7 +49,10 @@ def root(tmp_path: Path) -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """All files but the reports, which hold what the store calls its objects, OWNER, which counts how often the folder was taken, and what names the folder."""
+    """Returns all files that a copy must have unchanged.
+
+    It leaves out the reports with the store's pins, OWNER with its count of claims, and files that contain the folder's path.
+    """
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*"))
@@ -90,7 +93,7 @@ def test_what_is_there_is_not_copied_again(root: Path, monkeypatch: pytest.Monke
     copied: list[str] = []
     before = publish.copied
 
-    def told(source: Any, source_uri: str, *args: Any, **more: Any) -> Any:  # Any: passed on
+    def told(source: Any, source_uri: str, *args: Any, **more: Any) -> Any:  # Any: passed on unchanged
         copied.append(source_uri)
         return before(source, source_uri, *args, **more)
 

@@ -1,4 +1,4 @@
-"""The CSV cases of the how-tos, from text to TFRecord bytes through a whole job: classification, regression, ranges, one-hot, defaults."""
+"""The CSV cases of the how-tos, from text to TFRecord bytes in a complete job: classification, regression, ranges, one-hot, defaults."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from dataprep_converter.formats.tfrecord import records
 from workbench.example_inputs import iris
 
 ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
-# Checked against protobuf's own code, and read by TensorFlow.
+# These bytes were checked with protobuf's code, and TensorFlow reads them.
 RECORD_1 = (
     "3800000000000000a3797d570a360a240a086665617475726573121812160a140000803fcdcc4c4000009040cdcc8c3f9a99c940"
     "0a0e0a056c6162656c12051a030a01009c52cbf5"
@@ -41,7 +41,7 @@ def put(folder: Path, files: dict[str, str]) -> Path:
 
 
 def made(folder: Path, *uris: Path | str, csv: dict[str, Any] | None = None, **spec: Any) -> bytes:
-    """The records of a job over these files, with the features and labels of a classification unless others are given."""
+    """Returns the records of a job over these files. By default, it has the features and labels of a classification."""
     output = folder / f"out{len(list(folder.glob('out*')))}"
     job = parse_job(
         {
@@ -212,7 +212,7 @@ def test_selected_columns_come_by_name_place_or_range_in_their_order(tmp_path: P
     options = {"header": True, "columns": columns, "select": ["-1", "a", "3"]}
     with pytest.raises(BadSpec, match=r"source\.csv\.select: the column 'd' is there twice"):
         made(tmp_path, source, csv=options, **spec)
-    # What the cells of the others hold is never looked at.
+    # The cells of columns that aren't selected are never read.
     found = parsed(made(tmp_path, source, csv=options | {"select": ["-1", "a"]}, features=[{"name": "both", "columns": ["0..1"]}]))
     assert [record["both"] for record in found] == [[3, 1], [6, 4]]
 

@@ -1,4 +1,4 @@
-"""`overwrite: Extend`: only new inputs are converted; shards of earlier runs keep their names, bytes and records."""
+"""`overwrite: Extend`: converts only new inputs. The shards of earlier runs keep their names, bytes and records."""
 
 import hashlib
 import io
@@ -30,14 +30,14 @@ HALVES = {"seed": 3, "into": [{"name": "train", "fraction": 0.5}, {"name": "test
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """In memory where that is possible, because every small file is synced."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+    """A temporary folder, in memory if possible, because every small file is synced."""
+    memory = Path("/dev/shm")  # noqa: S108 - a separate folder is made there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-extending-") as folder:
         yield Path(folder)
 
 
 def day(folder: Path, number: int, *, rows: int = 40) -> None:
-    """One more file of rows: `x` counts on and on."""
+    """Writes another file of rows, in which `x` continues to count."""
     folder.mkdir(exist_ok=True)
     first = number * 1000
     lines = [f"{first + row},{row % 3}" for row in range(rows)]
@@ -70,7 +70,10 @@ def visible(folder: Path) -> dict[str, bytes]:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """All files but what depends on the moment or the place: reports, the stores' pins in the units, and what names the folder."""
+    """Returns all files that don't depend on the time or the folder.
+
+    It leaves out reports, the stores' pins in the units, and files that contain the folder's path.
+    """
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*"))
@@ -462,7 +465,7 @@ def test_dl4js_data_set_of_an_older_release_keeps_its_names_when_it_is_extended_
     days(tmp_path, 1)
     spec: dict[str, Any] = {"splits": None, "features": [{"name": "x"}], "output": {"format": "dl4jDataset"}}
     with monkeypatch.context() as older:
-        # What releases did that knew no parts.
+        # Releases before the versions of parts behaved like this.
         older.setattr(run_id, "versions", lambda _: {})
         run_job(a_job(tmp_path, **spec))
     assert sorted(visible(tmp_path / "out")) == ["dataset_00000.bin", "dataset_00001.bin"]

@@ -1,4 +1,4 @@
-"""The kind of a job follows from its spec alone."""
+"""A job's kind depends only on its spec."""
 
 import pickle
 from typing import Any
@@ -36,4 +36,4 @@ def test_a_job_has_the_kind_of_its_source_and_format(fields: dict[str, Any], for
 
 def test_a_script_has_no_work_step() -> None:
     with pytest.raises(BadSpec, match="A job with a script has no work step: its program runs instead"):
-        kind_of(a_spec(PROGRAM, "tfrecord")).work()  # type: ignore[call-arg]  # whatever it is given
+        kind_of(a_spec(PROGRAM, "tfrecord")).work()  # type: ignore[call-arg]  # for any arguments

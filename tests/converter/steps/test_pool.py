@@ -1,4 +1,4 @@
-"""Several processes on one machine: who does the tasks, and what becomes of them when one is killed or fails."""
+"""Several processes on one machine: which process does the tasks, and what happens to tasks if a process is killed or fails."""
 
 import logging
 import sys
@@ -76,7 +76,7 @@ def several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def done_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Fills with the first shards of the tasks that this process does."""
+    """Collects the first shard of each task that this process does."""
     done: list[int] = []
     work = Conversion.work
 
@@ -89,7 +89,7 @@ def done_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def after(marker: Path, work: Callable[..., TaskProgress]) -> Callable[..., TaskProgress]:
-    """`work`, which begins when another process has left its mark."""
+    """Returns `work`, delayed until another process has written the marker file."""
 
     def late(*args: Any, **more: Any) -> TaskProgress:
         deadline = time.monotonic() + 60
@@ -102,7 +102,7 @@ def after(marker: Path, work: Callable[..., TaskProgress]) -> Callable[..., Task
 
 
 def a_job_of(few: Path, output: Path, function: str, place: Path) -> DataPrepJob:
-    """Four tasks, whose records go through a function of `CODE`."""
+    """Returns a job with four tasks, whose records are passed to a function of `CODE`."""
     step = {"map": {"callable": f"another_process:{function}", "options": {"place": str(place)}}}
     return digits_job(few, output, output=EIGHT, transforms=[step], workers={"parallelism": 4})
 
@@ -165,7 +165,7 @@ def test_processes_end_with_what_they_are_forked_from(
 
 
 def is_running(number: int) -> bool:
-    """Whether there is such a process, which may have ended without anybody who asked for its code."""
+    """Whether a process with this number is running. A zombie process counts as ended."""
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
     except OSError:

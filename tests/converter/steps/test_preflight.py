@@ -1,4 +1,4 @@
-"""The preflight names what is missing before any worker starts."""
+"""The preflight reports what is missing, before any worker starts."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""`dataprep remove` takes away exactly what a job's runs have written: every file of theirs, and never one of anybody else's."""
+"""`dataprep remove` removes exactly the files that a job's runs have written, and never any other file."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def small(place: Place) -> SmallJob:
 
 
 def make(small: SmallJob, *, until: str = "commit", **output: Any) -> str:  # Any: fields of the output
-    """Runs the job to that step; returns its run id."""
+    """Runs the job up to the given step and returns its run id."""
     job, access = small.to("out", **output), Access([small.place.settings])
     planned = small_jobs.plan(job, access)
     if until != "plan":
@@ -159,7 +159,10 @@ def test_what_the_run_was_about_to_replace_stays(small: SmallJob) -> None:
 
 @pytest.mark.slow
 def test_removal_that_was_cut_off_goes_on(small: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each of its deletions once: nothing is left after the next attempt, and a file of somebody else's stays through all of it."""
+    """Interrupts the removal at each of its deletions.
+
+    After the next attempt no file of the job is left, and other files are always kept.
+    """
     delete: Callable[[OutputFolder, str], None] = OutputFolder.delete
     cut = 0
     while True:

@@ -1,4 +1,4 @@
-"""The whole flow on this machine: right bytes, nothing visible before it is whole, a rerun makes only what is missing."""
+"""All steps on this machine: the bytes are right, files are visible only when complete, and a second run makes only what is missing."""
 
 import hashlib
 import json
@@ -189,7 +189,7 @@ def test_a_run_that_lost_its_output_publishes_nothing_more(few: Path, tmp_path: 
 
 
 class Stop(BaseException):
-    """A death in the middle."""
+    """An interruption during the work."""
 
 
 def test_a_run_that_died_goes_on_where_it_was(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_a_label_out_of_range_fails_or_is_counted(few: Path, tmp_path: Path) -> 
         commit_result(digits_job(few, tmp_path / "fail", **narrow))
     result = commit_result(digits_job(few, tmp_path / "skip", onBadRecord={"policy": "Skip"}, **narrow))
     assert (result.records.in_, result.records.out, result.records.bad) == (1200, 1080, 120)
-    assert result.bad[0].row == 109  # the first after the 100 of validation
+    assert result.bad[0].row == 109  # the first record after the 100 of the split validation
     with pytest.raises(BadData, match="more than onBadRecord.maxFraction 0.05"):
         commit_result(digits_job(few, tmp_path / "share", onBadRecord={"policy": "Skip", "maxFraction": 0.05}, **narrow))
     assert not (tmp_path / "share" / "_SUCCESS").exists()

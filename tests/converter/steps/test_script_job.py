@@ -1,4 +1,4 @@
-"""Jobs whose data set a program of the user's makes: what it is given, and what is made of what it leaves."""
+"""Jobs whose data set is made by a user's program: what the program gets, and how its files are checked."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ from dataprep_converter.tools.repair import repair
 from dataprep_converter.tools.verification import verify
 
 COPY = ["cp", "-r", "${DATAPREP_INPUT}/.", "${DATAPREP_OUTPUT}"]
-"""A script that makes its data set by copying what a test has laid out."""
+"""A script that copies the files of a test to its output."""
 
 SAYS = "import json, os, sys; json.dump({'argv': sys.argv[1:], 'cwd': os.getcwd(), 'env': dict(os.environ)}, open(os.environ['DATAPREP_OUTPUT'] + '/said.json', 'w'))"
 
@@ -58,7 +58,7 @@ Lay = Callable[..., Path]
 
 @pytest.fixture
 def lay(tmp_path: Path) -> Lay:
-    """Lays out what the script copies."""
+    """Writes the files that the script copies."""
 
     def laid(files: dict[str, bytes]) -> Path:
         for name, content in files.items():
@@ -181,7 +181,7 @@ def test_its_files_become_a_data_set_that_verifies_and_can_be_shown(lay: Lay, ca
 
 
 @pytest.mark.parametrize("command", [["true"], "true"], ids=["list", "text"])
-def test_a_command_that_ends_well_and_makes_nothing_is_no_success(lay: Lay, command: Any) -> None:  # Any: both forms
+def test_a_command_that_ends_well_and_makes_nothing_is_no_success(lay: Lay, command: Any) -> None:  # Any: each form of a command
     folder = lay({"a": b"1"})
 
     with pytest.raises(Missing, match=r"of its outputs in .*/out train-\*\.tfrecords is missing, test\.tfrecords is missing\.$") as told:

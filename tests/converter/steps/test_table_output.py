@@ -1,4 +1,4 @@
-"""Data sets as rows of MaxCompute tables, through pyodps against the fake: each block once, nothing before the commit, all after it."""
+"""Data sets as rows of MaxCompute tables, with pyodps and the fake: each block is sent once, and rows are visible only after the commit."""
 
 import base64
 import datetime as dt
@@ -30,7 +30,7 @@ TYPES = {"id": "bigint", "word": "string", "x": "float"}
 
 @pytest.fixture(autouse=True)
 def fake(maxcompute: FakeMaxCompute) -> FakeMaxCompute:
-    """With an empty table `out` and an empty, partitioned `parts`."""
+    """The fake with an empty table `out` and an empty, partitioned table `parts`."""
     schema = pa.schema(list(COLUMNS.items()))
     maxcompute.make("out", TYPES, schema)
     maxcompute.make("parts", TYPES, schema, keys=["pt"])
@@ -62,7 +62,7 @@ def written(fake: FakeMaxCompute, name: str = "out", **options: str) -> list[dic
 
 
 def stops(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Lets the commit step die before or after the rows are committed."""
+    """Makes the commit step fail before or after the rows are committed."""
     real = table_output.commit
 
     def dies(*arguments: Any) -> None:
@@ -107,7 +107,7 @@ def test_values_become_those_of_their_columns(fake: FakeMaxCompute, tmp_path: Pa
     columns: dict[str, pa.DataType] = {"id": pa.timestamp("ms"), "x": pa.float64(), "word": pa.binary()}
     fake.make("out", {"id": "datetime", "x": "double", "word": "binary"}, pa.schema(list(columns.items())))
     run_job(a_job(tmp_path, rows=2, shards=1))
-    moments = [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 0, 0, 0, 1000)]  # noqa: DTZ001 - Arrow's moments have no zone
+    moments = [dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 0, 0, 0, 1000)]  # noqa: DTZ001 - Arrow's timestamps have no zone
     assert [row["id"].replace(tzinfo=None) for row in written(fake)] == moments
     assert [(row["x"], row["word"]) for row in written(fake)] == [(0.0, b"word 0"), (0.25, b"word 1")]
 
@@ -254,7 +254,7 @@ def test_rows_of_somebody_else_are_noticed(fake: FakeMaxCompute, tmp_path: Path,
         run_job(a_job(tmp_path))
 
 
-# --- rows that are there ------------------------------------------------------------------------------------------
+# --- existing rows ----------------------------------------------------------------------------------------------
 
 
 def other_rows() -> pa.Table:

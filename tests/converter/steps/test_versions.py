@@ -1,4 +1,4 @@
-"""`output.version`: each version is a data set of its own, in a folder below `output.uri`."""
+"""`output.version`: each version is a separate data set, in a folder below `output.uri`."""
 
 from pathlib import Path
 from typing import Any

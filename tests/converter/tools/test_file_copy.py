@@ -1,4 +1,6 @@
-"""`dataprep copy` of files that are no data set: any file or folder, checked, resumed, and whole before it has a name."""
+"""`dataprep copy` of files that are not a data set: any file or folder is copied, checked and resumed, and gets its name only when
+complete.
+"""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from dataprep_converter.tools.file_copy import CopyResult
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """Files of all kinds, a hidden one and an empty one, in folders."""
+    """Files of all kinds in folders, including a hidden file and an empty one."""
     for name, content in {"a.csv": b"1,2\n", "b/c.jpg": b"\xff" * 5000, "b/.hidden": b"x", "b/d e%20f": b"", "_SUCCESS": b""}.items():
         file = tmp_path / "raw" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +80,7 @@ def test_nothing_has_its_name_before_it_is_whole(raw: Path, tmp_path: Path, monk
     seen: list[bool] = []
     before = FileUpload.commit
 
-    def commit(upload: FileUpload, *, replace: bool) -> Any:  # Any: passed on
+    def commit(upload: FileUpload, *, replace: bool) -> Any:  # Any: passed on unchanged
         seen.append(Path(upload.uri).exists())
         return before(upload, replace=replace)
 

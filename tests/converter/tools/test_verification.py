@@ -1,4 +1,4 @@
-"""What `verify` says, and what `repair` refuses."""
+"""The faults that `verify` reports, and the data sets that `repair` refuses."""
 
 import hashlib
 import json
@@ -75,7 +75,7 @@ def test_the_first_fault_alone_is_the_error(finished: Path, capsys: pytest.Captu
 
 
 def rewritten(folder: Path, change: Any) -> None:
-    """The manifest changed, and `_SUCCESS` to match."""
+    """Changes the manifest, and `_SUCCESS` to match it."""
     (file,) = folder.glob("_dataprep/*/manifest.json")
     document = json.loads(file.read_bytes())
     change(document)

@@ -1,4 +1,4 @@
-"""Builders for the tests of the steps on images: batches, files, and a chain of steps over them."""
+"""Helpers for the tests of the image steps: batches, files, and chains of steps."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from dataprep_converter.transforms import step_class
 
 
 def drawn(height: int, width: int, *, mode: str = "RGB", seed: int = 0) -> Image.Image:
-    """A smooth picture with some noise: what photographs are like."""
+    """Returns a smooth picture with some noise, similar to a photograph."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width]
     waves = np.stack([127 + 90 * np.sin(x / (9 + c) + c) * np.cos(y / (13 - c)) for c in range(3)], axis=2)
@@ -24,14 +24,14 @@ def drawn(height: int, width: int, *, mode: str = "RGB", seed: int = 0) -> Image
 
 
 def file_of(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
-    """A file that Pillow wrote."""
+    """Returns the bytes of a file written by Pillow."""
     file = io.BytesIO()
     picture.save(file, kind, **options)
     return file.getvalue()
 
 
 def files(*contents: bytes | None, **columns: Any) -> Batch:
-    """A batch like that of `source.images`."""
+    """Returns a batch like those of `source.images`."""
     count = len(contents)
     made: dict[str, Any] = {
         "image/encoded": pa.array(contents, pa.large_binary()),
@@ -44,19 +44,19 @@ def files(*contents: bytes | None, **columns: Any) -> Batch:
 
 
 def tensors(*images: npt.NDArray[Any]) -> Batch:
-    """A batch of images of one size in the column `image`."""
+    """Returns a batch of images of one size in the column `image`."""
     column = to_arrow(np.stack(images))
     return Batch(records=pa.record_batch({"image": column, SAMPLE: pa.array(range(10, 10 + len(images)), pa.int64())}), bad=[], bytes_in=7)
 
 
 def schema_of(batch: Batch) -> pa.Schema:
-    """Its columns without the sample's number."""
+    """Returns the batch's columns without the sample number."""
     names = [name for name in batch.records.schema.names if name != SAMPLE]
     return pa.schema([batch.records.schema.field(name) for name in names])
 
 
 def schema_after(schema: pa.Schema, *transforms: Mapping[str, Any]) -> pa.Schema:
-    """The columns after a chain of transforms, written as in a spec. Raises BadSpec where planning would."""
+    """Returns the columns after a chain of transforms, written as in a spec. Raises BadSpec if planning would."""
     for each in transforms:
         transform = Transform.model_validate(each)
         schema = step_class(transform.kind)(transform.member, schema).schema()
@@ -64,7 +64,7 @@ def schema_after(schema: pa.Schema, *transforms: Mapping[str, Any]) -> pa.Schema
 
 
 def applied(batch: Batch, *transforms: Mapping[str, Any]) -> Batch:
-    """The batch after a chain of transforms; every step keeps to its schema."""
+    """Returns the batch after a chain of transforms. Checks that the result of every step matches its schema."""
     schema = schema_of(batch)
     for each in transforms:
         transform = Transform.model_validate(each)
@@ -76,10 +76,10 @@ def applied(batch: Batch, *transforms: Mapping[str, Any]) -> Batch:
 
 
 def pixels(batch: Batch, column: str = "image") -> npt.NDArray[Any]:
-    """A column of tensors."""
+    """Returns the values of a column of tensors."""
     return to_numpy(batch.records.column(column))
 
 
 def reasons(batch: Batch) -> Sequence[str]:
-    """Why samples are bad."""
+    """Returns the reasons why samples are bad."""
     return [bad.reason for bad in batch.bad]

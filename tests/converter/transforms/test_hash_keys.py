@@ -1,4 +1,4 @@
-"""`hash.keyEnv`: a data set is made with one key. Another key is another run, and never a part of the same one."""
+"""`hash.keyEnv`: a data set has only one key. Another key makes another run, and can't continue or extend the same one."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The transforms of whole columns: select, drop, rename, filter, hash, tokenizeSplit."""
+"""The transforms of complete columns: select, drop, rename, filter, hash, tokenizeSplit."""
 
 import hashlib
 from typing import Any
@@ -36,7 +36,7 @@ def a_step(batch: Batch, **spec: Any) -> Step:
 
 
 def applied(columns: dict[str, Any] | None = None, **spec: Any) -> Batch:
-    """The batch after the step, whose columns are those of the step's schema."""
+    """Returns the batch after the step, after checking that its columns match the step's schema."""
     batch = a_batch(columns)
     step = a_step(batch, **spec)
     done = step.apply(batch)
@@ -53,7 +53,7 @@ def refusal(**spec: Any) -> str:
 
 
 def kept(where: str) -> list[int]:
-    """The rows that a filter leaves, from 0."""
+    """Returns the rows that a filter keeps, counted from 0."""
     done = applied(filter={"where": where})
     assert done.filtered == 4 - done.records.num_rows
     samples: list[Any] = done.records.column(SAMPLE).to_pylist()
@@ -175,7 +175,7 @@ def test_equal_values_have_equal_digests_and_a_missing_one_has_none(monkeypatch:
 
 
 def test_without_a_key_the_digest_is_that_of_rfc_7693() -> None:
-    # Appendix A of the RFC has BLAKE2b-512("abc"); 256 bits as b2sum -l 256 prints them.
+    # Appendix A of the RFC has BLAKE2b-512("abc"). The 256 bits here are the output of b2sum -l 256.
     done = applied({"text": pa.array([b"abc"], pa.binary())}, hash={"columns": ["text"], "bits": 256})
     assert done.records.column("text").to_pylist() == ["bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"]
 

@@ -1,4 +1,4 @@
-"""The steps on columns of images: what they make of a batch, what they refuse while planning, and what they make bad."""
+"""The steps on columns of images: their results, the errors while planning, and the samples that they make bad."""
 
 import io
 from typing import Any
@@ -82,7 +82,7 @@ def test_decode_does_not_overwrite_a_column() -> None:
         schema_after(schema, {"decode": {}})
 
 
-# --- images of different sizes, and who can't take them -------------------------------------------------------------
+# --- images of different sizes, and steps that can't process them --------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_resizing_is_pillows(mode: str, method: str) -> None:
 
 def test_area_is_the_mean_of_what_a_pixel_covers() -> None:
     image = np.array([[0, 30, 60], [90, 120, 150]], np.uint8)[:, :, None]
-    # Two columns of one and a half: (0 + 30/2) / 1.5 = 10 and (30/2 + 60) / 1.5 = 50; the same 90 higher in the second row.
+    # Each pixel covers one and a half columns: (0 + 30/2) / 1.5 = 10 and (30/2 + 60) / 1.5 = 50. The second row is higher by 90.
     done = applied(tensors(image), {"resize": {"height": 1, "width": 2, "method": "Area"}})
     assert pixels(done)[0, :, :, 0].tolist() == [[55, 95]]
     larger = applied(tensors(image), {"resize": {"height": 2, "width": 6, "method": "Area"}})
@@ -202,7 +202,7 @@ def test_fast_changes_nothing_where_half_would_be_too_small() -> None:
 def test_fast_keeps_to_the_sides_of_a_turned_image() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    data = file_of(drawn(60, 400), exif=exif)  # upright: 400 high, 60 wide
+    data = file_of(drawn(60, 400), exif=exif)  # after rotation: 400 high, 60 wide
     done = applied(files(data), {"decode": {}}, {"resize": {"height": 190, "width": 25, "fast": True}})
     assert pixels(done).shape == (1, 190, 25, 3)
 

@@ -36,7 +36,7 @@ def test_a_sample_without_a_class_is_bad() -> None:
 
 
 def test_background_has_the_last_place_and_is_not_the_unknown() -> None:
-    # ImageNet's detection set: 200 classes and background make vectors of 201.
+    # ImageNet's detection set has 200 classes, so vectors with a background class have 201 values.
     done = one_hot(pa.array([7, None, 200], pa.int64()), 200, background=True)
     vectors = to_numpy(done.records.column("y"))
     assert vectors.shape == (2, 201)

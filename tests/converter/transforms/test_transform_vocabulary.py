@@ -1,4 +1,4 @@
-"""The vocabulary: terms and numbers both ways, built from one split and reused for the others."""
+"""The vocabulary: maps terms to numbers, is built from one split and used for all splits."""
 
 import json
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_given_terms_leave_nothing_to_build() -> None:
         a_step(TEXT, terms=["a", "b", "a"])
 
 
-# --- the whole way ------------------------------------------------------------------------------------------------
+# --- from end to end ----------------------------------------------------------------------------------------------
 
 JOB = """
 apiVersion: dataprep.io/v1alpha1
