@@ -80,7 +80,7 @@ def _of_manifest(uri: str, access: Access) -> DataSet:
     """Returns the data set of a manifest `<folder>/_dataprep/<run>/manifest.json`."""
     folder, side, run = uri.rpartition(f"{names.SIDE}/")
     if not side or run.count("/") != 1:
-        raise ValueError(f"{uri} isn't the manifest of a data set, which has the path  <folder>/{names.SIDE}/<run>/manifest.json.")
+        raise ValueError(f"{uri} isn't the manifest of a data set, which has the path <folder>/{names.SIDE}/<run>/manifest.json.")
     found = _finished(folder.rstrip("/") or ("/" if folder else "."), access)
     if found is None:
         raise NotFound(f"{folder.rstrip('/')} has no _SUCCESS: there is no finished data set.", uri=uri)

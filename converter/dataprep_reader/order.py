@@ -84,7 +84,7 @@ class Share:
 
 
 def share(records: int, *, rank: int, world_size: int, batch_size: int, drop_remainder: bool) -> Share:
-    """Returns the stretch of one rank. The stretches of all ranks together are the epoch.
+    """Returns the stretch of one rank. The stretches of all ranks together cover the epoch.
 
     With `drop_remainder`, all stretches have the same length, and the remaining records are left out.
     """

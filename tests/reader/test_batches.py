@@ -1,4 +1,4 @@
-"""The content of batches: types and shapes, lists, text, bytes, missing values. All formats give the same."""
+"""The content of batches: types and shapes, lists, text, bytes, missing values. They are the same for all formats."""
 
 import json
 from pathlib import Path

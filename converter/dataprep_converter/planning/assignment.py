@@ -181,7 +181,7 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     size = count * np.dtype(dtype).itemsize
     if not size:
         return np.zeros(0, dtype)
-    with TemporaryFile(f"{size:,} bytes of the plan's own") as file:
+    with TemporaryFile(f"{size:,} bytes of the plan's temporary data") as file:
         file.reserve(size)  # otherwise a full disk would kill the process at a later write
         found: npt.NDArray[Any] = np.memmap(file.file, dtype=dtype, mode="r+", shape=(count,))
     return found

@@ -238,7 +238,7 @@ def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple
     success = OutputFolder(uri, access).success()
     if success is None or manifest.run_id != plan.head.run_id:
         raise InputChanged(
-            f"{uri} is now the data set of run {manifest.run_id}, but the copy was planned from run {plan.head.run_id}. Copy it again.",
+            f"{uri} is another data set now (run {manifest.run_id}) than when the copy was planned (run {plan.head.run_id}). Copy it again.",
             uri=uri,
         )
     return manifest, success

@@ -184,7 +184,9 @@ def test_its_files_become_a_data_set_that_verifies_and_can_be_shown(lay: Lay, ca
 def test_a_command_that_ends_well_and_makes_nothing_is_no_success(lay: Lay, command: Any) -> None:  # Any: each form of a command
     folder = lay({"a": b"1"})
 
-    with pytest.raises(Missing, match=r"of its outputs in .*/out train-\*\.tfrecords is missing, test\.tfrecords is missing\.$") as told:
+    with pytest.raises(
+        Missing, match=r"its outputs in .*/out are not complete: train-\*\.tfrecords is missing, test\.tfrecords is missing\.$"
+    ) as told:
         made(a_job(folder, outputs=["train-*.tfrecords", "test.tfrecords"], command=command))
     assert told.value.reason is Reason.OUTPUT_MISSING
     assert not (folder / "out" / "_SUCCESS").exists()
@@ -204,7 +206,7 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
 def test_an_output_that_is_not_whole_is_told_with_all_others(lay: Lay, name: str, content: bytes, told: str) -> None:
     folder = lay({name: content, "good.tfrecords": GOOD})
 
-    with pytest.raises(Missing, match=rf"/out more\.txt is missing, {told}\.$"):
+    with pytest.raises(Missing, match=rf"/out are not complete: more\.txt is missing, {told}\.$"):
         made(a_job(folder, outputs=["*", "more.txt"]))
 
 
@@ -219,14 +221,14 @@ def test_files_that_are_not_records_by_their_name_need_only_hold_data(lay: Lay) 
 def test_recordio_files_are_read_too(lay: Lay) -> None:
     folder = lay({"a.rec": bytes.fromhex("0a23d7ce 03000000 61626300"), "b.rec": b"\0\0\0\0"})
 
-    with pytest.raises(Missing, match=r"outputs in .*/out b\.rec: .* at offset 0\.$"):
+    with pytest.raises(Missing, match=r"outputs in .*/out are not complete: b\.rec: .* at offset 0\.$"):
         made(a_job(folder, outputs=["*.rec"], output={"format": "recordioProtobuf"}))
 
 
 def test_what_no_output_names_is_told(lay: Lay) -> None:
     folder = lay({"a.tfrecords": GOOD, "notes.txt": b"1", "_temporary": b"2"})
 
-    with pytest.raises(NotWhole, match=r"/out holds what script\.outputs doesn't name: notes\.txt\. Name it there"):
+    with pytest.raises(NotWhole, match=r"/out holds files that script\.outputs doesn't match: notes\.txt\. Add them there"):
         made(a_job(folder))
 
 

@@ -145,7 +145,7 @@ def test_a_filter_keeps_the_records_for_which_it_is_true(where: str, rows: list[
         ("name in 'ada'", "`in` must be followed by a list of values"),
         ("name in [id]", "`in` must be followed by a list of values"),
         ("length(name, 1) > 1", "The transform filter: length takes 1 value, got 2"),
-        ("contains(name, id)", "The transform filter: the second value of contains is a text in quotes"),
+        ("contains(name, id)", "The transform filter: the second value of contains must be a text in quotes"),
         ("name > 1", "The transform filter: 'name > 1' can't be computed: Function 'greater' has no kernel matching input types (string, int64)"),
         ("matches(name, '(')", "The transform filter: '(' isn't a valid regular expression: Invalid regular expression: missing )"),
         ("not " * 60 + "is_null(id)", "is nested more than 50 deep."),
