@@ -137,7 +137,7 @@ def a_labelled_plan(classes: list[str]) -> messages.PlanResult:
         bytes_in=50_000_000_000,
         splits=[SplitStatus(name=name, records=NUMBER, shards=8) for name in ("train", "val")],
         labels=[LabelStatus(feature="image/class/label", num_classes=len(classes), classes=classes)],
-        warnings=["24 of 456,567 records are duplicates of an earlier one and are left out"],
+        warnings=["24 of 456,567 records say the same as an earlier one and are left out"],
     )
 
 

@@ -302,7 +302,7 @@ def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
     yield (
         f"the feature{'s' * several} {', '.join(map(repr, found[:_SHOWN_FEATURES]))}"
         f"{f' and {len(found) - _SHOWN_FEATURES} more' if len(found) > _SHOWN_FEATURES else ''} {'are' if several else 'is'} stored as float32, "
-        f"{'the only float type in tf.train.Example' if support.raw else f'the default of {output.format}'}; {advice} keeps float64"
+        f"{'the only float of a list in tf.train.Example' if support.raw else f'as {output.format} does unless asked'}; {advice} keeps float64"
     )
 
 

@@ -241,7 +241,7 @@ def _split_warnings(splits: Sequence[SplitPlan], *, total: int, repeated: int) -
             within = f" within {split.tolerance:,}" if split.tolerance else ""
             yield f"the split {split.name} has {split.records:,} records; its rule asks for {split.expected:,}{within}"
     if repeated:
-        yield f"{repeated:,} of {total:,} records are duplicates of an earlier one and are left out"
+        yield f"{repeated:,} of {total:,} records say the same as an earlier one and are left out"
     left_out = total - repeated - sum(split.records for split in splits)
     if left_out:
         yield f"{left_out:,} of {total:,} records are in no split"
@@ -265,7 +265,7 @@ def _passed_over_warnings(access: Access) -> Iterator[str]:
     if access.passed_over:
         yield (
             f"{sum(access.passed_over.values()):,} files are left out that belong to data sets below the inputs, such as "
-            f"{min(access.passed_over)}; to read a data set, name its folder in the source"
+            f"{min(access.passed_over)}: a data set is read where it is named itself"
         )
 
 

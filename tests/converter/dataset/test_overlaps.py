@@ -247,7 +247,7 @@ def test_a_data_set_below_an_input_folder_is_passed_over_and_counted(tmp_path: P
     planned, result = run_job(a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out"))
     assert result.records.out == 40
     assert planned.warnings == [
-        f"4 files are left out that belong to data sets below the inputs, such as {tmp_path}/in/{name}; to read a data set, name its folder in the source"
+        f"4 files are left out that belong to data sets below the inputs, such as {tmp_path}/in/{name}: a data set is read where it is named itself"
     ]
     head = json.loads((tmp_path / f"out/_dataprep/{planned.run_id}/plan.json").read_text())
     assert head["ignored"] == 4

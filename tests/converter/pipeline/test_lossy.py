@@ -137,9 +137,9 @@ def test_what_is_inexact_is_what_is_another_number_as_a_float(values: list[int],
 @pytest.mark.parametrize(
     ("format_", "said"),
     [
-        ("recordioProtobuf", "the default of recordioProtobuf; dtype: float64 keeps float64"),
-        ("dl4jDataset", "the default of dl4jDataset; dtype: float64 keeps float64"),
-        ("tfrecord", "the only float type in tf.train.Example; encoding: Raw keeps float64"),
+        ("recordioProtobuf", "as recordioProtobuf does unless asked; dtype: float64 keeps float64"),
+        ("dl4jDataset", "as dl4jDataset does unless asked; dtype: float64 keeps float64"),
+        ("tfrecord", "the only float of a list in tf.train.Example; encoding: Raw keeps float64"),
     ],
 )
 def test_float64_gets_one_notice_by_type_where_the_format_makes_it_float32(tmp_path: Path, format_: str, said: str) -> None:
@@ -161,7 +161,7 @@ def test_float64_that_the_spec_asks_for_and_the_format_lacks_is_told(tmp_path: P
     features = [{"name": "a", "dtype": "float64"}, {"name": "b"}]
     planned, _, _ = made(a_job(tmp_path, source, "tfrecord", features=features))
     assert planned.warnings == [
-        "the feature 'a' is stored as float32, the only float type in tf.train.Example; encoding: Raw keeps float64"
+        "the feature 'a' is stored as float32, the only float of a list in tf.train.Example; encoding: Raw keeps float64"
     ]
 
 
@@ -217,7 +217,9 @@ def test_a_time_in_a_format_of_float32_is_told_as_a_time_and_as_a_whole_number(t
         ("at", "Time", "timestamp[ms]", 1, "2024-01-01 00:00:01.000", "1704067201000"),
         ("price", "Decimal", "float64", 1, str(DIGITS), "1.2345678901234568e+16"),
     ]
-    assert planned.warnings == ["the feature 'price' is stored as float32, the default of recordioProtobuf; dtype: float64 keeps float64"]
+    assert planned.warnings == [
+        "the feature 'price' is stored as float32, as recordioProtobuf does unless asked; dtype: float64 keeps float64"
+    ]
 
 
 def test_columns_are_told_by_their_new_names_and_only_while_they_are_what_was_read(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_job_leaves_out_what_is_repeated_and_says_how_much(tmp_path: Path, cap
         for split in ("train", "test")
     }
     assert found == {"train": [[0], [2], [3]], "test": [[6]]}
-    assert "3 of 8 records are duplicates of an earlier one and are left out" in capsys.readouterr().err
+    assert "3 of 8 records say the same as an earlier one and are left out" in capsys.readouterr().err
 
 
 COLUMNS = "[{name: text, type: String}, {name: n, type: Int64}, {name: m, type: Int64}]"
