@@ -17,7 +17,6 @@ from pyarrow import csv, parquet
 from dataprep_api.spec import Source
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
-from dataprep_converter.sampling.units import UnitTable
 from workbench import photos
 
 Numbers = npt.NDArray[np.int64]
@@ -234,11 +233,10 @@ def check(output: Path, made: Made) -> None:
 def _records(output: Path) -> Iterator[pa.RecordBatch]:
     """All records of the data set, with their features as columns."""
     source = Source.model_validate({"dataset": {"uri": str(output)}})
-    discovery = DatasetReader.discover(source.member, Access())
-    units = UnitTable.of(discovery.units)
+    units, state = DatasetReader.discover(source.member, Access()).collect()
     samples = np.arange(units.samples, dtype=np.int64)
     pieces = (samples[start : start + _CHECKED_AT_ONCE] for start in range(0, len(samples), _CHECKED_AT_ONCE))
-    with DatasetReader(source.member, discovery.state, Access()) as reader:
+    with DatasetReader(source.member, state, Access()) as reader:
         for batch in reader.read(units, pieces):
             assert not batch.bad, batch.bad[0].reason
             yield batch.records

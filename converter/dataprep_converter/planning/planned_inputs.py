@@ -66,14 +66,13 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     access.hidden.clear()
     reader_type = reader_class(spec.data.kind)
     discovery = reader_type.discover(access.unsigned(spec.data).member, access)
-    units = UnitTable.of(discovery.units)
+    units, state = discovery.collect()
     overlaps.check_units(units, spec.output.uri, access)
     if units.samples == 0 and not spec.allow_empty:
         raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
 
     code_sha256 = plugins.digest() if spec.code is not None else None
     keys = digests_of_keys(keyed_by(spec.transforms or []))
-    state = dict(discovery.state)
     texts = state.pop(TEXTS, {})
     if sagemaker.has_unknown_length(spec):
         with reader_type(spec.data.member, state, access) as reader:

@@ -4,11 +4,11 @@ A reader has two sides: `discover` lists the source and freezes the state that a
 reads any samples of the plan by number.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pkgutil import resolve_name
 from types import TracebackType
-from typing import Any, ClassVar, Final, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -46,17 +46,28 @@ READERS: Final[Mapping[str, str]] = {
 """Member of `spec.source` → class. Adding a source is one line here and one file."""
 
 
+UnitT = TypeVar("UnitT", Unit, Files)
+Listing: TypeAlias = Generator[UnitT, None, dict[str, Any]]
+"""Yields the units in the order of their samples' numbers. Returns the state that every worker needs, as JSON values; its `ignored` and
+`warnings` go into the plan. Can be consumed once."""
+
+
 @dataclass(frozen=True)
 class Discovery:
     """The result of `discover`."""
 
-    units: Iterator[Unit | Files]
-    """In the order of the samples' numbers. May be consumed once; `state` is complete only after that."""
-    state: dict[str, Any] = field(default_factory=dict)
-    """The state that every worker needs, as JSON values. May be filled while `units` is consumed. `ignored` and `warnings` go into the
-    plan."""
+    listing: "Listing[Unit] | Listing[Files]"
     made: IntermediateFiles | None = None
     """Files created here for the workers, and named by the units."""
+
+    def collect(self) -> tuple[UnitTable, dict[str, Any]]:
+        """Consumes the listing. Returns all units, and the state."""
+        state: dict[str, Any] = {}
+
+        def units() -> Iterator[Unit | Files]:
+            state.update((yield from self.listing))
+
+        return UnitTable.of(units()), state
 
 
 class Reader(Protocol):

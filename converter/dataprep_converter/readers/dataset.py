@@ -26,7 +26,7 @@ from dataprep_converter.formats.registry import by_feature, decoder, format_of
 from dataprep_converter.formats.tfrecord.examples import Expected, parse
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.sampling.units import Unit
@@ -48,8 +48,7 @@ class DatasetReader(BlockReader):
         manifest = load_manifest(source.uri, access)
         if source.digest not in (None, manifest.digest):
             raise BadSpec(f"{source.uri} has the digest {manifest.digest}, source.dataset.digest is {source.digest}.")
-        state = {"manifest": _state(manifest)}
-        return Discovery(units=_units(manifest, source.uri, access), state=state)
+        return Discovery(_units(manifest, source.uri, access))
 
     def __init__(self, source: DatasetSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
@@ -183,7 +182,7 @@ def _frozen(state: Mapping[str, Any]) -> Manifest:
     return Manifest.model_validate({**state["manifest"], "files": []})
 
 
-def _units(manifest: Manifest, uri: str, access: Access) -> Iterator[Unit]:
+def _units(manifest: Manifest, uri: str, access: Access) -> Listing[Unit]:
     folder = OutputFolder(uri, access)
     listed = dict(folder.visible())
     fault = listing_fault(manifest, folder)
@@ -199,3 +198,4 @@ def _units(manifest: Manifest, uri: str, access: Access) -> Iterator[Unit]:
             pin=listed[file.file].pin,
             subset=file.split,
         )
+    return {"manifest": _state(manifest)}

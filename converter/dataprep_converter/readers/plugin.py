@@ -19,7 +19,7 @@ from dataprep_converter.core.errors import BadData, BadSample, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.schemas import frozen, thawed
@@ -43,8 +43,7 @@ class PluginReader(BlockReader):
     def discover(source: PluginSource, access: Access) -> Discovery:
         """Runs the function over every file. Raises NotFound for a URI without files, and BadData, naming the file, if the function
         fails."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: PluginSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
@@ -133,20 +132,18 @@ class _BatchFile(Closeable):
         self._file.close()
 
 
-def _units(written: PluginSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(written: PluginSource, access: Access) -> Listing[Unit]:
     schema = plugins.schema_of(written.columns) if written.columns is not None else None
-    if schema is not None:
-        state["schema"] = frozen(schema)
     for root, path, entry in input_files(access, written.uris):
         records = 0
         with access.store(entry.uri).open(entry.uri) as source:
             for batch in _batches(written, source, entry.uri, schema):
                 if schema is None:
                     schema = batch.schema
-                    state["schema"] = frozen(schema)
                 records += batch.num_rows
         if records:
             yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin)
+    return {} if schema is None else {"schema": frozen(schema)}
 
 
 def _batches(written: PluginSource, source: Input, uri: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:

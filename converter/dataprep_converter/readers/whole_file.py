@@ -1,6 +1,6 @@
 """`wholeFile`: files of any kind, one record each, with their bytes unchanged. `files_ahead.py` reads them ahead."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataprep_api.spec.sources.whole_file import WholeFileSource
 from dataprep_converter.core.tensors import Array, binary, to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.files_ahead import FilesReader, Room, Row, binaries
 from dataprep_converter.readers.base.listing import input_folders
 from dataprep_converter.records.columns import NOT_BY_DEFAULT
@@ -34,8 +34,7 @@ class WholeFileReader(FilesReader[WholeFile]):
     @staticmethod
     def discover(source: WholeFileSource, access: Access) -> Discovery:
         """Lists files. Raises NotFound for a URI without any."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: WholeFileSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing that a worker must know
         super().__init__(access)
@@ -77,14 +76,14 @@ class WholeFileReader(FilesReader[WholeFile]):
         }
 
 
-def _units(written: WholeFileSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
+def _units(written: WholeFileSource, access: Access) -> Listing[Files]:
     ignored = 0
     for found in input_folders(access, written.uris):
         files = found.only([_is_wanted(name, written.extensions) for name in found.names]) if written.extensions is not None else found
         count = len(files.names)
         ignored += len(found.names) - count
         yield Files(files.root, files.paths, files.uris, list(files.sizes), list(files.pins), [""] * count, [""] * count)
-    state["ignored"] = ignored
+    return {"ignored": ignored}
 
 
 def _is_wanted(name: str, extensions: Sequence[str]) -> bool:

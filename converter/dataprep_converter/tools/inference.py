@@ -291,9 +291,7 @@ def _add_contents(draft: _Draft, chosen: Sequence[_File], access: Access) -> Non
     with tempfile.TemporaryDirectory(prefix="dataprep-") as folder, ExitStack() as opened:
         source = Source.model_validate({draft.name: draft.source | _probe(draft, chosen[0], Path(folder), access)})
         reader_type = reader_class(draft.kind)
-        discovery = reader_type.discover(source.member, access)
-        units = UnitTable.of(discovery.units)
-        state = dict(discovery.state)
+        units, state = reader_type.discover(source.member, access).collect()
         reader = opened.enter_context(reader_type(source.member, state, access))
         samples = np.arange(min(_FIRST_RECORDS, units.samples), dtype=np.int64)
         batch = next(iter(reader.read(units, iter([samples]))), None) if len(samples) else None

@@ -165,8 +165,8 @@ def test_a_token_of_sts_and_a_region_are_signed_for(fake: FakeMaxCompute, monkey
         credentials={"accessKeyId": "sts", "accessKeySecret": "temporary", "securityToken": "t0ken"},
     )
     source = a_source()
-    discovery = TableReader.discover(source.member, Access([settings]))
-    assert UnitTable.of(discovery.units).samples == 1
+    units, _ = TableReader.discover(source.member, Access([settings])).collect()
+    assert units.samples == 1
 
 
 def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:

@@ -24,10 +24,8 @@ Samples = npt.NDArray[np.int64]
 
 
 def plan(reader: type[Reader], source: Source) -> tuple[UnitTable, dict[str, Any]]:
-    """The units, and the state that is complete once they have been listed."""
-    discovery = reader.discover(source.member, Access())
-    units = UnitTable.of(discovery.units)
-    return units, dict(discovery.state)
+    """The units, and the state for workers."""
+    return reader.discover(source.member, Access()).collect()
 
 
 def opened(reader: type[Reader], source: Source, state: dict[str, Any]) -> Reader:
@@ -191,7 +189,7 @@ class ReaderContract:
         discovery = self.reader.discover(source.member, Access())
         monkeypatch.setattr(units_module._Block, "add", fail)
         with pytest.raises(ZeroDivisionError) as caught:
-            UnitTable.of(discovery.units)
+            discovery.collect()
         assert self.open_files() - before == Counter()
         assert caught.value.__context__ is None
 

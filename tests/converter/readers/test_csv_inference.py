@@ -298,9 +298,8 @@ def test_numbers_of_json_are_float64_where_they_have_more_digits_too(tmp_path: P
     access = Access()
     assert [column["type"] for column, _ in plan(JsonlReader, source)[1]["columns"]] == [expected, expected]
     access.parts = {}
-    discovery = JsonlReader.discover(source.member, access)
-    list(discovery.units)
-    assert {column["type"] for column, _ in discovery.state["columns"]} == {expected.replace("Float64", "Float32")}
+    _, state = JsonlReader.discover(source.member, access).collect()
+    assert {column["type"] for column, _ in state["columns"]} == {expected.replace("Float64", "Float32")}
 
 
 # --- sequences ----------------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from tests.converter.readers.reader_contract import batches, rows
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import InputChanged
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base import files_ahead
 from dataprep_converter.readers.whole_file import WholeFileReader
+from dataprep_converter.sampling.units import Files, Unit
 from dataprep_converter.stores.files import FileStore
 
 _FILES = 100
@@ -111,8 +113,12 @@ def after_the_plan(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object
 
     def then_happens(*args: object) -> object:
         discovery = listed(*args)  # type: ignore[arg-type]
-        units = list(discovery.units)
-        happens()
-        return type(discovery)(units=iter(units), state=discovery.state)
+
+        def listing() -> Listing[Unit] | Listing[Files]:
+            state = yield from discovery.listing
+            happens()
+            return state
+
+        return Discovery(listing())
 
     monkeypatch.setattr(WholeFileReader, "discover", then_happens)

@@ -21,7 +21,6 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.joins import in_memory, join, joined_tables, out_of_core
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.runtime import limits
-from dataprep_converter.sampling.units import UnitTable
 
 _arrow: Any = pa  # the stubs don't know all functions
 
@@ -72,13 +71,13 @@ class Planned:
 def planned(source: Source) -> Planned:
     try:
         discovery = JoinReader.discover(source.member, Access())
-        units = UnitTable.of(discovery.units)
+        units, state = discovery.collect()
     except (BadData, BadSpec) as exc:
         return Planned(refused=str(exc))
     assert discovery.made is not None
     files = tuple(file.read_bytes() for file in sorted(discovery.made.folder.iterdir()))
     discovery.made.remove()
-    return Planned(units=units.table.drop_columns("uri").to_pylist(), state=json.dumps(dict(discovery.state)), files=files)
+    return Planned(units=units.table.drop_columns("uri").to_pylist(), state=json.dumps(state), files=files)
 
 
 class Watched:

@@ -342,8 +342,7 @@ def access_to(server: Server) -> Access:
 
 
 def planned(source: Source, access: Access) -> tuple[UnitTable, dict[str, Any]]:
-    discovery = SqlReader.discover(source.member, access)
-    return UnitTable.of(discovery.units), dict(discovery.state)
+    return SqlReader.discover(source.member, access).collect()
 
 
 @pytest.mark.slow

@@ -21,7 +21,6 @@ from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadCredentials, Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.databases.table import TableReader
-from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 from dataprep_converter.stores.objects.oss import OssStore
@@ -257,8 +256,8 @@ def test_a_table_is_read_while_the_keys_of_a_role_expire(service_account: FakeRo
         fake.fill("t", rows_of(pa.table({"id": np.arange(100)}, schema=schema)))
         access = Access([StoreSettings(uri_prefix="odps://", endpoint=fake.endpoint)])
         source = Source.model_validate({"table": {"uris": ["odps://p/tables/t"]}})
-        discovery = TableReader.discover(source.member, access)
-        reader, units = TableReader(source.member, dict(discovery.state), access), UnitTable.of(discovery.units)
+        units, state = TableReader.discover(source.member, access).collect()
+        reader = TableReader(source.member, state, access)
         batches = list(reader.read(units, iter([np.arange(100)])))
 
     assert sum(batch.records.num_rows for batch in batches) == 100

@@ -19,7 +19,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.core.tensors import Array, arrow_type, binary, to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import Bytes, RowFiles, gathered
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -39,7 +39,7 @@ class FixedLengthReader(Closeable):
     def discover(source: FixedLengthSource, access: Access) -> Discovery:
         """Lists files. Raises NotFound for a URI without any, BadData for one that is no whole number of records, BadSpec for fields."""
         _fields(source)
-        return Discovery(units=_units(source, access))
+        return Discovery(_units(source, access))
 
     def __init__(self, source: FixedLengthSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
         self._source = source
@@ -75,7 +75,7 @@ class FixedLengthReader(Closeable):
         return self._files.rows(unit.uri, unit.pin, start=unit.offset, row_bytes=self._source.record_bytes).take(rows)
 
 
-def _units(written: FixedLengthSource, access: Access) -> Iterator[Unit]:
+def _units(written: FixedLengthSource, access: Access) -> Listing[Unit]:
     around = written.header_bytes + written.footer_bytes
     for root, path, entry in input_files(access, written.uris):
         records, rest = divmod(entry.size - around, written.record_bytes)
@@ -83,6 +83,7 @@ def _units(written: FixedLengthSource, access: Access) -> Iterator[Unit]:
             raise _no_whole_number(written, entry, records, rest)
         if records:
             yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, offset=written.header_bytes)
+    return {}
 
 
 def _no_whole_number(written: FixedLengthSource, entry: Entry, records: int, rest: int) -> BadData:

@@ -26,7 +26,7 @@ from dataprep_converter.core.tensors import arrow_type, shape_fault, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
 from dataprep_converter.inputs.pinned import GZIP_MAGIC, ForwardReader, InputCopy, entry_of, open_pinned
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import Bytes, Rows, gathered, within_reads
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.sampling.units import Unit, UnitTable
@@ -72,8 +72,7 @@ class IdxReader(Closeable):
     @staticmethod
     def discover(source: IdxSource, access: Access) -> Discovery:
         """Reads the headers. Raises NotFound, BadData for a file that is no whole IDX file, BadSpec for subsets that don't match."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: IdxSource, state: Mapping[str, Any], access: Access) -> None:
         self._idx = source
@@ -134,13 +133,12 @@ class IdxReader(Closeable):
         return self._files[uri]
 
 
-def _units(idx: IdxSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(idx: IdxSource, access: Access) -> Listing[Unit]:
     first: tuple[IdxSubset, Header] | None = None
     for number, subset in enumerate(idx.subsets):
         entry = entry_of(access.store(subset.images), subset.images)
         images = _header_of(access, subset.images)
         first = first or (subset, images)
-        state |= {"dtype": first[1].dtype, "shape": list(first[1].shape[1:]), "labels": first[0].labels is not None}
         if (images.dtype, images.shape[1:]) != (first[1].dtype, first[1].shape[1:]):
             raise BadSpec(
                 f"All subsets need images of one type and shape: {first[0].images} has {_described(first[1])}, {subset.images} has {_described(images)}."
@@ -165,6 +163,9 @@ def _units(idx: IdxSource, access: Access, state: dict[str, Any]) -> Iterator[Un
                 subset=subset.name,
                 extra=json.dumps(extra),
             )
+    if first is None:
+        return {}
+    return {"dtype": first[1].dtype, "shape": list(first[1].shape[1:]), "labels": first[0].labels is not None}
 
 
 def _check_labels(labels: Header, images: Header, subset: IdxSubset) -> None:

@@ -25,7 +25,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, arrow_type, shap
 from dataprep_converter.inputs import zips
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.zips import Member, StoredMember
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.arrays.rows import RowFiles, gathered
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.records.batch import SAMPLE, Batch
@@ -105,8 +105,7 @@ class NumpyReader(Closeable):
     @staticmethod
     def discover(source: NumpySource, access: Access) -> Discovery:
         """Reads headers. Raises NotFound, BadData for a file that is no whole array, BadSpec for arrays that don't go together."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_Planner(source, access, state).units(), state=state)
+        return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: NumpySource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
         self._columns = [_Column(**column) for column in state.get("columns", [])]
@@ -153,21 +152,24 @@ _Arrays = dict[str, tuple[_Header, _Place]]
 
 
 class _Planner:
-    """Lists the files of a source, and freezes the columns in `state`."""
+    """Lists the files of a source, and freezes the columns."""
 
-    def __init__(self, source: NumpySource, access: Access, state: dict[str, Any]) -> None:
+    def __init__(self, source: NumpySource, access: Access) -> None:
         self._source = source
         self._access = access
-        self._state = state
         self._first: _Arrays | None = None
 
-    def units(self) -> Iterator[Unit]:
-        """In the order of the files."""
+    def units(self) -> Listing[Unit]:
+        """The units in the order of the files. Returns the state: the columns."""
         if self._source.arrays is not None:
             yield from self._grouped(self._source.arrays)
-            return
-        for root, path, entry in input_files(self._access, self._source.uris or []):
-            yield from self._unit(root, path, [entry], self._arrays(entry))
+        else:
+            for root, path, entry in input_files(self._access, self._source.uris or []):
+                yield from self._unit(root, path, [entry], self._arrays(entry))
+        if self._first is None:
+            return {}
+        columns = [{"name": name, "dtype": header.dtype.str, "shape": list(header.shape[1:])} for name, (header, _) in self._first.items()]
+        return {"columns": columns}
 
     def _grouped(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
         """The n-th files of all columns are one unit."""
@@ -205,9 +207,6 @@ class _Planner:
                 raise BadSpec(_different_lengths(names[0], found[names[0]], name, found[name]), uri=found[name][1].uri)
         if self._first is None:
             self._first = found
-            self._state["columns"] = [
-                {"name": name, "dtype": header.dtype.str, "shape": list(header.shape[1:])} for name, (header, _) in found.items()
-            ]
         self._check_alike(self._first, found)
         if records:
             yield Unit(

@@ -21,7 +21,7 @@ from dataprep_api.spec.sources.text import TextSource
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.columnar.columns import TYPES, default_of, shown
 from dataprep_converter.sampling.units import Unit
@@ -37,15 +37,13 @@ _arrow: Any = pa  # the stubs don't know all functions
 S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
 
 
-def partitioned(written: S, access: Access, *, of: str, units: Callable[[S, dict[str, Any]], Iterator[Unit]]) -> Discovery:
-    """The units that `units` finds in the files, given the part of the spec about the files alone and the state to fill.
+def partitioned(written: S, access: Access, *, of: str, units: Callable[[S], Listing[Unit]]) -> Discovery:
+    """The units that `units` finds in the files, given the part of the spec about the files alone.
 
     With `hivePartitions` the state also has the partition columns. Raises BadSpec for folders without keys, with keys other than the
     first file's (naming both), or with a value that is not of its column's type.
     """
-    state: dict[str, Any] = {}
-    found = units(written, state) if written.hive_partitions is None else _checked(written, access, of, units, state)
-    return Discovery(units=found, state=state)
+    return Discovery(units(written) if written.hive_partitions is None else _checked(written, access, of, units))
 
 
 @dataclass(frozen=True)
@@ -122,9 +120,7 @@ def of_files(written: S, names: Collection[str], *, of: str) -> S:
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _checked(
-    written: S, access: Access, of: str, units: Callable[[S, dict[str, Any]], Iterator[Unit]], state: dict[str, Any]
-) -> Iterator[Unit]:
+def _checked(written: S, access: Access, of: str, units: Callable[[S], Listing[Unit]]) -> Listing[Unit]:
     root, path, entry = next(input_files(access, written.uris))
     first = keys_of(written.uris[root], path, entry.uri)
     names = [name for name, _ in first]
@@ -133,7 +129,13 @@ def _checked(
         raise BadSpec(f"{of}.hivePartitions: {entry.uri} lies in no folder{below} that is named KEY=VALUE.", uri=entry.uri)
     columns = _Types(names, written, of)
     latest = ""
-    for unit in units(of_files(written, names, of=of), state):
+    listing = units(of_files(written, names, of=of))
+    state: dict[str, Any] = {}
+
+    def listed() -> Iterator[Unit]:
+        state.update((yield from listing))
+
+    for unit in listed():
         if unit.uri != latest:
             latest = unit.uri
             values = dict(keys_of(written.uris[unit.root], unit.path, unit.uri))
@@ -145,7 +147,7 @@ def _checked(
                 )
             columns.take(values, unit.uri)
         yield unit
-    state["partitions"] = columns.frozen()
+    return state | {"partitions": columns.frozen()}
 
 
 class _Types:

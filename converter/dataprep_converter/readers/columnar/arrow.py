@@ -15,7 +15,7 @@ from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.formats.columnar.arrow_messages import DICTIONARY, RECORDS, SCHEMA, Message, messages
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.open_files import KEPT_FILES
@@ -34,7 +34,7 @@ class ArrowReader(BlockReader):
     @staticmethod
     def discover(source: ArrowSource, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound, BadData for a file that is no Arrow IPC, BadSpec for columns that can't be read or differ."""
-        return partitioned(source, access, of=_OF, units=lambda arrow, state: _units(arrow, access, state))
+        return partitioned(source, access, of=_OF, units=lambda arrow: _units(arrow, access))
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
         table = Table(of_files(source, names_from(state), of=_OF), columns_from(state), of=_OF)
@@ -102,12 +102,12 @@ def _as_bytes(kind: Any) -> Any:
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(arrow: ArrowSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(arrow: ArrowSource, access: Access) -> Listing[Unit]:
     settler = CommonSchema(arrow, of=_OF)
     for root, path, entry in input_files(access, arrow.uris):
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _batches(root, path, entry, source, settler)
-    state |= settler.state()
+    return settler.state()
 
 
 def _batches(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:

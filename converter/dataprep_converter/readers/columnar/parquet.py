@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.ranged import Ranged
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.listing import input_files
@@ -50,7 +50,7 @@ class ParquetReader(BlockReader):
     @staticmethod
     def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound, BadData for a file that is no Parquet, BadSpec for columns that can't be read or differ."""
-        return partitioned(source, access, of=_OF, units=lambda parquet, state: _units(parquet, access, state))
+        return partitioned(source, access, of=_OF, units=lambda parquet: _units(parquet, access))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
         table = Table(of_files(source, names_from(state), of=_OF), columns_from(state), of=_OF)
@@ -78,12 +78,12 @@ class ParquetReader(BlockReader):
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(parquet: ParquetSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(parquet: ParquetSource, access: Access) -> Listing[Unit]:
     settler = CommonSchema(parquet, of=_OF)
     for root, path, entry in input_files(access, parquet.uris):
         with access.store(entry.uri).open(entry.uri) as source:
             yield from _groups(root, path, entry, source, settler)
-    state |= settler.state()
+    return settler.state()
 
 
 def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:

@@ -25,7 +25,7 @@ from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader, lost_name, without_lost
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.open_files import KEPT_FILES
@@ -48,8 +48,7 @@ class SqlReader(BlockReader):
     @staticmethod
     def discover(source: SqlSource, access: Access) -> Discovery:
         """Asks the database. Raises BadSpec for a query that it refuses or columns that aren't there, and what the connection says."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: SqlSource, state: Mapping[str, Any], access: Access) -> None:
         self._source = source
@@ -262,11 +261,10 @@ class _Digest:
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(source: SqlSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(source: SqlSource, access: Access) -> Listing[Unit]:
     """A unit for each part that has rows."""
     with connect(source.url, access) as database:
         result = database.columns(_query(source))
-        state["schema"] = frozen(result)
         rows = _Rows.of(source, result)
         parts = _cut(database, source, result)
         counts = _counts(database, source, parts) if source.pin == "Count" else [None] * len(parts)
@@ -292,6 +290,7 @@ def _units(source: SqlSource, access: Access, state: dict[str, Any]) -> Iterator
                     extra=json.dumps({"low": bounds.low, "high": bounds.high, "pinned": source.pin == "Content"}),
                 )
             first += count
+    return {"schema": frozen(result)}
 
 
 def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Bounds]:

@@ -25,7 +25,7 @@ from dataprep_converter.core.closeable import Closeable, close_generator
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import Session, SessionEnded, Table
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader, without_lost
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of
@@ -60,8 +60,7 @@ class TableReader(BlockReader):
         versions = [table.version() for table in tables]
         sessions = [table.session() for table in tables]
         rows = _Rows.of(source, _schema(source, sessions))
-        state = {"schema": frozen(rows.schema_of_table), "sessions": [session.id for session in sessions]}
-        return Discovery(units=_units(source, rows, sessions, versions), state=state)
+        return Discovery(_units(source, rows, sessions, versions))
 
     def __init__(self, source: TableSource, state: Mapping[str, Any], access: Access) -> None:
         self._source = source
@@ -292,7 +291,7 @@ def _listed(kinds: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in kinds.items())[:512]
 
 
-def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versions: Sequence[str]) -> Iterator[Unit]:
+def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versions: Sequence[str]) -> Listing[Unit]:
     """A unit for each slice."""
     for root, (session, version) in enumerate(zip(sessions, versions, strict=True)):
         if not session.count:
@@ -317,6 +316,7 @@ def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versio
                     row=start,
                     extra=_Extra(session.count, block_rows, digests if source.pin == "Content" else None).dumps(),
                 )
+    return {"schema": frozen(rows.schema_of_table), "sessions": [session.id for session in sessions]}
 
 
 def _look_at_head(rows: _Rows, session: Session, start: int, count: int) -> list[str]:

@@ -14,7 +14,7 @@ from dataprep_api.spec.sources.sequence_file import SequenceFileSource
 from dataprep_converter.core.errors import BadSpec, InputChanged
 from dataprep_converter.formats.tfrecord.frames import Stretch
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import FilesOfFolder, input_folders
 from dataprep_converter.readers.hadoop.hadoop_columns import RECORD, SEQUENCE_RECORD, Form, Kind, form, kind
@@ -44,8 +44,7 @@ class SequenceFileReader(BlockReader):
     @staticmethod
     def discover(source: SequenceFileSource, access: Access) -> Discovery:
         """Reads lengths, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: SequenceFileSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
@@ -80,7 +79,8 @@ class SequenceFileReader(BlockReader):
         return Block(block.records, block.places, block.reasons, {row: Raw.of(found[1][row]) for row in reasons})
 
 
-def _units(source: SequenceFileSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(source: SequenceFileSource, access: Access) -> Listing[Unit]:
+    state: dict[str, Any] = {}
     first: tuple[str, Header] | None = None
     for files in input_folders(access, source.uris):
         for path, uri, size, pin in _records_of(files):
@@ -89,9 +89,10 @@ def _units(source: SequenceFileSource, access: Access, state: dict[str, Any]) ->
                 first = first or (uri, header)
                 _check_classes(header, uri, first)
                 for stretch in _stretches(file, header, uri):
-                    if KEY not in state:
-                        _sample(file, header, uri, stretch, state)
+                    if not state:
+                        state = _sample(file, header, uri, stretch)
                     yield _unit(stretch, header, root=files.root, path=path, entry=Entry(uri, size, pin))
+    return state
 
 
 def _records_of(files: FilesOfFolder) -> Iterator[tuple[str, str, int, str]]:
@@ -118,13 +119,15 @@ def _check_classes(header: Header, uri: str, first: tuple[str, Header]) -> None:
         )
 
 
-def _sample(file: Input, header: Header, uri: str, stretch: Stretch, state: dict[str, Any]) -> None:
-    """Freezes the kinds of keys and values by the first records."""
+def _sample(file: Input, header: Header, uri: str, stretch: Stretch) -> dict[str, Any]:
+    """The state for workers: the kinds of keys and values, from the first records."""
+    state: dict[str, Any] = {}
     found = pairs(file.read_at(stretch.offset, stretch.size), header, uri, stretch.offset)
     for name, java, cells in zip((KEY, VALUE), (header.key, header.value), found, strict=True):
         some = Cells(cells.data, cells.starts[:_SAMPLED_RECORDS], cells.ends[:_SAMPLED_RECORDS])
         settled = kind(java, some, uri)
         state[name] = {"class": settled.java, "of": list(settled.of)}
+    return state
 
 
 def _thawed(frozen: Mapping[str, Any] | None) -> Kind | None:

@@ -20,12 +20,12 @@ from dataprep_converter.core.tensors import Array
 from dataprep_converter.images import image_headers
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import is_hidden
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, whole
 from dataprep_converter.readers.images import coco, voc, yolo
 from dataprep_converter.readers.images.boxes import LARGEST_ANNOTATION, Annotation, check_size, relative_boxes
 from dataprep_converter.readers.images.image_labels import shown
-from dataprep_converter.readers.images.image_listing import extension_of, images_below, listed
+from dataprep_converter.readers.images.image_listing import IgnoredFiles, extension_of, images_below, listed
 from dataprep_converter.readers.images.images import FILENAME, IMAGE, Image, image_columns
 from dataprep_converter.readers.images.object_columns import ImageObjects, ObjectColumns
 from dataprep_converter.readers.images.pairs import Pair, Pairing, Tree, UnmatchedFiles, extra_of, refuse_bad, unit_of
@@ -46,13 +46,12 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
     @staticmethod
     def discover(source: AnnotatedImagesSource, access: Access) -> Discovery:
         """Lists and pairs. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: AnnotatedImagesSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         self._source = source
-        self._pairing = _pairing(self._source, dict(state))
+        self._pairing = _pairing(self._source, state.get("partners", []))
         self._names: list[str] = state.get("names", [])
         self._classes: list[str] = state.get("classes", [])
         self._known = frozenset(self._classes)
@@ -106,9 +105,9 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         )
 
 
-def _pairing(source: AnnotatedImagesSource, state: dict[str, Any]) -> Pairing:
+def _pairing(source: AnnotatedImagesSource, folders: Sequence[str] = ()) -> Pairing:
     extension = _EXTENSIONS.get(source.format, "")
-    return Pairing(Tree(source.images, source.extensions), Tree(source.annotations, [extension]), state=state)
+    return Pairing(Tree(source.images, source.extensions), Tree(source.annotations, [extension]), folders)
 
 
 def _parsed(source: AnnotatedImagesSource, extra: Mapping[str, Any], contents: Sequence[bytes], names: Sequence[str]) -> Annotation:
@@ -122,22 +121,22 @@ def _parsed(source: AnnotatedImagesSource, extra: Mapping[str, Any], contents: S
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(source: AnnotatedImagesSource, access: Access) -> Listing[Unit]:
     missing = UnmatchedFiles(_OPTION, "annotation", source.missing)
-    if source.format == "Coco":
-        yield from _coco_units(source, access, state, missing)
-    else:
-        yield from _paired_units(source, access, state, missing)
-    missing.conclude(state)
+    state = yield from (_coco_units if source.format == "Coco" else _paired_units)(source, access, missing)
+    warnings = [*state.pop("warnings", []), *missing.conclude()]
+    return state | ({"warnings": warnings} if warnings else {})
 
 
-def _paired_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: UnmatchedFiles) -> Iterator[Unit]:
+def _paired_units(source: AnnotatedImagesSource, access: Access, missing: UnmatchedFiles) -> Listing[Unit]:
+    state: dict[str, Any] = {}
     more: dict[str, str] = {}
     if source.format == "Yolo":
         state["names"] = yolo.class_names(access, source.class_names) if source.class_names else source.classes
         more = {"names": _digest(state["names"])}
-    pairing = _pairing(source, state)
-    pairs = pairing.pairs(access, subset_from=source.subset_from, state=state)
+    pairing = _pairing(source)
+    ignored = IgnoredFiles()
+    pairs = pairing.pairs(access, subset_from=source.subset_from, ignored=ignored)
     found: dict[str, list[str]] = {}
     if source.format == "Voc" and source.classes is None:
         pairs = _with_classes(pairs, access, source, found)
@@ -150,8 +149,12 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, state: dict[str
             yield pairing.unit(pair, reason=f"its annotation has more than {LARGEST_ANNOTATION >> 20} MiB")
         else:
             yield pairing.unit(pair, **more)
-    state["classes"] = source.classes or state.get("names") or _classes_found(source, found)
-    _warn_of_subsets(found, state, of=source.classes_from or "train")
+    return state | {
+        "partners": pairing.folders,
+        "ignored": ignored.count,
+        "classes": source.classes or state.get("names") or _classes_found(source, found),
+        "warnings": _subset_warnings(found, of=source.classes_from or "train"),
+    }
 
 
 def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, found: dict[str, list[str]]) -> Iterator[Pair]:
@@ -202,26 +205,29 @@ def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[s
     return classes
 
 
-def _warn_of_subsets(found: Mapping[str, Sequence[str]], state: dict[str, Any], *, of: str) -> None:
-    """Notes the classes that a model could not learn, because the subset it learns from lacks them."""
+def _subset_warnings(found: Mapping[str, Sequence[str]], *, of: str) -> list[str]:
+    """A warning for each class that a model can't learn, because the subset that it learns from lacks the class."""
     if not any(of in subsets for subsets in found.values()):
-        return
-    for name, subsets in sorted(found.items()):
-        if of not in subsets:
-            state.setdefault("warnings", []).append(f"the class {name!r} is only in the subset {', '.join(subsets)}, not in {of}")
+        return []
+    return [
+        f"the class {name!r} is only in the subset {', '.join(subsets)}, not in {of}"
+        for name, subsets in sorted(found.items())
+        if of not in subsets
+    ]
 
 
-def _coco_units(source: AnnotatedImagesSource, access: Access, state: dict[str, Any], missing: UnmatchedFiles) -> Iterator[Unit]:
+def _coco_units(source: AnnotatedImagesSource, access: Access, missing: UnmatchedFiles) -> Listing[Unit]:
+    ignored = IgnoredFiles()
     classes: dict[str, None] = {}
     for root, (uri, annotations) in enumerate(zip(source.images, source.annotations, strict=True)):
         file = coco.CocoFile(access, annotations)
         classes.update(dict.fromkeys(file.categories))
         names = _digest(file.categories)
-        found = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, state=state)
+        found = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, ignored=ignored)
         # Where the file lies among the images, their listing counts it as one that isn't read.
         place = annotations.removeprefix(f"{uri.rstrip('/')}/")
         within = place != annotations and not is_hidden(place) and extension_of(place) not in source.extensions
-        state["ignored"] = state.get("ignored", 0) - within
+        ignored.count -= within
         for image in found:
             pair = Pair(replace(image, root=root), None)
             extra = file.take(image.path)
@@ -238,7 +244,7 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, state: dict[str, 
                 yield unit_of(Pair(None, left), {"bad": f"the image {name} of the annotations is not there", "names": names})
             else:
                 missing.add(f"{annotations}: {name}", is_image=False)
-    state["classes"] = source.classes or list(classes)
+    return {"ignored": ignored.count, "classes": source.classes or list(classes)}
 
 
 def _digest(names: Sequence[str]) -> str:

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.formats.archives.file_batch_encoder import URIS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.archive_uris import divided
-from dataprep_converter.readers.images.image_listing import extension_of, folders_of_images
+from dataprep_converter.readers.images.image_listing import IgnoredFiles, extension_of, folders_of_images
 from dataprep_converter.sampling.units import Files
 from dataprep_converter.stores import Entry
 
@@ -19,21 +19,21 @@ _BEFORE_A_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 
 
 def images_of_batches(
-    access: Access, uris: Sequence[str], *, extensions: Sequence[str], recursive: bool, subset_from: str, state: dict[str, Any]
+    access: Access, uris: Sequence[str], *, extensions: Sequence[str], recursive: bool, subset_from: str, ignored: IgnoredFiles
 ) -> Iterator[Files]:
     """The images of every zip that the URIs name, in the order of their numbers; `extras` are the folders that they lay in.
 
-    Files that are no zip, and files in them with other extensions, are counted in `state["ignored"]`. Raises NotFound for a URI that names
+    Files that are no zip, and files in them with other extensions, are counted in `ignored`. Raises NotFound for a URI that names
     nothing, BadData for a zip that is no FileBatch.
     """
     for uri in uris:
         if divided(uri) is not None:
             raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of such.", uri=uri)
-    found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, state=state)
+    found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, ignored=ignored)
     for batches in found:
         files = batches.files
         for path, uri in zip(files.paths, files.uris, strict=True):
-            images = _images(access, uri, extensions, state)
+            images = _images(access, uri, extensions, ignored)
             entries = [entry for entry, _ in images]
             yield Files(
                 root=files.root,
@@ -46,7 +46,7 @@ def images_of_batches(
             )
 
 
-def _images(access: Access, uri: str, extensions: Sequence[str], state: dict[str, Any]) -> list[tuple[Entry, str]]:
+def _images(access: Access, uri: str, extensions: Sequence[str], ignored: IgnoredFiles) -> list[tuple[Entry, str]]:
     """(file, class) of one zip."""
     within = f"{uri}!/"
     members = {entry.uri.removeprefix(within): entry for entry in access.store(within).list(within)}
@@ -58,7 +58,7 @@ def _images(access: Access, uri: str, extensions: Sequence[str], state: dict[str
             uri=uri,
         )
     taken = [number for number in range(len(originals)) if extension_of(numbered[number]) in extensions]
-    state["ignored"] += len(originals) - len(taken)
+    ignored.count += len(originals) - len(taken)
     return [(members[numbered[number]], _folder(originals[number], where=f"{uri}: line {number + 1} of {URIS}")) for number in taken]
 
 

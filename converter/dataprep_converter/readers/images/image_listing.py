@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
@@ -34,6 +33,13 @@ class ImagesOfFolder:
     """See `ListedFile`."""
 
 
+@dataclass
+class IgnoredFiles:
+    """Counts the files among the inputs that the source doesn't read."""
+
+    count: int = 0
+
+
 def images_below(
     access: Access,
     uris: Sequence[str],
@@ -41,13 +47,13 @@ def images_below(
     extensions: Sequence[str],
     recursive: bool,
     subset_from: str,
-    state: dict[str, Any],
+    ignored: IgnoredFiles,
 ) -> Iterator[ListedFile]:
-    """The images in the order of the URIs and, within one, of the paths. Other files are counted in `state["ignored"]`.
+    """The images in the order of the URIs and, within one, of the paths. Other files are counted in `ignored`.
 
     Raises NotFound for a URI that names nothing, BadSpec for an image that is in no subset.
     """
-    found = folders_of_images(access, uris, extensions=extensions, recursive=recursive, subset_from=subset_from, state=state)
+    found = folders_of_images(access, uris, extensions=extensions, recursive=recursive, subset_from=subset_from, ignored=ignored)
     for images in found:
         files = images.files
         for path, uri, size, pin in zip(files.paths, files.uris, files.sizes, files.pins, strict=True):
@@ -61,16 +67,15 @@ def folders_of_images(
     extensions: Sequence[str],
     recursive: bool,
     subset_from: str,
-    state: dict[str, Any],
+    ignored: IgnoredFiles,
 ) -> Iterator[ImagesOfFolder]:
     """Like `images_below`, some images of a folder at a time."""
-    state.setdefault("ignored", 0)
     endings = tuple(f".{extension}" for extension in extensions)
     for found in input_folders(access, uris) if recursive else _flat(access, uris):
         files = found
         if not _all_end_alike(found.names, endings):
             files = found.only([name.endswith(endings) or extension_of(name) in extensions for name in found.names])
-        state["ignored"] += len(found.names) - len(files.names)
+        ignored.count += len(found.names) - len(files.names)
         if files.names:
             uri = uris[files.root]
             subset, folders = _subset(files.folder + files.names[0], folders=_folders(uri, files), uri=uri, subset_from=subset_from)

@@ -19,11 +19,11 @@ from dataprep_converter.core.tensors import Array, binary, to_arrow
 from dataprep_converter.images import image_headers
 from dataprep_converter.images.image_headers import ImageHeader
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.files_ahead import FilesReader, Room, Row, binaries
 from dataprep_converter.readers.images.file_batches import images_of_batches
 from dataprep_converter.readers.images.image_labels import Classes, checked, named, parent
-from dataprep_converter.readers.images.image_listing import folders_of_images
+from dataprep_converter.readers.images.image_listing import IgnoredFiles, folders_of_images
 from dataprep_converter.readers.images.image_lists import images_of
 from dataprep_converter.records.batch import SAMPLE, Batch
 from dataprep_converter.records.columns import NOT_BY_DEFAULT
@@ -73,8 +73,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
     @staticmethod
     def discover(source: ImagesSource, access: Access) -> Discovery:
         """Lists the images. Raises NotFound for a URI without any file, BadSpec for an image without a class."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: ImagesSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
@@ -141,15 +140,18 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         return {LABEL: pa.array(map(int, labels), pa.int64())} if self._has_label else {}
 
 
-def _units(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
+def _units(source: ImagesSource, access: Access) -> Listing[Files]:
+    ignored = IgnoredFiles()
     classes = Classes(source.classes, option="source.images.classes", of=source.classes_from)
-    for files in _listed(source, access) if source.listed is not None else _below(source, access, state):
+    for files in _listed(source, access) if source.listed is not None else _below(source, access, ignored):
         yield replace(files, extras=checked(files.extras, files.subsets, files.uris, source, classes))
+    state: dict[str, Any] = {} if source.listed is not None else {"ignored": ignored.count}
     if source.label_from != "None" and source.label_type == "Name":
         state["classes"] = classes.names()
+    return state
 
 
-def _below(source: ImagesSource, access: Access, state: dict[str, Any]) -> Iterator[Files]:
+def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Iterator[Files]:
     """The images of folders, with their labels as they are written."""
     if source.label_from == "OriginalUri":
         yield from images_of_batches(
@@ -158,7 +160,7 @@ def _below(source: ImagesSource, access: Access, state: dict[str, Any]) -> Itera
             extensions=source.extensions,
             recursive=source.recursive,
             subset_from=source.subset_from,
-            state=state,
+            ignored=ignored,
         )
         return
     found = folders_of_images(
@@ -167,7 +169,7 @@ def _below(source: ImagesSource, access: Access, state: dict[str, Any]) -> Itera
         extensions=source.extensions,
         recursive=source.recursive,
         subset_from=source.subset_from,
-        state=state,
+        ignored=ignored,
     )
     for images in found:
         files, count = images.files, len(images.files.names)

@@ -1,6 +1,6 @@
 """`masks`: images and their segmentation masks, with the bytes of both unchanged. Only headers are read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 import pyarrow as pa
@@ -10,8 +10,9 @@ from dataprep_converter.core.errors import BadSample
 from dataprep_converter.core.tensors import Array
 from dataprep_converter.images import image_headers
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, binaries
+from dataprep_converter.readers.images.image_listing import IgnoredFiles
 from dataprep_converter.readers.images.images import FILENAME, IMAGE, Image, image_columns
 from dataprep_converter.readers.images.pairs import Pairing, Tree, UnmatchedFiles, extra_of, refuse_bad
 from dataprep_converter.sampling.units import Unit
@@ -31,12 +32,11 @@ class MasksReader(FilesReader[_Masked]):
     @staticmethod
     def discover(source: MasksSource, access: Access) -> Discovery:
         """Lists both trees. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_units(source, access, state), state=state)
+        return Discovery(_units(source, access))
 
     def __init__(self, source: MasksSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
-        self._pairing = _pairing(source, dict(state))
+        self._pairing = _pairing(source, state.get("partners", []))
 
     def schema(self) -> pa.Schema:
         """`image/filename` is the image's path below the URI, and written only on request."""
@@ -73,17 +73,19 @@ class MasksReader(FilesReader[_Masked]):
         }
 
 
-def _pairing(source: MasksSource, state: dict[str, Any]) -> Pairing:
+def _pairing(source: MasksSource, folders: Sequence[str] = ()) -> Pairing:
     images = Tree(source.images, source.extensions, source.image_suffix)
-    return Pairing(images, Tree(source.masks, source.mask_extensions, source.mask_suffix), state=state)
+    return Pairing(images, Tree(source.masks, source.mask_extensions, source.mask_suffix), folders)
 
 
-def _units(source: MasksSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
-    pairing = _pairing(source, state)
+def _units(source: MasksSource, access: Access) -> Listing[Unit]:
+    pairing = _pairing(source)
+    ignored = IgnoredFiles()
     missing = UnmatchedFiles("source.masks", "mask", source.missing)
-    for pair in pairing.pairs(access, subset_from=source.subset_from, state=state):
+    for pair in pairing.pairs(access, subset_from=source.subset_from, ignored=ignored):
         if pair.image is not None and pair.partner is not None:
             yield pairing.unit(pair)
         elif missing.takes(pair):
             yield pairing.unit(pair, reason=missing.reason(pair))
-    missing.conclude(state)
+    warnings = missing.conclude()
+    return {"partners": pairing.folders, "ignored": ignored.count} | ({"warnings": warnings} if warnings else {})

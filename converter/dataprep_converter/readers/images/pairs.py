@@ -13,7 +13,7 @@ from dataprep_converter.core.errors import BadSample, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.files_ahead import File, Row
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.images.image_listing import ListedFile, extension_of, images_below, listed
+from dataprep_converter.readers.images.image_listing import IgnoredFiles, ListedFile, extension_of, images_below, listed
 from dataprep_converter.sampling.units import Unit
 
 _SHOWN: Final = 20
@@ -80,16 +80,15 @@ class UnmatchedFiles:
         if len(self.examples) < _SHOWN:
             self.examples.append(uri)
 
-    def conclude(self, state: dict[str, Any]) -> None:
-        """Notes a warning in `state["warnings"]`, or raises NotFound with the first of them."""
+    def conclude(self) -> list[str]:
+        """The warning for the plan, if any. Raises NotFound with the first file if the policy doesn't skip them."""
         count = self.images + self.partners
         if not count:
-            return
+            return []
         counts = f"images without {_a(self.partner)}: {self.images:,}, {self.partner}s without an image: {self.partners:,}"
         examples = ", ".join(self.examples) + (f" … and {count - len(self.examples)} more" if count > len(self.examples) else "")
         if self.policy == "Skip":
-            state.setdefault("warnings", []).append(f"left out ({counts}): {examples}")
-            return
+            return [f"left out ({counts}): {examples}"]
         raise NotFound(f"{self.option}.missing: {self.policy} ({counts}): {examples}", uri=self.examples[0])
 
     def reason(self, pair: Pair) -> str:
@@ -100,12 +99,14 @@ class UnmatchedFiles:
 class Pairing:
     """The pairs of two trees while planning, and their files while working."""
 
-    def __init__(self, images: Tree, partners: Tree, *, state: dict[str, Any]) -> None:
+    def __init__(self, images: Tree, partners: Tree, folders: Sequence[str] = ()) -> None:
+        """`folders` are the partners' folders, known after planning."""
         self._images = images
         self._partners = partners
-        self._folders: list[str] = state.setdefault("partners", [])
+        self.folders = list(folders)
+        """The partners' folder of each URI, filled by `pairs`."""
 
-    def pairs(self, access: Access, *, subset_from: str, state: dict[str, Any]) -> Iterator[Pair]:
+    def pairs(self, access: Access, *, subset_from: str, ignored: IgnoredFiles) -> Iterator[Pair]:
         """The images in the order of the URIs and, within one, of the paths, each with its partner; then the partners left over.
 
         The partners of one URI are held in memory. Raises NotFound for a URI without files, BadSpec for two files that share a partner.
@@ -116,13 +117,15 @@ class Pairing:
             own = {partner.entry.uri for partner in waiting.values()} if is_common else set()
             # In a common folder the images' listing counts all other files, partners included.
             counted_there = sum(extension_of(partner) not in self._images.extensions for partner in own)
-            state["ignored"] = state.get("ignored", 0) + (-counted_there if is_common else others)
+            ignored.count += -counted_there if is_common else others
             taken: dict[str, str] = {}
-            found = images_below(access, [uri], extensions=self._images.extensions, recursive=True, subset_from=subset_from, state=state)
+            found = images_below(
+                access, [uri], extensions=self._images.extensions, recursive=True, subset_from=subset_from, ignored=ignored
+            )
             for image in found:
                 stem = self._images.stem(image.path)
                 if stem is None or image.entry.uri in own:
-                    state["ignored"] += stem is None
+                    ignored.count += stem is None
                     continue
                 if stem in taken:
                     raise BadSpec(f"{taken[stem]} and {image.entry.uri} would belong to the same file; leave out one of their extensions.")
@@ -144,7 +147,7 @@ class Pairing:
             if stem in waiting:
                 raise BadSpec(f"{waiting[stem].entry.uri} and {entry.uri} would belong to the same image; leave out one of them.")
             waiting[stem] = listed(root, path, entry, folders=path.split("/")[:-1], uri=uri, subset_from=subset_from)
-        self._folders.append(folder)
+        self.folders.append(folder)
         return waiting, others
 
     def unit(self, pair: Pair, *, reason: str = "", **more: Any) -> Unit:
@@ -163,7 +166,7 @@ class Pairing:
         if "pin" not in extra:
             return [image]
         stem = self._images.stem(row["path"])
-        uri = f"{self._folders[row['root']]}{stem}{self._partners.suffix}.{extra['extension']}"
+        uri = f"{self.folders[row['root']]}{stem}{self._partners.suffix}.{extra['extension']}"
         return [image, File(uri, extra["size"], extra["pin"])]
 
 

@@ -22,7 +22,7 @@ from dataprep_api.spec.sources.join import JoinSource, JoinTable
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged
 from dataprep_converter.dataset import overlaps
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery, Reader, reader_class
+from dataprep_converter.readers import Discovery, Listing, Reader, reader_class
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
 from dataprep_converter.records.batch import SAMPLE, TEXT, TEXTS, WAS, marked
@@ -55,9 +55,8 @@ class JoinReader(BlockReader):
     @staticmethod
     def discover(source: JoinSource, access: Access) -> Discovery:
         """Performs the join. Raises BadData, naming key, table and rows, for a key that is duplicate or missing without permission."""
-        state: dict[str, Any] = {}
         made = IntermediateFiles()
-        return Discovery(units=_Planner(source, access, state, made).units(), state=state, made=made)
+        return Discovery(_Planner(source, access, made).units(), made)
 
     def __init__(self, source: JoinSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
         super().__init__(access)
@@ -162,20 +161,21 @@ class _TableLoader:
 class _Planner:
     """Reads and joins the tables of a source, and writes the records."""
 
-    def __init__(self, source: JoinSource, access: Access, state: dict[str, Any], made: IntermediateFiles) -> None:
+    def __init__(self, source: JoinSource, access: Access, made: IntermediateFiles) -> None:
         self._source = source
         self._access = access
-        self._state = state
+        self._state: dict[str, Any] = {}
         self._made = made
         self._bad: list[Unit] = []
 
-    def units(self) -> Iterator[Unit]:
-        """The joined records, then the rows that can't be read."""
+    def units(self) -> Listing[Unit]:
+        """The joined records, then the rows that can't be read. Returns the state: the schema, warnings, and how many keys are ignored."""
         with ExitStack() as failed:
             failed.callback(self._made.remove)
             with ExitStack() as readers:
                 yield from self._joined(self._opened(readers))
             failed.pop_all()
+        return self._state
 
     def _joined(self, tables: Sequence[_Table]) -> Iterator[Unit]:
         schema = _schema(self._source, tables)
@@ -202,13 +202,12 @@ class _Planner:
             kind = written.source.kind
             source = written.source.member
             reader_type = reader_class(kind)
-            discovery = reader_type.discover(source, self._access)
-            units = UnitTable.of(discovery.units)
-            if "warnings" in discovery.state:
-                self._state.setdefault("warnings", []).extend(f"join, table {written.name}: {each}" for each in discovery.state["warnings"])
+            units, state = reader_type.discover(source, self._access).collect()
+            if "warnings" in state:
+                self._state.setdefault("warnings", []).extend(f"join, table {written.name}: {each}" for each in state["warnings"])
             if self._access.output is not None:
                 overlaps.check_units(units, self._access.output, self._access)
-            reader = readers.enter_context(reader_type(source, dict(discovery.state), self._access))
+            reader = readers.enter_context(reader_type(source, state, self._access))
             tables.append(_table(number, written, reader, units, self._source))
         return tables
 

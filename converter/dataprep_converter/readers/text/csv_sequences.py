@@ -123,8 +123,7 @@ class CsvSequencesReader(Closeable):
     @staticmethod
     def discover(source: CsvSequencesSource, access: Access) -> Discovery:
         """Lists files; without `columns`, reads the first ones. Raises NotFound for a URI without files, BadData when no file has a row."""
-        state: dict[str, Any] = {}
-        return Discovery(units=SequencePlanner(source, access, state).units(), state=state)
+        return Discovery(SequencePlanner(source, access).units())
 
     def __init__(self, source: CsvSequencesSource, state: Mapping[str, Any], access: Access) -> None:
         dialect = dialect_of_source(source)

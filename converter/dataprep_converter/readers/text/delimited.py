@@ -14,7 +14,7 @@ from dataprep_api.spec import CsvColumn, CsvSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import ForwardReader
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
@@ -39,7 +39,7 @@ class CsvReader(StretchReader):
     @staticmethod
     def discover(source: CsvSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, BadSpec for headers and columns that don't match."""
-        return partitioned(source, access, of=_OF, units=lambda csv, state: _Planner(csv, access, state).units())
+        return partitioned(source, access, of=_OF, units=lambda csv: _Planner(csv, access).units())
 
     def __init__(self, source: CsvSource, state: Mapping[str, Any], access: Access) -> None:
         written = of_files(source, names_from(state), of=_OF)
@@ -71,12 +71,13 @@ def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn]) -
 
 
 class _Planner:
-    """Lists and cuts the files of a source, and freezes the columns in `state`."""
+    """Lists and cuts the files of a source, and freezes the columns."""
 
-    def __init__(self, source: CsvSource, access: Access, state: dict[str, Any]) -> None:
+    def __init__(self, source: CsvSource, access: Access) -> None:
         self._source = source
         self._access = access
-        self._state = state
+        self._inference: dict[str, Any] = {}
+        """What the state says of columns that were inferred: texts and warnings."""
         self._rule = access.version_of("inference")
         self._dialect = _dialect(source) if source.columns is not None else with_missing(_dialect(source), rule=self._rule)
         self._preamble = Preamble(self._dialect, source.skip_lines, source.header)
@@ -86,13 +87,12 @@ class _Planner:
             check_names([column.name for column in source.columns], self._named_by)
             _parser(source, self._dialect, source.columns)
 
-    def units(self) -> Iterator[Unit]:
-        """In the order of the URIs and, within one, of the paths."""
+    def units(self) -> Listing[Unit]:
+        """The units in the order of the URIs and, within one, of the paths. Returns the state: the columns and their null words."""
         for root, path, entry in input_files(self._access, self._source.uris):
             yield from self._units_of(root, path, entry)
-        self._state["columns"] = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
-        if self._dialect.missing:
-            self._state["nullWords"] = list(self._dialect.missing)
+        columns = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
+        return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         with self._access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
@@ -131,11 +131,11 @@ class _Planner:
             if found is not None:
                 self._columns = found.columns
                 if found.texts:
-                    self._state[TEXTS] = found.texts
+                    self._inference[TEXTS] = found.texts
                 _parser(self._source, self._dialect, found.columns)
                 warnings = found.warnings(selected(found.columns, self._source.select, of=_OF), of=_OF)
                 if warnings:
-                    self._state["warnings"] = warnings
+                    self._inference["warnings"] = warnings
         elif start.names is not None:
             expected = [column.name for column in self._columns]
             if start.names != expected:

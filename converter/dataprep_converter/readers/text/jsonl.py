@@ -5,7 +5,7 @@ Files are cut at line ends (`stretches.py`). Lines that Arrow rejects are found 
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import ForwardReader
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.listing import input_files
@@ -42,7 +42,7 @@ class JsonlReader(StretchReader):
     @staticmethod
     def discover(source: JsonlSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, BadSpec for columns that can't be told."""
-        return partitioned(source, access, of=_OF, units=lambda jsonl, state: _units(jsonl, access, state))
+        return partitioned(source, access, of=_OF, units=lambda jsonl: _units(jsonl, access))
 
     def __init__(self, source: JsonlSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access, Partitions(source.uris, state, of=_OF))
@@ -68,12 +68,12 @@ class JsonlReader(StretchReader):
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _units(jsonl: JsonlSource, access: Access, state: dict[str, Any]) -> Iterator[Unit]:
+def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
     uri, lines = _sample(jsonl, access)
     found = frozen(lines, jsonl.columns, uri, rule=access.version_of("inference"))
     _Parser(found, strict=False)
-    state["columns"] = [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in found]
     yield from line_units(access, jsonl.uris, skip_blank=True, skip_mark=True)
+    return {"columns": [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in found]}
 
 
 def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:

@@ -18,7 +18,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow, to_numpy
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.lines import Lines, with_lines
@@ -45,7 +45,7 @@ class LibsvmReader(Closeable):
     @staticmethod
     def discover(source: LibsvmSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files."""
-        return Discovery(units=_units(source, access))
+        return Discovery(_units(source, access))
 
     def __init__(self, source: LibsvmSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
         self._source = source
@@ -89,12 +89,13 @@ class LibsvmReader(Closeable):
         return self._source.num_features or 0
 
 
-def _units(source: LibsvmSource, access: Access) -> Iterator[Unit]:
+def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
     for root, path, entry in input_files(access, source.uris):
         with access.store(entry.uri).open(entry.uri) as file, opened(file, entry) as forward:
             begun = forward.read(len(BOM))
             found = cut(forward, b"" if begun == BOM else begun, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
             yield from units_of(root, path, entry, found, zipped=forward.zipped)
+    return {}
 
 
 def scan(data: bytes, at_end: bool) -> Lines:

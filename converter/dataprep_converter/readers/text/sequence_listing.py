@@ -6,7 +6,7 @@ With columns given, files are only listed. Else the first of them are read, as m
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +17,7 @@ from dataprep_api.spec.sources.csv_sequences import CsvSequencesSource
 from dataprep_converter.core.errors import BadData, BadSample, BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import ForwardReader
+from dataprep_converter.readers import Listing
 from dataprep_converter.readers.base.files_ahead import File
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.columnar.columns import check_names
@@ -39,12 +40,11 @@ _Listed: TypeAlias = tuple[int, str, Entry]
 
 
 class SequencePlanner:
-    """Lists the files, and freezes the columns in `state`."""
+    """Lists the files, and freezes the columns."""
 
-    def __init__(self, source: CsvSequencesSource, access: Access, state: dict[str, Any]) -> None:
+    def __init__(self, source: CsvSequencesSource, access: Access) -> None:
         self._source = source
         self._access = access
-        self._state = state
         dialect = dialect_of_source(source)
         self._steps = _Columns(Preamble(dialect, source.skip_lines, source.header), source.columns, access, select=source.select, of=OF)
         self._labels: _Columns | None = None
@@ -52,8 +52,9 @@ class SequencePlanner:
             preamble = Preamble(dialect, source.labels.skip_lines, source.labels.header)
             self._labels = _Columns(preamble, source.labels.columns, access, of=LABELS)
 
-    def units(self) -> Iterator[Unit]:
-        """One for each file, in order."""
+    def units(self) -> Listing[Unit]:
+        """One unit for each file, in order. Returns the state: the columns and their null words, warnings, and how many files are ignored."""
+        state: dict[str, Any] = {}
         listed = itertools.groupby(input_files(self._access, self._source.uris), key=lambda each: each[0])
         for root, files in listed:
             labels = self._labels_of(root)
@@ -70,18 +71,19 @@ class SequencePlanner:
                 )
                 labels.pop(path, None)
             if labels:
-                self._state["ignored"] = self._state.get("ignored", 0) + len(labels)
-        self._state["columns"] = self._steps.settled()
+                state["ignored"] = state.get("ignored", 0) + len(labels)
+        state["columns"] = self._steps.settled()
         if self._steps.missing:
-            self._state["nullWords"] = list(self._steps.missing)
+            state["nullWords"] = list(self._steps.missing)
         warnings = self._steps.warnings
         if self._labels is not None:
-            self._state["labels"] = self._labels.settled(alone="label")
+            state["labels"] = self._labels.settled(alone="label")
             if self._labels.missing:
-                self._state["labelNullWords"] = list(self._labels.missing)
+                state["labelNullWords"] = list(self._labels.missing)
             warnings = [*warnings, *self._labels.warnings]
         if warnings:
-            self._state["warnings"] = warnings
+            state["warnings"] = warnings
+        return state
 
     def _labels_of(self, root: int) -> dict[str, Entry]:
         """The files of labels that belong to one URI, by path."""

@@ -10,11 +10,12 @@ from dataprep_api.spec.sources.text import TextSource
 from dataprep_converter.core.errors import InputChanged
 from dataprep_converter.core.tensors import Array, pc, to_arrow
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.partitions import Partitions, partitioned
 from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import StretchReader
+from dataprep_converter.sampling.units import Unit
 
 _arrow: Any = pa  # the stubs don't know buffers of numpy
 
@@ -25,12 +26,7 @@ class TextReader(StretchReader):
     @staticmethod
     def discover(source: TextSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files."""
-        return partitioned(
-            source,
-            access,
-            of="source.text",
-            units=lambda text, _: line_units(access, text.uris, skip_blank=text.skip_blank, skip_mark=text.type == "String"),
-        )
+        return partitioned(source, access, of="source.text", units=lambda text: _units(text, access))
 
     def __init__(self, source: TextSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access, Partitions(source.uris, state, of="source.text"))
@@ -75,3 +71,8 @@ def _without_ends(data: bytes, lines: Lines) -> Array:
     offsets = np.column_stack((lines.starts, lines.ends - is_ended - has_return)).ravel().astype(np.int32)
     rows: Array = _arrow.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, _arrow.py_buffer(offsets), _arrow.py_buffer(data)])
     return rows.take(to_arrow(np.arange(0, len(offsets) - 1, 2)))
+
+
+def _units(text: TextSource, access: Access) -> Listing[Unit]:
+    yield from line_units(access, text.uris, skip_blank=text.skip_blank, skip_mark=text.type == "String")
+    return {}

@@ -28,7 +28,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.metered import ByteCounter, MeteredInput
 from dataprep_converter.inputs.pinned import GZIP_MAGIC
 from dataprep_converter.inputs.streamed import StreamInput, gunzipped
-from dataprep_converter.readers import Discovery
+from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.tfrecord import sequence_examples
@@ -56,8 +56,7 @@ class TfrecordReader(BlockReader):
     @staticmethod
     def discover(source: TfrecordSource, access: Access) -> Discovery:
         """Reads headers, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
-        state: dict[str, Any] = {}
-        return Discovery(units=_Planner(source, access, state).units(), state=state)
+        return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: TfrecordSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
@@ -113,24 +112,24 @@ def _expected(feature: TfrecordFeature) -> Expected:
 
 
 class _Planner:
-    """Lists and cuts the files of a source, and freezes the features in `state`."""
+    """Lists and cuts the files of a source, and freezes the features."""
 
-    def __init__(self, source: TfrecordSource, access: Access, state: dict[str, Any]) -> None:
+    def __init__(self, source: TfrecordSource, access: Access) -> None:
         self._source = source
         self._access = access
-        self._state = state
         self._splits: dict[int, dict[str, str]] = {}
         self._features = source.features
         self._sampled: list[tuple[str, bytes]] = []
         self._files = 0
 
-    def units(self) -> Iterator[Unit]:
-        """In the order of the URIs and, within one, of the paths."""
+    def units(self) -> Listing[Unit]:
+        """The units in the order of the URIs and, within one, of the paths. Returns the state: the features."""
         for root, path, entry in input_files(self._access, self._source.uris):
             yield from self._units_of(root, path, entry)
-        if not self._source.raw:
-            settled = self._features or (self._inferred() if self._sampled else [])
-            self._state["features"] = [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in settled]
+        if self._source.raw:
+            return {}
+        settled = self._features or (self._inferred() if self._sampled else [])
+        return {"features": [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in settled]}
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         count = ByteCounter()
