@@ -1,7 +1,7 @@
 """Access: the store behind a URI, with the settings of the longest matching prefix. One per process."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dataprep_api.dataset import run_id
@@ -14,6 +14,20 @@ from dataprep_converter.stores import Store, StoreSettings, scheme_of
 from dataprep_converter.stores.registry import store_class
 
 _WEB: Final = ("http://", "https://")
+
+
+@dataclass
+class SkippedFiles:
+    """The files below the inputs that listings skip."""
+
+    hidden: dict[str, int] = field(default_factory=dict)
+    """By input, once it has been listed to the end: the number of files whose names begin with `_` or `.`."""
+    in_data_sets: dict[str, int] = field(default_factory=dict)
+    """By URI of a data set below an input: the number of its visible files."""
+
+    def count(self) -> int:
+        """The number of all skipped files."""
+        return sum(self.hidden.values()) + sum(self.in_data_sets.values())
 
 
 class Access:
@@ -29,12 +43,10 @@ class Access:
         """Web addresses as stored, without signatures, and as signed."""
         self.output: str | None = None
         """The job's output folder, once it is known: no input may be in it."""
-        self.hidden: dict[str, int] = {}
-        """Inputs that were listed to the end, and how many files each has that were skipped because their names begin with `_` or `.`."""
+        self.skipped = SkippedFiles()
+        """What the listings of this job's inputs have skipped."""
         self.parts: Mapping[str, int] | None = None
         """Versions of the rules by which the job's plan is made, as in the plan; None means this release's."""
-        self.passed_over: dict[str, int] = {}
-        """Data sets below the inputs that listings left out, and how many files each has."""
 
     def version_of(self, part: str) -> int:
         """The version of a part (`run_id.PARTS`) by which the plan is made."""

@@ -15,7 +15,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import NoInput
 from dataprep_converter.core.tensors import pc, to_numpy
 from dataprep_converter.dataset import overlaps
-from dataprep_converter.inputs.access import Access
+from dataprep_converter.inputs.access import Access, SkippedFiles
 from dataprep_converter.planning.growth import Base, check_frozen, find_growth
 from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import SAMPLE, TEXTS
@@ -62,8 +62,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
 
     Raises BadSpec, NoInput, InputChanged when inputs of the base have changed, and the errors of the source's store.
     """
-    access.passed_over.clear()
-    access.hidden.clear()
+    access.skipped = SkippedFiles()
     reader_type = reader_class(spec.data.kind)
     discovery = reader_type.discover(access.unsigned(spec.data).member, access)
     units, state = discovery.collect()

@@ -222,7 +222,7 @@ def _all_warnings(
 ) -> Iterator[str]:
     """Yields everything that the user should know about the inputs, the features and the splits."""
     yield from inputs.state.get("warnings", [])
-    yield from _passed_over_warnings(access)
+    yield from _data_set_warnings(access.skipped.in_data_sets)
     yield from pipeline.warnings
     if spec.splits is None:
         yield from (_rename_warning(split) for split in division.rules.into if split.subset not in (None, split.name))
@@ -257,15 +257,15 @@ def _count_ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Acce
     A join ignores keys instead of files, and has a separate warning for them.
     """
     filtered = 0 if spec.data.join is not None else int(state.get("ignored", 0))
-    return filtered + sum(access.hidden.values()) + sum(access.passed_over.values())
+    return filtered + access.skipped.count()
 
 
-def _passed_over_warnings(access: Access) -> Iterator[str]:
-    """Yields a warning if data sets below the inputs are left out."""
-    if access.passed_over:
+def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yields a warning if data sets below the inputs are left out. `counts` is the number of files of each, by its URI."""
+    if counts:
         yield (
-            f"{sum(access.passed_over.values()):,} files are left out that belong to data sets below the inputs, such as "
-            f"{min(access.passed_over)}: a data set is read where it is named itself"
+            f"{sum(counts.values()):,} files are left out that belong to data sets below the inputs, such as "
+            f"{min(counts)}: a data set is read where it is named itself"
         )
 
 

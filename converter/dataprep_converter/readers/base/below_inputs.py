@@ -17,20 +17,20 @@ _MARK: Final = f"{names.SIDE}/"
 
 
 def without_data_sets(
-    found: Iterator[FolderFiles], *, folder: str, store: Store, passed_over: MutableMapping[str, int]
+    found: Iterator[FolderFiles], *, folder: str, store: Store, counts: MutableMapping[str, int]
 ) -> Iterator[FolderFiles]:
     """The listing of `folder` without the data sets below it, whose visible files are counted by the URI of the data set."""
-    sieve = _DataSetFilter(folder.rstrip("/") + "/", store, passed_over)
+    sieve = _DataSetFilter(folder.rstrip("/") + "/", store, counts)
     for files in found:
         yield from sieve.passed(files)
     yield from sieve.rest()
 
 
 class _DataSetFilter:
-    def __init__(self, base: str, store: Store, passed_over: MutableMapping[str, int]) -> None:
+    def __init__(self, base: str, store: Store, counts: MutableMapping[str, int]) -> None:
         self._base = base
         self._store = store
-        self._passed_over = passed_over
+        self._counts = counts
         self._held: list[FolderFiles] = []
         self._data_set: str | None = None
         """That the listing is in."""
@@ -61,7 +61,7 @@ class _DataSetFilter:
 
     def _begin(self, data_set: str, files: FolderFiles) -> None:
         self._data_set = data_set
-        self._passed_over[data_set.rstrip("/")] = 0
+        self._counts[data_set.rstrip("/")] = 0
         for each in [*self._held, files]:
             if each.folder.startswith(data_set):
                 self._count(each)
@@ -69,7 +69,7 @@ class _DataSetFilter:
 
     def _count(self, files: FolderFiles) -> None:
         if self._data_set is not None and not is_hidden(files.folder[len(self._data_set) :]):
-            self._passed_over[self._data_set.rstrip("/")] += sum(not is_hidden(name) for name in files.names)
+            self._counts[self._data_set.rstrip("/")] += sum(not is_hidden(name) for name in files.names)
 
     def _asked(self) -> Iterator[FolderFiles]:
         for folder in sorted({folder for each in self._held for folder in self._folders(each)} - self._plain):
@@ -80,7 +80,7 @@ class _DataSetFilter:
                 self._held = [each for each in self._held if each.folder.startswith(folder)]
                 held, self._held = self._held, []
                 self._data_set = folder
-                self._passed_over[folder.rstrip("/")] = 0
+                self._counts[folder.rstrip("/")] = 0
                 for each in held:
                     self._count(each)
                 return

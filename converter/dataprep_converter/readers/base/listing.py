@@ -70,7 +70,7 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
                 is_empty = False
                 yield files
         if is_empty:
-            others = [each for each in access.passed_over if each.startswith(uri.rstrip("/") + "/")]
+            others = [each for each in access.skipped.in_data_sets if each.startswith(uri.rstrip("/") + "/")]
             but = f" but those of data sets, such as {min(others)}, which are read where they are named themselves" if others else ""
             raise NotFound(f"{uri} names no file{but}.", uri=uri)
 
@@ -112,13 +112,13 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
     listed = folders_of(store, folder)
     if pattern is None or "**" in uri[len(folder) :]:
         # Otherwise a glob checks the name of each folder along the way.
-        listed = without_data_sets(listed, folder=folder, store=store, passed_over=access.passed_over)
+        listed = without_data_sets(listed, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
     for found in listed:
         files = visible(found, folder=folder, root=root)
         hidden += hidden_files(found, files, pattern)
         yield files if pattern is None else files.only([pattern.fullmatch(path) is not None for path in files.paths])
-    access.hidden[uri] = hidden
+    access.skipped.hidden[uri] = hidden
 
 
 def _is_utf8(text: str) -> bool:

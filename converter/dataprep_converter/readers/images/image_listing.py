@@ -120,7 +120,7 @@ def _flat(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
             files = visible(found, folder=uri, root=root)
             hidden += hidden_files(found, files)
             yield files
-        access.hidden[uri] = hidden
+        access.skipped.hidden[uri] = hidden
         if not is_folder:
             yield from (replace(files, root=root) for files in input_folders(access, [uri]) if not _is_below(uri, files.uris[0]))
 
