@@ -1,4 +1,4 @@
-"""Who takes part in a workload, and how each is started."""
+"""The contenders of a workload, and how each is started."""
 
 import json
 import os
@@ -18,72 +18,73 @@ import javareaders
 
 Role = Literal["ours", "peer", "limit"]
 _MOST_BYTES: Final = 512 << 20
-"""What every job of ours must do with."""
+"""The memory limit of every job of ours."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One line of a workload's table."""
+    """A participant of a workload: one row of its table."""
 
     name: str
     role: Role
     script: str
     kind: str
     peer: str = ""
-    """What `--peers` calls it."""
+    """The name of the peer for `--peers`."""
     environment: str | None = None
-    """Of `requirements/environments`; None is ours, which has TensorFlow as well."""
+    """An environment of `requirements/environments`. None is our environment, which also has TensorFlow."""
     borrows: bool = False
-    """Beside its environment it has ours, for TensorFlow: a copy would be a gigabyte more."""
+    """Whether it also uses our environment, for TensorFlow. A second copy would take another gigabyte."""
     options: tuple[str, ...] = ()
     share: float = 1.0
-    """How much of the data it gets, from its beginning: what takes minutes gets less, and rates are compared."""
+    """The share of the data that it gets, from the beginning. Slow contenders get less, and their rates are compared."""
     writes: bool = True
     most_bytes: int | None = None
-    """Of memory, for all its processes together."""
+    """The memory limit for all its processes together."""
     shown_by: "Contender | None" = None
-    """Where nothing stays of what it writes: the same work to a file. One run of it, of which nothing is measured, is what is read back."""
+    """A contender that does the same work and writes to a file, if this contender's output isn't kept. It runs once, without being measured, to be
+    read back."""
 
     def records(self, of: int) -> int:
-        """How many of this many records it gets."""
+        """Returns its number of records, given the number of all records."""
         return max(1, ceil(of * self.share))
 
     def run(self, source: Path, output: Path, records: int) -> Took:
-        """One run; what it writes is in `output`, an empty folder. Raises RunFailed."""
+        """Runs it once. It writes to `output`, an empty folder. Raises RunFailed."""
         arguments: list[str | Path] = [self.kind, source, output, str(self.records(records)), *self.options]
         printed, peak = measuring.python_run(_interpreter(self.environment), self.script, arguments, borrows=self.borrows)
         took = measuring.took(printed, peak, measuring.size_of(output))
         if took.records != self.records(records):
-            raise RunFailed(f"It says that it did {took.records:,} of {self.records(records):,} records.")
+            raise RunFailed(f"It reported {took.records:,} of {self.records(records):,} records.")
         return took
 
 
 @dataclass(frozen=True)
 class Command(Contender):
-    """A whole command of ours, its start included."""
+    """A complete command of ours, including its start."""
 
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""
         del records
-        # It may say nothing, so nothing is asked: what it writes is read back.
+        # A command may print nothing, so its output isn't parsed. The files that it writes are read back.
         words = [word.replace("INPUT", str(source)).replace("OUTPUT", str(output)) for word in self.options]
         return measuring.timed([sys.executable, *words])
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What an output was read back as."""
+    """The result of reading an output back."""
 
     records: int
     digests: dict[str, str]
-    """By how many of the first records they are over."""
+    """For each requested number of records, the digest of that many first records."""
     values: list[list[float]] = field(default_factory=list)
     order: str = ""
-    """A digest of their order, where the others are the same in any order."""
+    """A digest of the records' order, if `digests` don't depend on the order."""
     indexes: int = 0
-    """How many indexes told the places that the records have."""
+    """The number of indexes whose offsets agree with the records' offsets."""
     error: str = ""
-    """Why it could not be read to its end."""
+    """The reason why it could not be read to its end."""
 
 
 READ_BY: Final[Mapping[str, str]] = {
@@ -94,7 +95,7 @@ READ_BY: Final[Mapping[str, str]] = {
     "raw": "TensorFlow",
     "contents": "TensorFlow",
     "digits": "TensorFlow",
-    "columns": "TensorFlow, Parquet by pyarrow",
+    "columns": "TensorFlow (and pyarrow for Parquet)",
     "webdataset": "webdataset",
     "resized": "webdataset and Pillow",
     "arrayrecord": "array_record and TensorFlow",
@@ -103,22 +104,22 @@ READ_BY: Final[Mapping[str, str]] = {
     "sequencefile": "Hadoop's SequenceFile.Reader",
     "uploaded": "the server's disk or its REST API",
 }
-"""Whose library reads an output back, by how it is read."""
+"""Maps each kind of output to the libraries that read it back."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """An output that is to be read back."""
+    """An output to read back."""
 
     kind: str
-    """How, see `peers/reading_back.py`."""
+    """The kind, which selects a function of `peers/reading_back.py`."""
     place: Path
     counts: Sequence[int]
-    """Of how many of the first records there is to be a digest."""
+    """The numbers of first records for which to compute a digest."""
 
 
 def read_back(asked: Sequence[Asked]) -> list[Checked]:
-    """Each output, read by a library that is not ours."""
+    """Reads each output with a third-party library."""
     if not asked:
         return []
     kinds = {each.kind for each in asked}
@@ -131,7 +132,7 @@ def read_back(asked: Sequence[Asked]) -> list[Checked]:
 
 
 def install() -> None:
-    """Makes the environments of all peers, and fetches Spark's jar."""
+    """Installs the environments of all peers, and downloads Spark's and Hadoop's jars."""
     for name in ENVIRONMENTS:
         print(f"{name}: {environments.python(name)}")
     print(f"tensorflow-hadoop: {spark_jars()}")
@@ -145,64 +146,65 @@ ENVIRONMENTS = ("tfrecord", "sagemaker", "webdataset", "img2dataset", "ray", "sp
 
 
 def spark_jars() -> str:
-    """The class path of TensorFlow's output format for Hadoop and Spark."""
+    """Returns the class path of TensorFlow's output format for Hadoop and Spark."""
     return javareaders.classpath("tensorflowhadoop")
 
 
 def hadoop_jars() -> str:
-    """The class path of Hadoop's reader of SequenceFiles."""
+    """Returns the class path of Hadoop's reader for SequenceFiles."""
     return javareaders.classpath("hdfs")
 
 
 def ours(kind: str, options: Mapping[str, Any], *, name: str = "ours", writes: bool = True) -> Contender:
-    """A run of ours."""
+    """Returns a contender that runs our code."""
     return Contender(name, "ours", "ours.py", kind, options=(json.dumps(options),), writes=writes, most_bytes=_MOST_BYTES)
 
 
 def limit(name: str, kind: str, script: str = "limits.py", *, options: tuple[str, ...] = ()) -> Contender:
-    """A limit."""
+    """Returns a contender that is a limit: it does only a part of the work."""
     return Contender(name, "limit", script, kind, options=options, writes=False)
 
 
 def write(record_bytes: int | None = None) -> Contender:
-    """Writing alone: records of this many bytes, or as many bytes as the input has."""
+    """Returns a limit that only writes: records of this many bytes, or as many bytes as the input has."""
     return limit("write alone", "write", options=() if record_bytes is None else (str(record_bytes),))
 
 
 def digest(record_bytes: int | None = None) -> Contender:
-    """SHA-256 and writing, by one core: of records of this many bytes, or of as many bytes as the input has."""
+    """Returns a limit that computes SHA-256 and writes, on one core: records of this many bytes, or as many bytes as the input has."""
     return limit("SHA-256 and write alone", "digest", options=() if record_bytes is None else (str(record_bytes),))
 
 
 def libraries(kind: str, *options: str) -> tuple[Contender, Contender]:
-    """The libraries that ours calls, by one process on one core and by two on two: what a second core is worth to anybody here."""
+    """Returns two limits with the libraries that our code calls: one process on one core, and two processes on two cores. Their ratio is the possible
+    gain from a second core."""
     one, two = (limit(name, kind, "libraries.py", options=(processes, *options)) for name, processes in ((ONE_CORE, "1"), (TWO_CORES, "2")))
     return one, two
 
 
 def tensorflow(kind: str, share: float = 1.0, *, name: str = "TensorFlow") -> Contender:
-    """TensorFlow's writer."""
+    """Returns a peer that uses TensorFlow's writer."""
     return Contender(name, "peer", "tensorflow_records.py", kind, peer="tf", share=share)
 
 
 def vahidk(kind: str, share: float) -> Contender:
-    """The writer of vahidk's `tfrecord`."""
+    """Returns a peer that uses the writer of vahidk's `tfrecord`."""
     return Contender("vahidk tfrecord", "peer", "vahidk_records.py", kind, peer="vahidk", environment="tfrecord", share=share)
 
 
 def tfds(kind: str, share: float) -> Contender:
-    """TensorFlow Datasets."""
+    """Returns a peer that uses TensorFlow Datasets."""
     return Contender("TensorFlow Datasets", "peer", "tfds_records.py", kind, peer="tfds", share=share)
 
 
 def ray(kind: str, share: float) -> Contender:
-    """Ray Data."""
+    """Returns a peer that uses Ray Data."""
     return Contender("Ray Data", "peer", "ray_records.py", kind, peer="ray", environment="ray", borrows=True, share=share)
 
 
 @dataclass(frozen=True)
 class Spark(Contender):
-    """PySpark, which is told where its jar is."""
+    """PySpark, which gets the path of its jar as an option."""
 
     def run(self, source: Path, output: Path, records: int) -> Took:
         """See `Contender`."""
@@ -210,19 +212,19 @@ class Spark(Contender):
 
 
 def spark(kind: str, share: float) -> Contender:
-    """PySpark with TensorFlow's output format."""
+    """Returns a peer that uses PySpark with TensorFlow's output format."""
     return Spark(
         "PySpark, tensorflow-hadoop", "peer", "spark_records.py", kind, peer="spark", environment="spark", borrows=True, share=share
     )
 
 
 def webdataset(kind: str, share: float = 1.0) -> Contender:
-    """webdataset's TarWriter."""
+    """Returns a peer that uses webdataset's TarWriter."""
     return Contender("webdataset", "peer", "webdataset_tar.py", kind, peer="webdataset", environment="webdataset", share=share)
 
 
 def sagemaker(kind: str, share: float) -> Contender:
-    """SageMaker's SDK, version 2."""
+    """Returns a peer that uses SageMaker's SDK, version 2."""
     return Contender("SageMaker's SDK 2", "peer", "sagemaker_recordio.py", kind, peer="sagemaker", environment="sagemaker", share=share)
 
 
@@ -231,7 +233,7 @@ def _interpreter(environment: str | None) -> Path | None:
 
 
 def machine(folder: str) -> dict[str, str]:
-    """What the figures were taken on, as far as a reader may care; data and outputs lie in this folder."""
+    """Returns a description of the machine. `folder` is the folder of data and outputs."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
     files = subprocess.run(["stat", "--file-system", "--format=%T", folder], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S607

@@ -1,4 +1,4 @@
-"""What the results say: a table on the terminal, and `docs/benchmarks.md` with its plot, both made from `docs/benchmarks.json`."""
+"""Formats the results: a table for the terminal, and `docs/benchmarks.md` with its plot. Page and plot are made from `docs/benchmarks.json`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,74 +13,77 @@ _PAGE: Final = ROOT / "docs" / "benchmarks.md"
 _PLOT: Final = ROOT / "docs" / "benchmarks.svg"
 _FINDINGS: Final = Path(__file__).with_name("findings.md")
 
-_RATES: Final = ("contender", "records", "records/s", "spread", "MB/s", "CPU s", "peak MiB", "ours beside it", "goal")
+_RATES: Final = ("contender", "records", "records/s", "spread", "MB/s", "CPU s", "peak MiB", "our relative speed", "goal")
 _COMMANDS: Final = ("command", "seconds", "spread", "CPU s", "peak MiB", "goal")
 
-_GOALS: Final = ("workload", "beside", "goal", "reached", "met", "nearest limit that was measured", "it reaches", "our share of it")
-_GOALS_TOLD: Final = """*It reaches* is what the limit would reach by the measure of the goal: a limit of 1.2 x TensorFlow puts a goal of 1.4 x out of reach. A limit does part of the
-work, with libraries alone; beside two runs of ours it is the libraries' own gain by the same means. Empty: no limit was measured, or the goal is beside a limit itself."""
+_GOALS: Final = (
+    "workload", "compared with", "goal", "reached", "met", "nearest measured limit", "result of the limit", "our share of the limit"
+)  # fmt: skip
+_GOALS_TOLD: Final = """A limit does only part of the work, and uses libraries alone. *Result of the limit* is the figure that the limit itself reaches for this goal.
+For example, a limit of 1.2 x TensorFlow puts a goal of 1.4 x out of reach. If a goal compares two runs of ours, the limit is the gain that the libraries alone have
+from the same resources. The cells are empty if no limit was measured, or if the goal itself compares ours with a limit."""
 
 _BAR: Final = 18
 _LEFT: Final = 330
 _RIGHT: Final = 250
 _WIDTH: Final = 900
 _MOST: Final = 2.0
-"""Times its goal, where a bar ends."""
+"""The longest bar, as a multiple of the goal."""
 _COLOURS: Final = {"peer": "#4878a8", "limit": "#c08040", "ours": "#609060"}
-_LEGEND: Final = {"peer": "beside a peer", "limit": "beside a limit", "ours": "by itself, or beside ours"}
+_LEGEND: Final = {"peer": "vs. a peer", "limit": "vs. a limit", "ours": "alone, or vs. another run of ours"}
 
 _HEAD: Final = """# Benchmarks
 
-Written by `make bench` from [benchmarks.json](benchmarks.json); don't edit.
+`make bench` writes this page from [benchmarks.json](benchmarks.json). Don't edit it.
 
-How to read it:
+Each table compares our job (*ours*) with contenders. A contender is a peer (another program for the same work) or a limit (only a part of the work).
 
-- *Ours beside it* is our speed in records a second as a multiple of the contender's. Above 1, ours is faster than that peer; beside a limit, 1 is
-  the most that can be reached. Read ratios, not seconds: the machines that run this are shared.
-- All contenders of a workload took turns in one run on the same data, each run a process of its own. The clock starts, for all processes that take
-  part, once libraries are imported and as much memory as the run writes has been touched: a virtual machine takes free memory back from its guests,
-  so the first contender would pay for all. Work in memory takes a tenth of a second, so there each run does its work twice and the second time
-  counts (*timed the second time*).
-- Data and outputs lie in memory (tmpfs) where there is enough of it: ours waits until the disk has stored its output (fsync), which no peer does,
-  and on a disk that would be most of what is measured.
-- Outputs were read back by other libraries, outside all clocks; the result is below each table. Peers that would take minutes got only the first
-  part of the data, as the number of records shows, and are compared over that part.
-- Memory is the peak resident memory of all processes of a run, libraries included; memory that processes share is counted for each of them. ✗ marks
-  a job of ours above 512 MiB. `make memory` shows that inputs of any size stay below that, in a control group of 512 MiB.
-- CPU time is missing where the work is done by processes that outlive a run.
+- *Our relative speed* is our number of records per second, divided by the contender's. Above 1, our job is faster than the peer. Compared with a limit,
+  1 is the highest possible value. Compare ratios rather than seconds, because the machines that run the benchmarks are shared.
+- All contenders of a workload ran alternately on the same data, and each run was a separate process. The clock starts when all processes of a run have
+  imported their libraries and have touched as much memory as the run writes. Otherwise the first contender would be slower, because a virtual machine
+  returns free memory to its host. Work in memory takes only a tenth of a second. There each run does its work twice, and only the second time counts
+  (*timed the second time*).
+- Data and outputs are in memory (tmpfs) if there is enough. Our jobs wait until the disk has stored the output (fsync), and peers don't. On a disk,
+  this would be most of the measured time.
+- Other libraries read the outputs back, outside the measured time. The result is below each table. Peers that would take minutes got only the first
+  part of the data (see the number of records), and their outputs are compared over this part.
+- Memory is the peak resident memory of all processes of a run, including libraries. Shared memory is counted for each process. ✗ marks a job of ours
+  above 512 MiB. `make memory` shows that jobs of any input size stay below this limit, in a control group of 512 MiB.
+- CPU time is missing if processes that outlive the run do the work.
 
-![our speed beside each contender's](benchmarks.svg)
+![our speed compared with each contender's speed](benchmarks.svg)
 """
 
 
 def write(results: Mapping[str, Any]) -> None:
-    """The results, the page and the plot."""
+    """Write the results, the page and the plot."""
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     _PLOT.write_text(plot(results))
     _PAGE.write_text(page(results))
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """The page, in Markdown."""
-    summary = f"## Where the goals stand\n\n{goals(results)}"
+    """Return the page, in Markdown."""
+    summary = f"## Goals\n\n{goals(results)}"
     tables = [f"## {found['title']}\n\n{table(name, found)}" for name, found in results["workloads"].items()]
     return "\n".join([_HEAD, *tables, summary, _FINDINGS.read_text()])
 
 
 def goals(results: Mapping[str, Any]) -> str:
-    """The table of all goals, in Markdown."""
+    """Return the table of all goals, in Markdown."""
     rows = [
         [f"`{name}`", who, goal, was, "✓" if share >= 1 else "✗", *_limit(found, who)]
         for name, found in results["workloads"].items()
         for who, share, goal, was in reached(found)
     ]
     met = sum(row[4] == "✓" for row in rows)
-    lines = [f"{met} of {len(rows)} are met.", "", f"| {' | '.join(_GOALS)} |", f"|---|---|{'--:|' * 3}---|--:|--:|"]
+    lines = [f"{met} of {len(rows)} goals are met.", "", f"| {' | '.join(_GOALS)} |", f"|---|---|{'--:|' * 3}---|--:|--:|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), "", _GOALS_TOLD, ""])
 
 
 def _limit(found: Mapping[str, Any], who: str) -> tuple[str, str, str]:
-    """The limit that was measured beside a goal, what it reaches where the goal says how much, and how much of that is ours."""
+    """Return the cells of a goal's limit: its name, the limit's result in the unit of the goal, and our share of that result."""
     contenders = found["contenders"]
     if who in found.get("gains", {}):
         quick, slow = found["gains"][who]
@@ -111,7 +114,7 @@ def _ours(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def table(name: str, found: Mapping[str, Any]) -> str:
-    """One workload's table, in Markdown."""
+    """Return a workload's table, in Markdown."""
     is_commands = any(unit == "s" for unit, _ in found["bounds"].values())
     head, line = (_COMMANDS, _command) if is_commands else (_RATES, _rate)
     lines = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
@@ -132,16 +135,16 @@ def _files(machine: Mapping[str, str]) -> str:
 
 
 def _more_rounds(found: Mapping[str, Any]) -> str:
-    """Of which there were more, since their runs scattered."""
+    """Return a note about the contenders that ran more often because their runs differed too much."""
     more = {who: told["runs"] for who, told in found["contenders"].items() if told.get("runs", 0) > found["rounds"]}
-    return f" ({', '.join(f'{runs} of {who}' for who, runs in more.items())}, as runs scattered)" if more else ""
+    return f" ({', '.join(f'{runs} of {who}' for who, runs in more.items())}, because runs varied)" if more else ""
 
 
 def _checked(found: Mapping[str, Any]) -> list[str]:
-    """How the outputs were read back, unless something was wrong with one."""
+    """Return the line about reading the outputs back. It is omitted if an output was wrong."""
     if found["faults"] or "checked" not in found:
         return []
-    return [f"Verified: {found['checked']}." if found["checked"] else "Nothing is written, so there was nothing to read back."]
+    return [f"Verified: {found['checked']}." if found["checked"] else "This workload writes no output, so no output was read back."]
 
 
 def _rate(found: Mapping[str, Any], who: str) -> list[str]:
@@ -165,12 +168,12 @@ def _command(found: Mapping[str, Any], who: str) -> list[str]:
 
 
 def _goals(found: Mapping[str, Any], who: str) -> list[str]:
-    """The cell of a contender's goal and of how it was met."""
+    """Return the cell with a contender's goal and a mark that shows whether it is met."""
     return [next((f"{goal}{' ✓' if share >= 1 else ' ✗'}" for at, share, goal, _ in reached(found) if at == who), "")]
 
 
 def reached(found: Mapping[str, Any]) -> Iterator[tuple[str, float, str, str]]:
-    """(contender, what was reached as a share of its goal, the goal, what was reached) of each goal."""
+    """Yield (contender, the result as a share of its goal, the goal, the result) for each goal."""
     for who, goal in found["goals"].items():
         ratio = beside(found, who) if who in found["contenders"] else None
         if ratio is not None:
@@ -187,13 +190,13 @@ def reached(found: Mapping[str, Any]) -> Iterator[tuple[str, float, str, str]]:
 
 
 def _rate_of(found: Mapping[str, Any], who: str) -> float:
-    """In the unit that its bound has."""
+    """Return a contender's speed in the unit of its bound."""
     is_counted = found["bounds"][who][0] == "records/s"
     return float(found["contenders"][who]["per_second"]) if is_counted else _megabytes(found, who)
 
 
 def _megabytes(found: Mapping[str, Any], who: str) -> float:
-    """MB/s: of what was written or, where nothing is, of what was read."""
+    """Return the speed in MB/s of the written bytes, or of the input's bytes if the contender writes nothing."""
     told = found["contenders"][who]
     size = told["written"] or found["bytes_in"] * told["records"] / found["records"]
     return float(size / told["seconds"] / 1e6)
@@ -209,7 +212,7 @@ def _memory(told: Mapping[str, Any]) -> str:
 
 
 def beside(found: Mapping[str, Any], who: str) -> float | None:
-    """Our speed as a multiple of this contender's; None for ourselves."""
+    """Return our speed as a multiple of this contender's speed, or None for our own run."""
     ours = "ours"
     if who == ours or ours not in found["contenders"]:
         return None
@@ -217,7 +220,7 @@ def beside(found: Mapping[str, Any], who: str) -> float | None:
 
 
 def plot(results: Mapping[str, Any]) -> str:
-    """A bar for each goal: the share of it that was reached, as SVG. The line is the goal."""
+    """Return an SVG plot with a bar for each goal. The bar shows the share of the goal that was reached, and a line marks the goal."""
     bars = [
         (f"{name}: {who}", share, found["contenders"][who]["role"], f"{was} of {goal}")
         for name, found in results["workloads"].items()
@@ -245,7 +248,7 @@ def _bar(left: float, place: int, width: float, role: str) -> str:
 
 
 def _text(left: float, place: int, text: str, *, anchor: str = "start") -> str:
-    """A text; its white rim keeps it apart from the line behind it."""
+    """Return an SVG text. Its white rim separates it from the line behind it."""
     rim = 'stroke="white" stroke-width="3" paint-order="stroke"'
     return f'<text x="{left:.0f}" y="{_BAR * place + 15}" text-anchor="{anchor}" {rim}>{escape(text)}</text>'
 

@@ -1,4 +1,4 @@
-"""One workload: its data is made, its contenders take turns, and what they wrote is read back and compared."""
+"""Runs a workload: makes its data, runs its contenders in turns, reads their outputs back and compares them."""
 
 import os
 import shutil
@@ -16,66 +16,66 @@ from benchmarks.measuring import RunFailed, Runs, Took
 from benchmarks.workload import PREPARED, Workload
 
 _CLOSE: Final = 0.15
-"""How far the values that two decoders tell of an image may be apart, on average; those of two images are apart by 1 and more."""
+"""The largest average difference between the values of two decoders for one image. The values of two different images differ by 1 or more."""
 _ALIKE: Final = {
-    "shuffled": "the same records, in another order",
-    "decoded": "values from all over each picture differ by less than a seventh of their standard deviation, as decoders do",
-    "resized": "pictures of the same sizes, the means of whose 64 parts differ by less than 10 levels of 255, as resampling does",
+    "shuffled": "have the same records in different orders",
+    "decoded": "have values in all parts of each picture that differ by less than a seventh of their standard deviation, as is normal for different decoders",
+    "resized": "have pictures of the same sizes, and the means of 64 parts of a picture differ by less than 10 levels of 255, as is normal for resampling",
 }
-"""What is shown where outputs aren't just equal."""
+"""The page's text about outputs that agree without being equal."""
 _SCATTERED: Final = 0.25
-"""The spread of runs of which there are as many again."""
+"""If the spread of a contender's runs is larger than this, the same number of runs is made again."""
 _AT_HAND: Final = 1 << 30
-"""Most bytes that a contender touches before its clock begins (`peers/clocked.py`): more than all outputs but those of decoded images."""
+"""The most bytes that a contender touches before its clock starts (`peers/clocked.py`). All outputs except those of decoded images are smaller."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What holds for all workloads of one call of the program."""
+    """The settings that all workloads of a run share."""
 
     rounds: int
     seed: int
     peers: set[str] | None
-    """Those that take part, None for all."""
+    """The peers that take part, or None for all."""
     data: Path
-    """Where data stays for the next workload."""
+    """The folder in which data is kept for the next workload."""
     began: float
-    """By the monotonic clock."""
+    """When the run began, by the monotonic clock."""
 
     def tell(self, text: str) -> None:
-        """What is going on, and since when."""
+        """Prints the progress, with the time since the run began."""
         minutes, seconds = divmod(round(time.monotonic() - self.began), 60)
         print(f"{minutes:3}:{seconds:02}  {text}", file=sys.stderr, flush=True)
 
 
 @dataclass
 class _State:
-    """A workload while it runs."""
+    """The state of a workload while it runs."""
 
     workload: Workload
     folder: Path
     given: Path
-    """The data as it was made."""
+    """The generated data."""
     source: Path
-    """What contenders get: the data, or what was prepared of it."""
+    """The contenders' input: the data, or the output that was prepared from it."""
     records: int
     runs: dict[str, Runs]
     faults: dict[str, str] = field(default_factory=dict)
-    """By contender."""
+    """The fault of each contender that has one."""
     compared: int = 0
-    """How many outputs were read back to be compared with each other."""
+    """The number of outputs that were read back to be compared with each other."""
     indexes: int = 0
-    """How many indexes told the places of records, and told them right."""
+    """The number of indexes whose offsets of records were correct."""
 
 
 def run(workload: Workload, folder: Path, *, records: int, conditions: Conditions) -> dict[str, Any]:
-    """The results of a workload, as JSON has them. What failed is in `faults`."""
+    """Returns the results of a workload, in the form of the JSON file. Failures are in `faults`."""
     conditions.tell(f"{workload.name}: {records:,} records")
     given = source = inputs.kept(conditions.data, workload.make, records, conditions.seed)
     if workload.prepare is not None:
         source = folder / "prepared"
         workload.prepare.run(given, source, records)
-    # What the disk is still to write would be written beside the first runs.
+    # Otherwise the disk would still be writing this data during the first runs.
     os.sync()
     os.environ["BENCH_BYTES_AT_HAND"] = str(min(_AT_HAND, 4 * measuring.size_of(source)))
     os.environ.pop("BENCH_TWICE", None)
@@ -111,9 +111,9 @@ def run(workload: Workload, folder: Path, *, records: int, conditions: Condition
 
 
 def _turn(state: _State, contenders: Sequence[Contender], turn: int) -> None:
-    """A run of each contender that hasn't failed. Outputs of the first turn stay, in folders that are named after their contenders' places."""
+    """Runs each contender that hasn't failed. The outputs of the first turn are kept, in folders with the contenders' numbers in their names."""
     left = [(number, each) for number, each in enumerate(contenders) if each.name not in state.faults]
-    # The first one finds the caches cold, so it is another one each time.
+    # The first contender of a turn starts with cold caches, so each turn starts with a different contender.
     first = turn % max(1, len(left))
     for number, contender in left[first:] + left[:first]:
         output = _output(state, number)
@@ -131,7 +131,7 @@ def _output(state: _State, number: int) -> Path:
 
 
 def _read_back(state: _State, here: Sequence[Contender]) -> None:
-    """Reads the outputs of the first turn back and removes them; a difference is a fault of its contender."""
+    """Reads the outputs of the first turn back, compares them and removes them. A difference is recorded as a fault of the contender."""
     workload, against = state.workload, state.workload.against
     written = _written(state, here)
     compared = list(written) if workload.check else []
@@ -141,7 +141,7 @@ def _read_back(state: _State, here: Sequence[Contender]) -> None:
     places = {**written, PREPARED: state.source}
     if against is not None and against.who in places:
         asked += [Asked(against.output, places[against.who], [state.records]), Asked(against.input, state.given, [state.records])]
-    # All by one process: importing TensorFlow takes seconds.
+    # One process reads all outputs, because importing TensorFlow takes seconds.
     found = read_back(asked)
     _compare(state, dict(zip(compared, found, strict=False)), records, shared)
     if against is not None and len(found) > len(compared):
@@ -151,7 +151,7 @@ def _read_back(state: _State, here: Sequence[Contender]) -> None:
 
 
 def _written(state: _State, here: Sequence[Contender]) -> dict[str, Path]:
-    """The outputs of those that haven't failed, by contender; those of which nothing stayed are made."""
+    """Returns the output of each contender that hasn't failed. Outputs that weren't kept are made again (`shown_by`)."""
     written = {}
     for number, contender in enumerate(here):
         output = _output(state, number)
@@ -167,7 +167,7 @@ def _written(state: _State, here: Sequence[Contender]) -> dict[str, Path]:
 
 
 def _compare(state: _State, found: Mapping[str, Checked], records: Mapping[str, int], shared: Mapping[str, int]) -> None:
-    """Compares each output with the first, over the records that both have."""
+    """Compares each output with the first output, over the records that both have."""
     wrong = {who: _fault(checked, records[who]) for who, checked in found.items()}
     state.compared = len(found)
     state.indexes = sum(checked.indexes for checked in found.values())
@@ -178,7 +178,7 @@ def _compare(state: _State, found: Mapping[str, Checked], records: Mapping[str, 
         if not _same(first, checked, str(shared[who])):
             wrong[who] = f"it wrote other records than {name}"
         elif checked.order and checked.order == first.order:
-            wrong[who] = f"its records have the order of {name}, which is to be another"
+            wrong[who] = f"its records have the same order as those of {name}, but the order should differ"
     state.faults |= {who: fault for who, fault in wrong.items() if fault}
 
 
@@ -186,14 +186,14 @@ def _compare_with_input(state: _State, who: str, found: Checked, expected: Check
     """Compares one output with the input."""
     fault = _fault(found, state.records) or _fault(expected, state.records)
     if not fault and not _same(found, expected, str(state.records)):
-        fault = "its records are not what the input says"
+        fault = "its records differ from the input's"
     if fault:
         state.faults.setdefault(who, fault)
 
 
 def _fault(found: Checked, records: int) -> str:
     if found.error:
-        return f"what it wrote can't be read: {found.error}"
+        return f"its output can't be read: {found.error}"
     return "" if found.records == records else f"it wrote {found.records:,} of {records:,} records"
 
 
@@ -207,22 +207,22 @@ def _same(one: Checked, other: Checked, records: str) -> bool:
 
 
 def _checked(state: _State) -> str:
-    """What the comparisons have shown where nothing was wrong, in words; empty where nothing is written."""
+    """Returns the result of the comparisons as text. It assumes that no fault was found, and is empty if no output is written."""
     workload, against = state.workload, state.workload.against
     told = []
     if workload.check:
-        # Without peers there may be but one.
-        alike = _ALIKE.get(workload.check, "equal") if state.compared > 1 else "as many records as there must be"
-        told.append(f"outputs read back by {READ_BY[workload.check]}: {alike}")
+        # Without peers there may be only one output.
+        alike = _ALIKE.get(workload.check, "are equal") if state.compared > 1 else "have the expected number of records"
+        told.append(f"the outputs, read back by {READ_BY[workload.check]}, {alike}")
     if state.indexes:
-        told.append(f"{state.indexes} indexes tell where TensorFlow found each record")
+        told.append(f"{state.indexes} indexes have the offsets at which TensorFlow found the records")
     if against is not None:
-        told.append(f"{against.who}, read by {READ_BY[against.output]}: all records are what the input says")
+        told.append(f"the output of *{against.who}*, read back by {READ_BY[against.output]}, has exactly the input's records")
     return "; ".join(told)
 
 
 def _scattered(state: _State, here: Sequence[Contender]) -> list[Contender]:
-    """Those whose runs are too far apart for their median to be trusted; and the first, which all are compared with."""
+    """Returns the contenders whose runs vary too much for a reliable median, and the first contender, which all are compared with."""
     runs = {name: found for name, found in state.runs.items() if name not in state.faults}
     scattered = {name for name, found in runs.items() if found.spread > _SCATTERED}
     return [each for each in here if each.name in scattered or each is here[0]] if scattered else []

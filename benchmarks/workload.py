@@ -1,4 +1,4 @@
-"""What a workload is, and the runs of ours that several of them have. A spec's INPUT and OUTPUT stand for the folders."""
+"""Defines a workload, and the runs of our code that several workloads share. INPUT and OUTPUT in a spec are replaced by the folders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from benchmarks.contenders import Command, Contender, ours
 
 Unit = Literal["s", "records/s", "MB/s"]
-PREPARED: Final = "the data set that it is given"
+PREPARED: Final = "the prepare step"
 ONE_FILE: Final[Mapping[str, Any]] = {"uri": "OUTPUT", "shards": {"count": 1}}
 IDX: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images": "INPUT/images.idx", "labels": "INPUT/labels.idx"}]}}
 IMAGES: Final[Mapping[str, Any]] = {"images": {"uris": ["INPUT"]}}
@@ -16,14 +16,14 @@ PARQUET: Final[Mapping[str, Any]] = {"parquet": {"uris": ["INPUT/table.parquet"]
 
 @dataclass(frozen=True)
 class Against:
-    """An output that must be what the input says, read by libraries alone: where no peer writes all of it."""
+    """An output that is compared with the input, because no peer writes the complete output. Only libraries read the two."""
 
     output: str
-    """How it is read, see `peers/reading_back.py`."""
+    """The kind of the output, which selects a function of `peers/reading_back.py`."""
     input: str
-    """How the input is read."""
+    """The kind of the input, likewise."""
     who: str = "ours"
-    """Whose output, or PREPARED."""
+    """The contender that wrote the output, or PREPARED."""
 
 
 @dataclass(frozen=True)
@@ -33,29 +33,29 @@ class Workload:
     name: str
     title: str
     make: str
-    """Which of `inputs` makes the data."""
+    """The name of the function in `inputs` that makes the data."""
     records: int
     quick: int
-    """Records in quick mode."""
+    """The number of records in quick mode."""
     contenders: Sequence[Contender]
     goals: Mapping[str, float] = field(default_factory=dict)
-    """The least speed of ours as a multiple of a contender's."""
+    """For a contender, the lowest speed that our run should reach, as a multiple of the contender's speed."""
     bounds: Mapping[str, tuple[Unit, float]] = field(default_factory=dict)
-    """What a contender of ours must reach by itself: at most this many seconds, or at least so much a second."""
+    """For a contender of ours, its absolute goal: the most seconds, or the lowest speed."""
     limit: str = ""
-    """The contender that says best what can be reached; empty where none does."""
+    """The contender that best shows the upper limit, or empty if there is none."""
     gains: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Of goals beside a run of ours: two contenders, the first of which is as much quicker than the second as can be."""
+    """For a goal that compares two runs of ours, two contenders. The ratio of their speeds is the highest possible gain."""
     check: str = ""
-    """How the outputs are read back, to be compared with each other; empty where there are no two."""
+    """The kind by which the outputs are read back and compared with each other. It is empty if there are fewer than two outputs."""
     against: Against | None = None
-    """What is compared with the input itself."""
+    """The output that is compared with the input itself."""
     twice: bool = False
-    """Whether a run does the work once before its clock begins: what comes from memory and is done in a tenth of a second is measured with memory at hand."""
+    """Whether a run does its work once before its clock starts. So short work in memory (a tenth of a second) is measured with memory already allocated."""
     prepare: Contender | None = None
-    """What makes the input of the data, when that is not the data itself."""
+    """The step that makes the contenders' input from the data, if it isn't the data itself."""
     server: str = ""
-    """Which of `servers` it goes to."""
+    """The server of `servers` that the contenders upload to."""
 
 
 def job(
@@ -67,19 +67,19 @@ def job(
     is_bounded: bool = True,
     **options: Any,
 ) -> Contender:
-    """A whole job of ours. `is_bounded` is False for one that may take more memory than others."""
+    """Returns a contender that runs a complete job of ours. `is_bounded` is False if the job has no memory limit."""
     told = {"spec": {**spec, "output": {**ONE_FILE, **(output or {})}}, "workers": workers, **options}
     made = ours("job", told, name=name)
     return made if is_bounded else replace(made, most_bytes=None)
 
 
 def encode(output: Mapping[str, Any] | None = None, **options: Any) -> Contender:
-    """Our encoder alone, from columns in memory."""
+    """Returns a contender that runs only our encoder, on columns in memory."""
     return replace(ours("encode", {"output": output or {}, **options}), most_bytes=None)
 
 
 def command(name: str, *words: str) -> Command:
-    """A whole command of ours, its start included; or an empty Python, which is the limit."""
+    """Returns a contender that runs a complete command of ours, including its start, or an empty Python as the limit."""
     return Command(
         name, "limit" if name == "an empty Python" else "ours", "", "", options=words, writes=any("OUTPUT" in word for word in words)
     )

@@ -1,4 +1,4 @@
-"""What is around the formats: order, joins, verifying, what is written beside records, plans, scaling, overlap, and start."""
+"""Workloads around the formats: shuffles, joins, verifying, indexes and statistics, digests, plans, scaling, overlap, and start."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _GZIP: Final[Mapping[str, Any]] = {"idx": {"subsets": [{"name": "all", "images":
 _JOINED_BYTES: Final = 175
 _ROW_BYTES: Final = 363
 _DIGIT_BYTES: Final = 887
-"""Of a record of eight floats, of one of 22 numbers, on average, and of one of 28 x 28 bytes."""
+"""Average bytes of a record with eight floats, with 22 numbers, and with 28 x 28 bytes."""
 _PLANNED: Final[Mapping[str, Any]] = {"source": {"images": {"uris": ["/simulated"]}}, "output": {"uri": "/nowhere"}}
 _SHUFFLED: Final[Mapping[str, Any]] = {"shuffle": {"seed": 1}}
 _CSV: Final[Mapping[str, Any]] = {"source": {"csv": {"uris": ["INPUT/table.csv"], "header": True}}}
@@ -36,7 +36,7 @@ _IMPORTS: Final = (
     "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; from dataprep_converter.runtime import without_pandas; without_pandas.hide(); "
     "import dataprep_converter.steps.convert_work, dataprep_converter.readers.arrays.idx, dataprep_converter.formats.tfrecord.tfrecord_encoder; os._exit(0)"
 )
-"""How a process ends is no part of it: 0.1 s for the libraries' objects, which a pod has put aside by then (`allocator.py`)."""
+"""The end of the process isn't measured. It takes 0.1 s to free the libraries' objects, which a pod has frozen by then (`allocator.py`)."""
 _SMALL_JOB: Final = (
     *("-m", "dataprep_converter", "run", str(ROOT / "benchmarks/small_job.yaml")),
     *("--set", "params.input=INPUT", "--set", "output.uri=OUTPUT", "--quiet"),
@@ -67,7 +67,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "shuffle-gzip",
-        "W10: MNIST's IDX files, gzipped, which can't be read but from their beginning, to TFRecord in random order",
+        "W10: gzipped MNIST IDX files, which can only be read from their beginning, to TFRecord in random order",
         make="idx_gzip",
         records=300_000,
         quick=20_000,
@@ -83,7 +83,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "join",
-        "W11: two Parquet tables by key, in other orders, to TFRecord in the order of the keys",
+        "W11: two Parquet tables with different row orders, joined by key, to TFRecord in the order of the keys",
         make="two_tables",
         records=5_000_000,
         quick=50_000,
@@ -102,7 +102,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "verify",
-        "W12: every byte of a TFRecord data set of JPEG files verified",
+        "W12: verification of every byte of a TFRecord data set of JPEG files",
         make="images",
         records=6000,
         quick=300,
@@ -119,7 +119,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "extras",
-        "W14: indexes and statistics, of a Parquet table of 22 columns",
+        "W14: the cost of indexes and statistics, for a Parquet table of 22 columns",
         make="parquet_table",
         records=1_000_000,
         quick=40_000,
@@ -137,7 +137,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "digests",
-        "W14: SHA-256, of JPEG files to TFRecord",
+        "W14: the cost of SHA-256, for JPEG files to TFRecord",
         make="images",
         records=6000,
         quick=300,
@@ -155,7 +155,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     *(
         Workload(
             name,
-            f"W15: the plan of a listing of {records:,} files (simulated)",
+            f"W15: planning a simulated listing of {records:,} files",
             make="nothing",
             records=records,
             quick=20_000,
@@ -166,7 +166,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "scaling",
-        "Scaling: CSV of 22 columns to TFRecord in 8 shards, 2 processes beside 1",
+        "Scaling: CSV of 22 columns to TFRecord in 8 shards, 2 processes compared with 1",
         make="csv_table",
         records=6_000_000,
         quick=20_000,
@@ -183,7 +183,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "overlap",
-        "Overlap: files that come 2 ms late, and 18 ms of computing for each; nobody computes in what is missing from 1",
+        "Overlap: files that arrive 2 ms late, and 18 ms of computing for each file (a ratio of 1 means that computing never pauses)",
         make="images",
         records=200,
         quick=50,
@@ -193,7 +193,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "small-job",
-        "Start: `dataprep run` of MNIST's 70,000 records as a command, beside an empty Python",
+        "Start: the command `dataprep run` on MNIST's 70,000 records, compared with an empty Python",
         make="idx",
         records=70_000,
         quick=70_000,
@@ -204,7 +204,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "start",
-        "Start: `dataprep --help` and a converter pod's imports, beside an empty Python",
+        "Start: `dataprep --help` and a converter pod's imports, compared with an empty Python",
         make="nothing",
         records=1,
         quick=1,

@@ -1,4 +1,4 @@
-"""Files of pictures: W1, W2, W2b, W7 and W9."""
+"""Workloads with image files: W1, W2, W2b, W7 and W9."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from benchmarks.contenders import ONE_CORE, TWO_CORES, Contender, digest, librar
 from benchmarks.workload import IMAGES, Against, Workload, encode, job
 
 _TWO_CORES: Final[Mapping[str, Any]] = {"shards": {"count": 8}}
-"""Four for each of two processes, as docs/operations.md has it."""
+"""Four shards for each of two processes, as docs/operations.md recommends."""
 _DECODED: Final[Mapping[str, Any]] = {
     "source": {"images": {"uris": ["INPUT"], "labelFrom": "None"}},
     "transforms": [{"decode": {"channels": 3}}, {"cropOrPad": {"height": 482, "width": 415}}, {"standardize": {"dtype": "float16"}}],
@@ -16,7 +16,7 @@ _DECODED: Final[Mapping[str, Any]] = {
 }
 _DECODED_BYTES: Final = 482 * 415 * 3 * 2
 _SAMPLE_BYTES: Final = 5 * 512
-"""Of a tar file: 600 bytes and a digit are two headers and three blocks."""
+"""The bytes of a sample in a tar file: 600 bytes and a digit take two headers and three blocks."""
 _RESIZED: Final[Mapping[str, Any]] = {
     "source": {"images": {"uris": ["INPUT"], "labelFrom": "None"}},
     "transforms": [
@@ -49,7 +49,7 @@ def _resizing(processes: int) -> Contender:
 WORKLOADS: Final[Sequence[Workload]] = (
     Workload(
         "images",
-        "W1: JPEG files to TFRecord, their bytes as they are, file to file",
+        "W1: JPEG files to TFRecord with unchanged bytes, file to file",
         make="images",
         records=6000,
         quick=300,
@@ -85,7 +85,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "decode",
-        "W2: JPEG decoded, cropped or padded to 482 x 415, standardized, as float16, to TFRecord, on two cores",
+        "W2: JPEG files, decoded, cropped or padded to 482 x 415 and standardized to float16, to TFRecord, on two cores",
         make="images",
         records=1500,
         quick=60,
@@ -113,7 +113,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "resize",
-        "W2b: JPEG decoded, shortest side to 256, encoded again, to WebDataset, on two cores",
+        "W2b: JPEG files, decoded, resized to a shortest side of 256 and encoded again, to WebDataset, on two cores",
         make="images",
         records=6000,
         quick=60,

@@ -1,4 +1,4 @@
-"""Rows of numbers and texts: W3 to W6 and W8."""
+"""Workloads with rows of numbers and texts: W3 to W6 and W8."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,8 @@ _ROW_BYTES: Final = 363
 _DENSE_BYTES: Final = 3184
 _SPARSE_BYTES: Final = 356
 _MATRIX_BYTES: Final = 3140
-"""Of a record of 28 x 28 bytes, of one of 22 numbers, of 784 floats and of 50 of 10,000 as RecordIO, and of 784 floats as npz; on average."""
+"""Average bytes of a record with 28 x 28 bytes, with 22 numbers, with 784 floats as RecordIO, with 50 of 10,000 floats as RecordIO, and with 784
+floats as npz."""
 
 
 def _reading(kind: str, threads: int) -> Contender:

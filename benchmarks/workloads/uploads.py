@@ -1,4 +1,4 @@
-"""A large file to store servers on loopback. Records are MiB."""
+"""Workloads that upload a large file to store servers on loopback. One record is one MiB."""
 
 from collections.abc import Sequence
 from typing import Final

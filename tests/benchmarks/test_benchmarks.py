@@ -33,7 +33,7 @@ def results(*, ours: float = 900.0, faults: tuple[str, ...] = ()) -> dict[str, A
         for name, role, rate in rates
     }  # fmt: skip
     found = {
-        "title": "W0: files to records", "records": 50, "bytes_in": 5_000_000, "rounds": 3, "checked": "outputs read back by TensorFlow: equal",
+        "title": "W0: files to records", "records": 50, "bytes_in": 5_000_000, "rounds": 3, "checked": "the outputs, read back by TensorFlow, are equal",
         "goals": {"<peer>": 4, "cat": 0.95}, "bounds": {}, "contenders": contenders, "faults": list(faults),
         "at": "2026-01-01", "machine": {"cores": "2", "processor": "P", "python": "3.11"},
     }  # fmt: skip
@@ -47,24 +47,24 @@ def test_the_table_has_each_ratio_beside_its_goal() -> None:
     assert "| <peer> | 50 | 100 | ± 5% | 10 | 0.50 | 64 | 9.00 x | 4 x ✓ |" in lines
     assert "| cat | 50 | 1,000 | ± 5% | 100 | 0.50 | 64 | 0.90 x | 0.95 x ✗ |" in lines
     assert "`files`: 50 records, 3 rounds, 2 cores of P, 2026-01-01." in lines
-    assert "Verified: outputs read back by TensorFlow: equal." in lines
+    assert "Verified: the outputs, read back by TensorFlow, are equal." in lines
 
 
 def test_outputs_that_differ_are_not_called_equal() -> None:
-    assert "equal." not in report.table("files", results(faults=("<peer> wrote other records",))["workloads"]["files"])
+    assert "are equal." not in report.table("files", results(faults=("<peer> wrote other records",))["workloads"]["files"])
 
 
 def test_it_is_said_where_nothing_is_read_back() -> None:
     found = results()["workloads"]["files"] | {"checked": ""}
 
-    assert "Nothing is written, so there was nothing to read back." in report.table("files", found)
+    assert "This workload writes no output, so no output was read back." in report.table("files", found)
 
 
 def test_rounds_that_were_repeated_are_told() -> None:
     found = results()["workloads"]["files"]
     found["contenders"]["cat"] |= {"runs": 6}
 
-    assert "3 rounds (6 of cat, as runs scattered), 2 cores" in report.table("files", found)
+    assert "3 rounds (6 of cat, because runs varied), 2 cores" in report.table("files", found)
 
 
 def test_what_must_be_reached_alone_stands_beside_ours() -> None:
@@ -95,9 +95,9 @@ def test_each_goal_stands_beside_the_limit_that_was_measured() -> None:
     found = results(ours=300.0)["workloads"]["files"] | {"limit": "cat"}
 
     assert report.goals({"workloads": {"files": found}}).splitlines()[:5] == [
-        "0 of 2 are met.",
+        "0 of 2 goals are met.",
         "",
-        "| workload | beside | goal | reached | met | nearest limit that was measured | it reaches | our share of it |",
+        "| workload | compared with | goal | reached | met | nearest measured limit | result of the limit | our share of the limit |",
         "|---|---|--:|--:|--:|---|--:|--:|",
         "| `files` | <peer> | 4 x | 3.00 x | ✗ | cat | 10.0 x | 0.30 |",
     ]
@@ -189,7 +189,7 @@ def ran(folder: Path, *contenders: Contender, rounds: int = 1, against: Against 
     [
         (lambda columns: columns | {"label": columns["label"][::-1]}, "it wrote other records than ours"),
         (lambda columns: {name: column[1:] for name, column in columns.items()}, "it wrote 19 of 20 records"),
-        (lambda columns: columns | {"label": columns["label"][1:]}, "what it wrote can't be read: ValueError"),
+        (lambda columns: columns | {"label": columns["label"][1:]}, "its output can't be read: ValueError"),
     ],
 )
 def test_an_output_that_differs_is_a_fault(tmp_path: Path, makes: Callable[[Columns], Columns], fault: str) -> None:
@@ -201,7 +201,7 @@ def test_an_output_that_differs_is_a_fault(tmp_path: Path, makes: Callable[[Colu
 
 
 def test_one_output_alone_is_not_called_equal(tmp_path: Path) -> None:
-    assert ran(tmp_path, copying("ours"))["checked"] == "outputs read back by numpy: as many records as there must be"
+    assert ran(tmp_path, copying("ours"))["checked"] == "the outputs, read back by numpy, have the expected number of records"
 
 
 def test_what_all_write_wrong_is_seen_beside_the_input(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_what_all_write_wrong_is_seen_beside_the_input(tmp_path: Path) -> None:
 
     found = ran(tmp_path, copying("ours", other), copying("another", other), against=Against("npz", "npz"))
 
-    assert found["faults"] == ["ours: its records are not what the input says"]
+    assert found["faults"] == ["ours: its records differ from the input's"]
 
 
 def test_runs_that_scatter_are_repeated_with_those_they_are_compared_with(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_workload_runs_in_quick_mode_and_writes_nothing_into_the_repository(tm
         ["| numpy.savez", "100"],
         ["| write alone", "100"],
     ]
-    assert "Verified: outputs read back by numpy: equal." in done.stdout
+    assert "Verified: the outputs, read back by numpy, are equal." in done.stdout
     assert "npz: round 1 of 1" in done.stderr
     assert list(tmp_path.iterdir()) == []
     assert {path: path.stat().st_mtime_ns for path in (ROOT / "docs").glob("benchmarks.*")} == pages
@@ -263,6 +263,7 @@ def test_an_upload_is_read_back_from_its_server(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "| ours | 13 |" in done.stdout
     assert (
-        "Verified: outputs read back by the server's disk or its REST API: as many records as there must be; ours, read by" in done.stdout
+        "Verified: the outputs, read back by the server's disk or its REST API, have the expected number of records; the output of *ours*"
+        in done.stdout
     )
     assert list(tmp_path.iterdir()) == []
