@@ -1,1 +1,1 @@
-"""What the operator costs and how soon it acts, on a real control plane with pods that kwok plays."""
+"""Measures the operator's resource use and reaction times, on a real control plane with pods that kwok simulates."""

@@ -1,7 +1,7 @@
-"""`make bench-operator`: what the operator costs and how soon it acts; fails when a figure is beyond its threshold.
+"""`make bench-operator`: measures the operator's resource use and reaction times. It fails if a figure exceeds its threshold.
 
-Needs a cluster of this machine (`make cluster-up`, or its own, which it then stops). It says what it waits for and how far that has come, ends within 80 minutes
-(`--minutes`), and writes its result after each row. `--small` tries everything out with few jobs and keeps no result.
+It uses the local cluster of `make cluster-up`, or starts a cluster and stops it afterwards. It reports its progress, ends within 80 minutes (`--minutes`),
+and writes the results after each row. `--small` tries out all measurements with few jobs and keeps no results.
 """
 
 import argparse
@@ -35,74 +35,78 @@ _NODES: Final = 8
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement, and how much of a figure is too much, or too little."""
+    """One measurement, and the limits of its figures."""
 
     name: str
     title: str
     measure: Callable[[Bench, bool], Figures]
     at_most: Mapping[str, float]
     minutes: float
-    """It takes about half of that on two cores that nobody else uses; then it is given up."""
+    """The time after which the measurement is aborted. On two idle cores it takes about half of this."""
     at_least: Mapping[str, float] = field(default_factory=dict)
 
     def beyond(self, figures: Figures, *, small: bool) -> list[str]:
-        """What is beyond its threshold."""
+        """Returns a message for each figure that is beyond its limit."""
         most = [
-            f"{self.name}: {key} is {figures[key]:.2f}, at most {limit:g}" for key, limit in self.at_most.items() if figures[key] > limit
+            f"{self.name}: {key} is {figures[key]:.2f}, allowed is at most {limit:g}"
+            for key, limit in self.at_most.items()
+            if figures[key] > limit
         ]
         least = [
-            f"{self.name}: {key} is {figures[key]:.2f}, at least {limit:g}" for key, limit in self.at_least.items() if figures[key] < limit
+            f"{self.name}: {key} is {figures[key]:.2f}, required is at least {limit:g}"
+            for key, limit in self.at_least.items()
+            if figures[key] < limit
         ]
         return [*most, *([] if small else least)]
 
 
-# Later rows use what earlier ones leave: `idle` the finished jobs of both bursts, `growth` the lives that the operator has seen by then.
+# Later rows use the results of earlier rows: `idle` uses the finished jobs of both bursts, and `growth` counts all jobs that the operator has completed.
 ROWS: Final = (
     Row(
         "latency",
-        "create → first worker pod, idle cluster, without the plan pod's own time",
+        "time from the job's creation to its first worker pod, on an idle cluster, without the plan pod's run time",
         lambda bench, small: measurements.latency(bench, jobs=5 if small else 30),
         {"p50_seconds": 0.7, "p95_seconds": 1.5},
         minutes=4,
     ),
     Row(
         "big",
-        "one job: 100,000 shards, 1,000 indexes, 500 workers that report",
+        "one job with 100,000 shards and 1,000 indexes, while 500 workers report progress",
         lambda bench, small: measurements.big(bench, reporters=20 if small else 500, seconds=10 if small else 60),
         {"p99_ms": 20, "status_writes_per_second": 0.5, "object_kib": 64, "refused": 0},
         minutes=6,
     ),
     Row(
         "restart",
-        "the leader is killed with 1,000 jobs in flight",
+        "the leader is killed while 1,000 jobs run",
         lambda bench, small: measurements.restart(bench, jobs=20 if small else 1000),
         {"looked_after_seconds": 20, "other_children": 0},
         minutes=8,
     ),
     Row(
         "burst",
-        "1,000 jobs at once",
+        "1,000 jobs are created together",
         lambda bench, small: measurements.burst(bench, jobs=20 if small else 1000),
         {"plan_jobs_seconds": 60, "requests_per_job": 30, "rss_mib": 200, "wrong_children": 0},
         minutes=10,
     ),
     Row(
         "burst3000",
-        "3,000 jobs at once",
+        "3,000 jobs are created together",
         lambda bench, small: measurements.burst(bench, jobs=40 if small else 3000),
         {"requests_per_job": 30, "rss_mib": 200, "wrong_children": 0},
         minutes=80,
     ),
     Row(
         "idle",
-        "5,000 finished jobs and nothing to do",
+        "the operator is idle, with 5,000 finished jobs",
         lambda bench, small: measurements.idle(bench, jobs=80 if small else 5000, seconds=20 if small else 120),
         {"core_percent": 1, "writes_beyond_lease": 0},
         minutes=20,
     ),
     Row(
         "growth",
-        "10,000 jobs that come, complete and go: memory after the last thousand beside the first",
+        "10,000 jobs are created, completed and deleted: memory after the first and the last thousand",
         lambda bench, small: measurements.growth(bench, lives=0 if small else 10_000, jobs=20 if small else 1000),
         {"growth_mib": 20},
         minutes=25,
@@ -113,11 +117,11 @@ _MINUTES: Final = 80.0
 
 
 def main() -> int:
-    """Measures; returns 1 when a figure is beyond its threshold or a row could not be measured."""
+    """Runs the measurements. Returns 1 if a figure is beyond its limit or a row could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operator_load", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=[row.name for row in ROWS], default=[row.name for row in ROWS])
     parser.add_argument("--small", action="store_true", help="few jobs; no result is kept")
-    parser.add_argument("--minutes", type=float, default=_MINUTES, help="for all rows; what hasn't ended by then is given up (%(default)g)")
+    parser.add_argument("--minutes", type=float, default=_MINUTES, help="time limit for all rows; later rows are aborted (%(default)g)")
     options = parser.parse_args()
     with _bench() as bench:
         return measure(
@@ -131,7 +135,7 @@ def main() -> int:
 
 
 def measure(rows: Sequence[Row], bench: Bench, *, seconds: float, small: bool, results: Path | None, page: Path) -> int:
-    """All rows within that time. Each row's figures, or why it has none, are written when it ends."""
+    """Measures all rows within this time. When a row ends, its figures or its error are written."""
     whole = Patience("all rows", seconds=seconds)
     found: dict[str, Any] = json.loads(results.read_text()) if results is not None and results.exists() else {}
     beyond: list[str] = []
@@ -160,7 +164,7 @@ def measure(rows: Sequence[Row], bench: Bench, *, seconds: float, small: bool, r
 
 
 FAILS: Final = (TimeoutError, ClusterError, ApiException, HTTPError, aiohttp.ClientError)
-"""What ends a row and not the others: time that is over, and a cluster that doesn't answer."""
+"""Errors that end a row but not the following rows: a timeout, or a cluster that doesn't answer."""
 
 
 @contextmanager
@@ -187,12 +191,12 @@ def _page(found: Mapping[str, Any]) -> str:
     lines = [
         "# The operator under load",
         "",
-        "Made by `make bench-operator` from [operator-load.json](operator-load.json); don't edit. A real API server, etcd, scheduler and controllers; the",
-        "operator runs from its image with the chart's defaults; pods are played by kwok and say at once what a converter says at the end. All of",
-        "it shares the cores of one small machine, which also sends the load, so figures are upper bounds. `make bench-operator` fails where a figure is beyond",
-        "its threshold.",
+        "`make bench-operator` writes this page from [operator-load.json](operator-load.json). Don't edit it. The cluster has a real API server, etcd, scheduler",
+        "and controllers, and the operator runs from its image with the chart's defaults. kwok simulates the pods, which immediately return the final message of",
+        "a converter. Everything shares the cores of one small machine, which also creates the load, so the figures are upper bounds. `make bench-operator` fails",
+        "if a figure exceeds its limit.",
         "",
-        "| what | figure | measured | at most |",
+        "| measurement | figure | measured | at most |",
         "|---|---|--:|--:|",
     ]
     for row in ROWS:

@@ -1,4 +1,4 @@
-"""One function for each row of the table. Each begins with an idle operator and leaves none of its jobs behind."""
+"""The measurements: one function for each row of the table. Each starts with an idle operator and deletes its jobs, unless a later row uses them."""
 
 import asyncio
 import itertools
@@ -32,17 +32,17 @@ _LEAST_BATCHES: Final = 3
 
 @dataclass(frozen=True)
 class Bench:
-    """What every measurement needs."""
+    """The objects that every measurement uses."""
 
     api: client.ApiClient
     installation: Installation
     patience: Patience
-    """Of the row that is being measured."""
+    """The time limit of the current row."""
     kept: list[str] = field(default_factory=list)
-    """Namespaces with finished jobs that a later row can use."""
+    """The namespaces with finished jobs that later rows use."""
 
     def read(self) -> Reading:
-        """The leader's metrics. Raises Overdue when none leads within two minutes."""
+        """Returns the leader's metrics. Raises Overdue if there is no leader within two minutes."""
         found: list[Reading] = []
 
         def leads() -> bool:
@@ -55,7 +55,7 @@ class Bench:
 
     @contextmanager
     def namespace(self, name: str, *, keep: bool = False) -> Iterator[str]:
-        """A namespace for a measurement, gone after it unless its finished jobs are kept for a later row."""
+        """Creates a namespace for a measurement, and deletes it afterwards unless a later row uses its finished jobs."""
         core: Any = client.CoreV1Api(self.api)  # Any: every field of the generated models may be None
         core.create_namespace({"metadata": {"name": name}}, _request_timeout=REQUEST_SECONDS)
         try:
@@ -70,14 +70,14 @@ class Bench:
             self._until_gone([name])
 
     def clear(self) -> None:
-        """Removes what earlier rows have kept."""
+        """Removes the namespaces that earlier rows have kept."""
         for name in self.kept:
             self._remove(name)
         self._until_gone(self.kept)
         self.kept.clear()
 
     def _remove(self, name: str) -> None:
-        # The jobs first: a namespace that is deleted waits for its pods, and Jobs that still want them keep those.
+        # Delete the jobs first: a deleted namespace waits for its pods, and the remaining Jobs would create them again.
         client.CustomObjectsApi(self.api).delete_collection_namespaced_custom_object(
             GROUP, VERSION, name, "dataprepjobs", propagation_policy="Background", _request_timeout=REQUEST_SECONDS
         )
@@ -95,11 +95,11 @@ class Bench:
         )
 
     def succeeded(self) -> float:
-        """How many jobs of the cluster have."""
+        """Returns the number of jobs in the cluster that have succeeded."""
         return self.read().jobs.get("Succeeded", 0)
 
     def until_completed(self, count: float, *, since: Reading) -> Reading:
-        """Waits until so many more jobs are complete than at that reading; returns the one with the largest memory."""
+        """Waits until this many more jobs have completed than in the given reading. Returns the reading with the most memory."""
         peak = now = since
 
         def complete() -> bool:
@@ -112,7 +112,7 @@ class Bench:
         return peak
 
     def create_all(self, namespace: str, names: Sequence[str], part: str) -> float:
-        """Makes many jobs as fast as the API server takes them; returns the time before the first."""
+        """Creates many jobs as fast as the API server accepts them. Returns the time before the first."""
         begun, made = time.monotonic(), itertools.count(1)
 
         def create(name: str) -> None:
@@ -127,7 +127,7 @@ class Bench:
 
 
 def latency(bench: Bench, *, jobs: int) -> Figures:
-    """One job after the other: seconds from `create` to the first worker pod, without the time that the plan's pod lived."""
+    """Creates one job after another, and measures the seconds from `create` to the first worker pod, without the plan pod's lifetime."""
     found: list[float] = []
     core = client.CoreV1Api(bench.api)
     with bench.namespace("bench-latency") as namespace, watching(core.list_namespaced_pod, namespace=namespace) as seen:
@@ -154,7 +154,7 @@ def latency(bench: Bench, *, jobs: int) -> Figures:
 
 
 def burst(bench: Bench, *, jobs: int) -> Figures:
-    """Many jobs at once: until each has its plan Job, until all are complete, and what that took."""
+    """Creates many jobs together, and measures the time until each has its plan Job and until all are complete, the requests and the memory."""
     before = bench.read()
     batch = client.BatchV1Api(bench.api)
     with (
@@ -184,9 +184,10 @@ def burst(bench: Bench, *, jobs: int) -> Figures:
 
 
 def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
-    """Memory after batches of jobs that come, complete and go, until the operator has seen so many lives; those of earlier rows count.
+    """Measures the memory after batches of jobs that are created, completed and deleted, until the operator has completed `lives` jobs. The jobs of earlier
+    rows count.
 
-    The first batch fills what is kept for good. Its jobs find their data set finished: each has one child.
+    The first batch fills the caches that are kept permanently. The jobs find a finished data set, so each has only one child.
     """
     bench.clear()
     sizes: list[float] = []
@@ -209,7 +210,7 @@ def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
 
 
 def big(bench: Bench, *, reporters: int, seconds: float) -> Figures:
-    """One job of 1,000 indexes and 100,000 shards with many workers that report."""
+    """Measures one job with 1,000 indexes and 100,000 shards while many workers report progress."""
     custom, core = client.CustomObjectsApi(bench.api), cast("Any", client.CoreV1Api(bench.api))
     with bench.namespace("bench-big") as namespace:
         observing.create(bench.api, namespace, played.job("big", played.BIG, parallelism=reporters))
@@ -248,7 +249,7 @@ def big(bench: Bench, *, reporters: int, seconds: float) -> Figures:
 
 
 def restart(bench: Bench, *, jobs: int) -> Figures:
-    """The leader is killed while jobs are in flight: until another one has looked at each of them."""
+    """Kills the leader while jobs run, and measures the time until the next leader has reconciled each of them."""
     with bench.namespace("bench-restart") as namespace:
         bench.create_all(namespace, [f"held-{n}" for n in range(jobs)], played.HELD)
         bench.patience.until(
@@ -261,7 +262,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
         def at_work() -> int:
             return observing.running(bench.api, namespace, step="convert")
 
-        # Kubernetes makes twenty pods a second: until the last one runs, there is more to do than to look.
+        # Kubernetes creates twenty pods a second. Until the last one runs, the operator has more to do than reconciling unchanged jobs.
         bench.patience.until("all workers", lambda: at_work() >= jobs, every=5, reached=lambda: f"{at_work()} of {jobs} run")
         children = observing.children(bench.api, namespace)
         leading, looks = _leader_pod(bench), 0.0
@@ -271,7 +272,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
 
         def looked_after() -> bool:
             nonlocal looks
-            # The dead one may still be listed, and not answer.
+            # The killed pod may still be listed without answering.
             with suppress(ClusterError):
                 reading = observing.read_leader(bench.installation)
                 looks = reading.values.get("dataprep_reconcile_duration_seconds_count", 0) if reading is not None else 0.0
@@ -286,7 +287,7 @@ def restart(bench: Bench, *, jobs: int) -> Figures:
 
 
 def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
-    """Finished jobs and nothing to do: what the operator uses of a core, and what it writes. Those that earlier rows have kept count."""
+    """Measures the CPU use and the writes of an idle operator with many finished jobs. The jobs that earlier rows have kept count."""
     there = int(bench.succeeded())
     with bench.namespace("bench-idle", keep=True) as namespace:
         for first in range(there, jobs, 1000):
@@ -299,7 +300,7 @@ def idle(bench: Bench, *, jobs: int, seconds: float) -> Figures:
     bench.patience.rest("the measurement", seconds)
     last, took = bench.read(), time.monotonic() - begun
     cpu = last.values["process_cpu_seconds_total"] - first_reading.values["process_cpu_seconds_total"]
-    # One more than fit into the time, when it begins and ends at one.
+    # The interval may begin and end with a renewal of the lease, so it may contain one more.
     renewals = took / RETRY_SECONDS + 1
     return {
         "jobs": last.jobs.get("Succeeded", 0),
@@ -330,7 +331,7 @@ def _token(core: Any, namespace: str, pod: Any) -> str:
 
 
 async def _report_all(address: str, workers: Sequence[tuple[Any, str]], *, seconds: float) -> tuple[list[float], int]:
-    """Every worker reports as often as the operator asks. Returns the seconds that each report took, and how many were refused."""
+    """Lets every worker report as often as the operator asks. Returns the seconds that each report took, and the number of refused reports."""
     times: list[float] = []
     refused, deadline = 0, time.monotonic() + seconds
 
@@ -354,7 +355,7 @@ async def _report_all(address: str, workers: Sequence[tuple[Any, str]], *, secon
                     times.append(time.monotonic() - begun)
                     refused += answer.status != 200
             except aiohttp.ClientConnectionError:
-                # All of them come from one address, which may have only so many connections.
+                # All reports come from one address, whose number of connections is limited.
                 refused += 1
             await asyncio.sleep(body.get("nextReportSeconds", 5))
 

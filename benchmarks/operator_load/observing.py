@@ -1,4 +1,4 @@
-"""What is read while the operator works: its own metrics, and the API server's objects."""
+"""Reads the operator's metrics and the API server's objects while the operator works."""
 
 import threading
 import time
@@ -21,33 +21,33 @@ _WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
 
 @dataclass(frozen=True)
 class Reading:
-    """The leader's metrics at one moment; what has no labels by name, requests by method and code, jobs by phase."""
+    """The leader's metrics at one moment: metrics without labels by name, requests by method and code, jobs by phase."""
 
     values: dict[str, float]
     requests: dict[tuple[str, str], float]
     jobs: dict[str, float]
     completed: float = 0.0
-    """Jobs that have succeeded since this replica leads."""
+    """The number of jobs that have succeeded since this replica became the leader."""
 
     @property
     def writes(self) -> float:
-        """Requests that changed something."""
+        """The number of requests that change objects."""
         return sum(count for (method, _), count in self.requests.items() if method in _WRITES)
 
     @property
     def all_requests(self) -> float:
-        """Requests to the API server."""
+        """The number of all requests to the API server."""
         return sum(self.requests.values())
 
 
 def read_leader(installation: Installation) -> Reading | None:
-    """The metrics of the replica that leads; None while none does."""
+    """Returns the metrics of the leading replica, or None if there is no leader."""
     found = leader(installation)
     return None if found is None else found[1]
 
 
 def leader(installation: Installation) -> tuple[str, Reading] | None:
-    """Its pod's name too."""
+    """Returns the name of the leader's pod and its metrics, or None if there is no leader."""
     for pod in installation.pods():
         if not any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])):
             continue
@@ -82,12 +82,12 @@ def _parsed(text: str) -> Reading:
 
 @dataclass
 class Seen:
-    """Events of a watch, with the time at which they came."""
+    """The events of a watch, with their times."""
 
     added: dict[str, float] = field(default_factory=dict)
-    """When an object was first seen, by name."""
+    """For each object, the time when it was first seen."""
     ended: dict[str, float] = field(default_factory=dict)
-    """When a pod was first seen ended."""
+    """For each pod, the time when its end was first seen."""
     changes: int = 0
     objects: dict[str, Any] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ def watching(list_them: Callable[..., Any], **options: Any) -> Iterator[Seen]:
 
     def follow() -> None:
         while not stopped.is_set():
-            with suppress(ProtocolError):  # a watch that is cut begins again, and lists everything anew
+            with suppress(ProtocolError):  # an interrupted watch starts again and lists all objects
                 for event in stream.stream(list_them, timeout_seconds=600, **options):
                     _take(seen, event["type"], event["raw_object"])
 
@@ -123,7 +123,7 @@ def _take(seen: Seen, kind: str, found: dict[str, Any]) -> None:
 
 
 def children(api: client.ApiClient, namespace: str) -> dict[tuple[str, str], int]:
-    """How many Jobs each DataPrepJob has, by its name and the step."""
+    """Returns the number of Jobs for each DataPrepJob (by name) and step."""
     found: dict[tuple[str, str], int] = {}
     token: str | None = None
     batch: Any = client.BatchV1Api(api)  # Any: every field of the generated models may be None
@@ -138,7 +138,7 @@ def children(api: client.ApiClient, namespace: str) -> dict[tuple[str, str], int
 
 
 def create(api: client.ApiClient, namespace: str, document: dict[str, Any]) -> float:
-    """Makes a DataPrepJob; returns the time just before."""
+    """Creates a DataPrepJob. Returns the time just before the request."""
     begun = time.monotonic()
     client.CustomObjectsApi(api).create_namespaced_custom_object(
         GROUP, VERSION, namespace, "dataprepjobs", document, _request_timeout=REQUEST_SECONDS
@@ -147,7 +147,7 @@ def create(api: client.ApiClient, namespace: str, document: dict[str, Any]) -> f
 
 
 def running(api: client.ApiClient, namespace: str, *, step: str) -> int:
-    """How many pods of that step run."""
+    """Returns the number of running pods of this step."""
     core: Any = client.CoreV1Api(api)  # Any: every field of the generated models may be None
     chosen = {"label_selector": f"{LABEL_STEP}={step}", "field_selector": "status.phase=Running"}
     return len(core.list_namespaced_pod(namespace, _request_timeout=REQUEST_SECONDS, **chosen).items)

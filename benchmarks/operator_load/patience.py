@@ -1,4 +1,4 @@
-"""How long a row may take, and what somebody who watches reads meanwhile. Nothing here waits without a limit."""
+"""Time limits of a row, and its progress messages. All waiting here has a limit."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ TOLD_EVERY_SECONDS: Final = 15.0
 
 
 class Overdue(TimeoutError):
-    """A row took longer than it may; says what it waited for and how far that had come."""
+    """A row exceeded its time limit. The message has the awaited condition and the progress."""
 
 
 def _tell(line: str) -> None:
@@ -18,7 +18,7 @@ def _tell(line: str) -> None:
 
 
 class Patience:
-    """The time of one row."""
+    """The time limit of one row."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class Patience:
         return self._clock() - self._begun
 
     def tell(self, text: str) -> None:
-        """Says where the row is."""
+        """Prints the progress of the row."""
         self._told_at = self._clock()
         self._write(f"  {self._row} {self.spent:5.0f} s: {text}")
 
     def check(self, what: str, reached: Callable[[], str] = str) -> None:
-        """Raises Overdue when the row's time is over."""
+        """Raises Overdue if the row's time is over."""
         if self.spent > self._seconds:
             raise Overdue(_late(what, self._seconds, reached()))
 
     def until(
         self, what: str, found: Callable[[], bool], *, seconds: float | None = None, every: float = 0.5, reached: Callable[[], str] = str
     ) -> float:
-        """Waits, and returns how long it took; `reached` says how far it has come. Raises Overdue."""
+        """Waits until `found` returns True, and returns the elapsed seconds. `reached` returns the progress. Raises Overdue."""
         begun = self._clock()
         while not found():
             if seconds is not None and self._clock() - begun > seconds:
@@ -64,7 +64,7 @@ class Patience:
         return self._clock() - begun
 
     def rest(self, what: str, seconds: float) -> None:
-        """Lets that much time pass."""
+        """Waits for this time."""
         self.tell(f"{what}, {seconds:.0f} s")
         self.check(what)
         self._sleep(seconds)

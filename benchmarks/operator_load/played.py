@@ -1,4 +1,4 @@
-"""Jobs whose pods are played: they are made, scheduled and owned as always, and say at once what a converter would say at the end."""
+"""Jobs with simulated pods. The pods are created, scheduled and owned as usual, but immediately return the final message of a converter."""
 
 import json
 from collections.abc import Mapping
@@ -13,25 +13,25 @@ from dataprep_api.resources.status import RecordProgress
 from kubecluster.cluster import FAKE_NODE_LABEL, FAKE_STAGES
 
 LABEL: Final = "dataprep.io/played"
-"""On pods: which part they play."""
+"""The label of a pod that names the simulated behaviour (its part)."""
 
 RUN: Final = "20260101-000000-played"
 RECORDS: Final = 1000
 BIG: Final = "big"
-"""Work for 1,000 indexes and 100,000 shards; its workers never end."""
+"""A job with 1,000 indexes and 100,000 shards, whose workers never end."""
 HELD: Final = "held"
-"""One worker that never ends."""
+"""A job with one worker that never ends."""
 SHORT: Final = "short"
-"""One worker that has done all at once."""
+"""A job with one worker that finishes immediately."""
 FOUND: Final = "found"
-"""The plan finds the data set finished: a whole life with one child, for rows that are about many lives."""
+"""A job whose plan step finds a finished data set. The job completes with a single child, which is enough for measurements of many jobs."""
 
 _INDEX: Final = '{{ index $.metadata.annotations "batch.kubernetes.io/job-completion-index" }}'
 _SIZES: Final[Mapping[str, tuple[int, int]]] = {SHORT: (1, 1), FOUND: (1, 1), HELD: (1, 1), BIG: (1000, 100_000)}
 
 
 def job(name: str, part: str, *, parallelism: int = 1) -> dict[str, Any]:
-    """A DataPrepJob whose pods play `part` on the nodes of kwok."""
+    """Returns a DataPrepJob whose pods behave like `part`, on kwok's nodes."""
     tolerations = [{"key": FAKE_NODE_LABEL, "operator": "Exists", "effect": "NoSchedule"}]
     return {
         "apiVersion": "dataprep.io/v1alpha1",
@@ -53,7 +53,7 @@ def job(name: str, part: str, *, parallelism: int = 1) -> dict[str, Any]:
 
 
 def stages(path: Path) -> Path:
-    """Writes the stages of kwok for all parts to `path`, and returns it."""
+    """Writes kwok's stages for all parts to `path`, and returns `path`."""
     usual = [stage for stage in yaml.safe_load_all(FAKE_STAGES.read_text()) if stage["metadata"]["name"] != "pod-complete"]
     ends = [
         _end(part, step)
@@ -85,7 +85,7 @@ def _end(part: str, step: str) -> dict[str, Any]:
 
 
 def _status(message: str) -> str:
-    # The message is JSON within a string of YAML; the index of a worker is filled in by kwok.
+    # The message is JSON within a YAML string. kwok inserts the worker's index.
     text = json.dumps(message).replace(r"index\":0", r"index\":" + _INDEX)
     return f"""\
 {{{{ $now := Now }}}}

@@ -8,11 +8,11 @@ from typing import Final
 
 _REPORT: Final = "INTEROP_REPORT"
 _HEAD: Final = """\
-# What others read
+# Output read by other programs
 
-Written by `make interop`: programs that are not ours read data sets that `dataprep run` has made, and every field of every record is what the
-input says. A row stands here only when it was equal. The inputs and what must be found in them are in `tests/interop/data_sets.py`; what isn't
-named there belongs to the test of that reader.
+`make interop` writes this page. Third-party programs read data sets that `dataprep run` has made, and the tests compare every field of every record with
+the input. The table lists only successful comparisons. The inputs and the expected records are in `tests/interop/data_sets.py`. Inputs that are not defined
+there are in the test of the reader.
 
 | format | reader | source | records | fields compared |
 |---|---|---|---|---|
@@ -21,7 +21,7 @@ named there belongs to the test of that reader.
 
 @dataclass(frozen=True, order=True)
 class Comparison:
-    """A reader and a data set."""
+    """A successful comparison of a reader's records with a data set."""
 
     format: str
     reader: str

@@ -1,7 +1,7 @@
-"""What a campaign of faults has shown, as a page: `make faults` names the file in FAULTS_REPORT.
+"""Writes the results of the seeded fault tests to a page. `make faults` passes its path in FAULTS_REPORT.
 
-A store's runs replace its section and leave the others', so that one store can be run again alone. It is written after every run: a campaign that
-is stopped says how far it came.
+The runs of a store replace only this store's section, so a single store can be tested again. The page is written after every run, so it also has the
+results of a campaign that was stopped.
 """
 
 import os
@@ -16,49 +16,52 @@ from dataprep_api.reasons import Reason
 from storeservers.faulty import Fault
 
 _SERVERS = {
-    "s3": "versitygw, a real S3 server; every shard in two parts",
-    "oss": "the project's OSS fake, which checks signatures and digests; every shard in two parts",
-    "gcs": "the project's Cloud Storage fake; every shard in two parts",
-    "azure": "Azurite, Azure's own emulator; every shard in two blocks",
-    "hdfs": "a real NameNode with two DataNodes; faults on the calls to the NameNode",
-    "webhdfs": "the same; faults on the requests to the NameNode, not on those to the DataNodes",
-    "http": "a small web server; the data set is on this machine's disk",
-    "maxcompute": "the project's MaxCompute fake: a table that is read, and one that is written beside the data set on this machine's disk",
-    "hdfs servers": "a real NameNode with two DataNodes, of which one server dies in each run, before an operation of the job that a seed chooses",
+    "s3": "versitygw, a real S3 server. Every shard is uploaded in two parts",
+    "oss": "the project's OSS fake, which checks signatures and digests. Every shard is uploaded in two parts",
+    "gcs": "the project's Cloud Storage fake. Every shard is uploaded in two parts",
+    "azure": "Azurite, Azure's official emulator. Every shard is uploaded in two blocks",
+    "hdfs": "a real NameNode with two DataNodes. Only the calls to the NameNode have faults",
+    "webhdfs": "a real NameNode with two DataNodes. Only the requests to the NameNode have faults, not those to the DataNodes",
+    "http": "a small web server as the source. The data set is written to the local disk",
+    "maxcompute": "the project's MaxCompute fake. The job reads one table and writes another one, next to a data set on the local disk",
+    "hdfs servers": "a real NameNode with two DataNodes. In each run one of them is killed, before an operation of the job that a seed chooses",
 }
 
 
 @dataclass(frozen=True)
 class Hit:
-    """Something that went wrong with a server, not with a request."""
+    """A fault of a server instead of a request."""
 
     kind: StrEnum
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One seeded run."""
+    """The outcome of one seeded run."""
 
     hits: Sequence[Fault | Hit]
     reason: Reason | None
-    """Why the job failed; None when it went through."""
+    """The reason why the job failed, or None if it succeeded."""
 
 
 _HEAD = """\
 # Faults
 
-Written by `make faults`. A proxy stands between the converter and each server and spoils one to six requests of a whole small job (plan, work,
-commit), at places and in ways that a seed chooses. After each run: what is visible is whole and `_SUCCESS` there only when all is; run again
-without faults, names, bytes and manifest are those of a run that never met one, and nothing is left over. A run that does otherwise ends the campaign and isn't counted.
-Each store's runs are those of its last campaign.
+`make faults` writes this page. For each run, a proxy between the converter and the server disturbs one to six requests of a small job (plan, work and
+commit). A seed chooses the requests and the kinds of faults. Each run is checked as follows:
 
-That memory stays bounded meanwhile is tested with 64 MiB that are written and read while requests go wrong, on HDFS also while a DataNode dies: the process
-grows by at most 40 MiB (`tests/converter/stores/test_memory_under_faults.py`; OSS: `test_oss_faults.py`).
+1. After the job with faults, every visible file is complete, and `_SUCCESS` exists only if all files are complete.
+2. Then the job runs again without faults. Afterwards names, bytes and manifest are the same as after a job without any faults, and no leftovers exist.
+
+A run that violates one of these rules stops the tests and isn't counted. For each store, the page shows the runs of the last `make faults`.
+
+Other tests check that memory stays bounded while requests fail. They write and read 64 MiB, on HDFS also while a DataNode is killed. The process grows by
+at most 40 MiB (`tests/converter/stores/test_memory_under_faults.py`, and `test_oss_faults.py` for OSS).
 """
 
 
 def note(store: str, outcomes: Sequence[Outcome]) -> None:
-    """Writes the runs of a store to the page, where one is asked for."""
+    """Writes the runs of a store to the page, if FAULTS_REPORT is set."""
     page = os.environ.get("FAULTS_REPORT")
     if page:
         path = Path(page)
@@ -69,7 +72,7 @@ def note(store: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def _sections(page: str) -> dict[str, str]:
-    """Store → its part of the page, with the heading."""
+    """Returns each store's section of the page, with its heading."""
     parts = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
     return {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in parts}
 
@@ -82,8 +85,8 @@ def _section(store: str, outcomes: Sequence[Outcome]) -> str:
     lines = [
         f"## {store}",
         "",
-        f"Against {_SERVERS[store]}: {len(outcomes)} runs, {through} went through, {reasons.total()} failed at first with a reason"
-        + (f" ({failed})." if failed else "."),
+        f"Server: {_SERVERS[store]}.\n\n- Runs: {len(outcomes)}\n- Jobs that succeeded: {through}\n- Jobs that first failed with a reason: {reasons.total()}"
+        + (f" ({failed})" if failed else ""),
         "",
         "| fault | times |",
         "|---|---|",
