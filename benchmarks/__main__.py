@@ -1,7 +1,7 @@
 """The benchmarks: `make bench`, or `python -m benchmarks --only NAME… --peers tf,vahidk --quick`.
 
-Each workload's contenders take turns, each run a process of its own on the same data; what they wrote is read back by a library that is not
-ours, and only equal outputs count. Without --quick the results go to `docs/benchmarks.json`, and the page and the plot are made from it.
+The contenders of a workload take turns on the same data, and each run is a separate process. A third-party library reads the outputs back,
+and only equal outputs count. Without --quick the results are written to `docs/benchmarks.json`, and the page and the plot are made from it.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from benchmarks.running import Conditions
 from benchmarks.workload import Workload
 from benchmarks.workloads import WORKLOADS
 
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - what is below has names of its own
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only temporary folders with unique names are made there
 _ENOUGH_BYTES: Final = 20 << 30
 
 PEERS = sorted({contender.peer for workload in WORKLOADS for contender in workload.contenders if contender.peer})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs what was asked for. Returns 1 when an output was wrong or a contender failed."""
+    """Runs the chosen workloads. Returns 1 if an output was wrong or a contender failed."""
     arguments = _parser().parse_args(argv)
     if arguments.install:
         contenders.install()
@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report.write(json.loads(report.RESULTS.read_text()))
         return 0
     results: dict[str, Any] = {}
-    # Figures of quick runs aren't kept, so two of them may disturb each other. Servers die with the thread that starts them: processes.
+    # The figures of quick runs aren't kept, so two workloads may disturb each other. They run in processes and not in threads, because a
+    # server ends with the thread that started it.
     chosen = _chosen(arguments.only)
     with (
         tempfile.TemporaryDirectory(prefix="dataprep-bench-data-", dir=arguments.folder) as data,
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for workload, result in zip(chosen, at_work.map(partial(_found, arguments, conditions), chosen), strict=True):
             results[workload.name] = result
             if not arguments.quick:
-                # At once: a run that is ended early keeps what it has.
+                # Write after each workload, so that an interrupted run keeps its results.
                 report.write(_merged({workload.name: result}, machine=contenders.machine(arguments.folder)))
             print(f"{workload.title}\n\n{report.table(workload.name, result)}", flush=True)
     conditions.tell(f"{len(chosen)} workloads done")
@@ -69,7 +70,7 @@ def _found(arguments: argparse.Namespace, conditions: Conditions, workload: Work
         result = running.run(workload, Path(folder), records=records, conditions=conditions)
     if not arguments.quick:
         return result
-    # Of so little data a job is mostly its beginning and its end: that says nothing of goals, but of those that are about the beginning.
+    # With little data, most of a job's time is its start and its end. So only the goals about the start are meaningful.
     return result | {"goals": {}, "bounds": {who: bound for who, bound in result["bounds"].items() if bound[0] == "s"}}
 
 
@@ -81,14 +82,15 @@ def _chosen(only: Sequence[str]) -> list[Workload]:
 
 
 def _merged(results: dict[str, Any], *, machine: dict[str, str]) -> dict[str, Any]:
-    """These results, and those of other workloads that were taken before."""
+    """Returns these results together with the stored results of the other workloads."""
     before = json.loads(report.RESULTS.read_text())["workloads"] if report.RESULTS.exists() else {}
     found = {**before, **{name: {**each, "at": datetime.now(UTC).date().isoformat(), "machine": machine} for name, each in results.items()}}
     return {"workloads": {workload.name: found[workload.name] for workload in WORKLOADS if workload.name in found}}
 
 
 def _folder() -> str:
-    """Memory, where there is enough of it: ours waits until a disk has what it publishes, which no peer does, and then the disk is what is measured."""
+    """Returns a folder in memory, if there is enough. On a disk, mostly the disk would be measured, because our jobs wait until it has
+    stored the output and peers don't."""
     enough = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ENOUGH_BYTES
     return str(_MEMORY) if enough else tempfile.gettempdir()
 
@@ -96,15 +98,15 @@ def _folder() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these workloads")
-    parser.add_argument("--peers", metavar="NAMES", help=f"only these peers, with commas: {','.join(PEERS)}; '' for none")
+    parser.add_argument("--peers", metavar="NAMES", help=f"only these peers, separated by commas: {','.join(PEERS)}; '' for none")
     parser.add_argument(
-        "--quick", action="store_true", help="little data and one round, two workloads at a time; prints, and writes nothing"
+        "--quick", action="store_true", help="use little data and one round, two workloads at a time; only print the results"
     )
     parser.add_argument("--rounds", type=int, help="runs of each contender")
-    parser.add_argument("--size", type=float, default=1.0, help="times as many records")
-    parser.add_argument("--seed", type=int, default=7, help="of the data")
-    parser.add_argument("--folder", default=_folder(), help="where data and outputs lie while a workload runs (%(default)s)")
-    parser.add_argument("--install", action="store_true", help="make the peers' environments, and no more")
+    parser.add_argument("--size", type=float, default=1.0, help="factor for the number of records")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the data")
+    parser.add_argument("--folder", default=_folder(), help="folder for data and outputs while a workload runs (%(default)s)")
+    parser.add_argument("--install", action="store_true", help="only install the peers' environments")
     parser.add_argument("--page", action="store_true", help="make the page and the plot again from docs/benchmarks.json")
     return parser
 

@@ -42,8 +42,8 @@ class Contender:
     most_bytes: int | None = None
     """The memory limit for all its processes together."""
     shown_by: "Contender | None" = None
-    """A contender that does the same work and writes to a file, if this contender's output isn't kept. It runs once, without being measured, to be
-    read back."""
+    """A contender that does the same work and writes to a file, if this contender's output isn't kept. It runs once, without being
+    measured, to be read back."""
 
     def records(self, of: int) -> int:
         """Returns its number of records, given the number of all records."""
@@ -176,8 +176,8 @@ def digest(record_bytes: int | None = None) -> Contender:
 
 
 def libraries(kind: str, *options: str) -> tuple[Contender, Contender]:
-    """Returns two limits with the libraries that our code calls: one process on one core, and two processes on two cores. Their ratio is the possible
-    gain from a second core."""
+    """Returns two limits with the libraries that our code calls: one process on one core, and two processes on two cores. Their ratio is
+    the possible gain from a second core."""
     one, two = (limit(name, kind, "libraries.py", options=(processes, *options)) for name, processes in ((ONE_CORE, "1"), (TWO_CORES, "2")))
     return one, two
 

@@ -1,4 +1,4 @@
-"""The data of the workloads, made by a seed at any size: files in a folder, the same ones for every contender."""
+"""Makes the data of the workloads from a seed, at any size: files in a folder, the same files for every contender."""
 
 import gzip
 import shutil
@@ -23,13 +23,13 @@ _PHOTO = (500, 375)
 _SMALL_FILE = 600
 
 arrow: Any = pa
-"""Its stubs don't know arrays whose type numpy has."""
+"""pyarrow without types, because its stubs don't support arrays with numpy's types."""
 
 Make = Callable[[Path, int, np.random.Generator], None]
 
 
 def images(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """JPEG files of 500 x 375 pixels and about 110 kB, in a folder for each of three classes: photographs, encoded again."""
+    """Makes JPEG files of 500 x 375 pixels and about 110 kB from photographs, in a folder for each of three classes."""
     encoded: dict[str, list[bytes]] = {}
     for file in sorted(photos.write(folder.with_name(f"{folder.name}-photos")).glob("*/*.jpg"))[::3]:
         with Image.open(file) as photo:
@@ -46,7 +46,7 @@ def images(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def pictures(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Such JPEG files in memory, each with a class and its name."""
+    """Makes a table of JPEG files like those of `images`, each with a class and the class's name."""
     images(folder / "files", records, rng)
     files = sorted((folder / "files").glob("*/*.jpg"))
     names = [file.parent.name for file in files]
@@ -57,7 +57,7 @@ def pictures(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def small_samples(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Pictures of 600 bytes and a class: what a library does for each sample is all that counts."""
+    """Makes pictures of 600 bytes with a class. They are small, so a library's work per sample dominates."""
     pictures = rng.integers(0, 256, (records, _SMALL_FILE), np.uint8)
     classes = rng.integers(0, 10, records)
     column = arrow.FixedSizeBinaryArray.from_buffers(pa.binary(_SMALL_FILE), records, [None, arrow.py_buffer(pictures.tobytes())])
@@ -66,7 +66,7 @@ def small_samples(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def idx(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """28 x 28 pixels and a label, as MNIST's files."""
+    """Makes IDX files like MNIST's, with 28 x 28 pixels and a label for each record."""
     pixels = rng.integers(0, 256, (records, 28, 28), np.uint8) * (rng.random((records, 28, 28)) < 0.2)
     labels = rng.integers(0, 10, records, np.uint8)
     for name, values in (("images", pixels.astype(np.uint8)), ("labels", labels)):
@@ -75,7 +75,7 @@ def idx(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def idx_gzip(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """The same, compressed: it can't be read but from its beginning."""
+    """Makes the same files, compressed with gzip."""
     idx(folder, records, rng)
     for file in sorted(folder.glob("*.idx")):
         file.with_suffix(".idx.gz").write_bytes(gzip.compress(file.read_bytes(), 1))
@@ -88,26 +88,27 @@ def _columns(records: int, rng: np.random.Generator) -> dict[str, npt.NDArray[An
 
 
 def table(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """22 columns in memory: 10 of small whole numbers, 12 of floats."""
+    """Makes a table of 22 columns: 10 with small whole numbers and 12 with floats."""
     columns = _columns(records, rng)
     _put(folder, arrow.table(columns))
     np.savez(folder / "table.npz", **columns)  # type: ignore[arg-type]  # its stub takes no mapping of arrays
 
 
 def csv_table(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """A CSV file of 22 such columns."""
+    """Makes a CSV file with the 22 columns of `table`."""
     with csv.CSVWriter(folder / "table.csv", arrow.table(_columns(0, rng)).schema) as out:
         for first in range(0, records, _ROWS):
             out.write_table(arrow.table(_columns(min(_ROWS, records - first), rng)))
 
 
 def parquet_table(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """A Parquet file of 22 such columns, in snappy, a row group for each 50,000 rows."""
+    """Makes a Parquet file with the 22 columns of `table`, compressed with snappy, with 50,000 rows in each row group."""
     pq.write_table(arrow.table(_columns(records, rng)), folder / "table.parquet", row_group_size=_ROWS, compression="snappy")
 
 
 def two_tables(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Two Parquet files with the same keys, each in an order of its own: four floats in each row. And what a join makes of them, less the keys."""
+    """Makes two Parquet files with the same keys in different orders, and four floats in each row. A third file has the joined rows without
+    the keys."""
     joined: dict[str, Any] = {}
     for name in ("left", "right"):
         keys = rng.permutation(records)
@@ -119,7 +120,7 @@ def two_tables(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def ragged(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Two texts and a list of whole numbers, each of any length, and a number of any size."""
+    """Makes a table with two texts and a list of whole numbers, all of variable length, and a number of any size."""
 
     def texts(longest: int) -> Any:
         ends = np.concatenate(([0], np.cumsum(rng.integers(1, longest, records)))).astype(np.int32)
@@ -142,7 +143,7 @@ def ragged(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def sequences(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """Sequences of 50 steps of 20 floats, and a label."""
+    """Makes a table with sequences of 50 steps of 20 floats, and a label."""
     values = arrow.array(rng.random(records * 50 * 20, np.float32))
     steps = arrow.FixedSizeListArray.from_arrays(values, 20)
     rows = arrow.ListArray.from_arrays(arrow.array(np.arange(records + 1, dtype=np.int32) * 50), steps)
@@ -151,7 +152,7 @@ def sequences(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def dense(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """784 floats and a label."""
+    """Makes a table with 784 floats and a label in each row."""
     values = rng.random((records, 784), np.float32)
     labels = rng.integers(0, 10, records).astype(np.float32)
     _put(folder, arrow.table({"values": arrow.FixedSizeListArray.from_arrays(arrow.array(values.reshape(-1)), 784), "label": labels}))
@@ -159,7 +160,7 @@ def dense(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def sparse(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """50 of 10,000 floats, and a label."""
+    """Makes a table of sparse rows, with 50 of 10,000 floats and a label."""
     keys = np.sort(rng.integers(0, 200, (records, 50)) + np.arange(50) * 200, axis=1)
     values = rng.random((records, 50), np.float32)
     labels = rng.integers(0, 2, records).astype(np.float32)
@@ -170,14 +171,14 @@ def sparse(folder: Path, records: int, rng: np.random.Generator) -> None:
 
 
 def one_object(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """A file of so many MiB that nothing could compress."""
+    """Makes a file of `records` MiB of incompressible bytes."""
     with (folder / "object").open("wb") as out:
         for _ in range(records):
             out.write(rng.bytes(1 << 20))
 
 
 def nothing(folder: Path, records: int, rng: np.random.Generator) -> None:
-    """No files: the workload makes its own, or needs none."""
+    """Makes no files, because the workload needs none or makes them itself."""
     del folder, records, rng
 
 
@@ -206,18 +207,19 @@ MAKERS: Mapping[str, Make] = {
         nothing,
     )
 }
-"""By name, as the workloads say it."""
+"""Maps the names that the workloads use to these functions."""
 
 
 def kept(folder: Path, name: str, records: int, seed: int) -> Path:
-    """The folder with the data that a maker makes of a seed; in `folder` it stays for the next workload that asks for the same."""
+    """Returns the folder with the data that a function of MAKERS makes from a seed. It is kept in `folder` for the next workload with the
+    same data."""
     place = folder / f"{name}-{records}-{seed}"
     if not place.exists():
         with tempfile.TemporaryDirectory(dir=folder) as making:
             made = Path(making) / "input"
             made.mkdir()
             MAKERS[name](made, records, np.random.default_rng(seed))
-            # Two workloads at a time may both have made it: whose is there first stays.
+            # Two concurrent workloads may both have made it. The first one is kept.
             with suppress(OSError):
                 made.rename(place)
     return place

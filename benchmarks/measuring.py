@@ -1,4 +1,5 @@
-"""Runs of contenders, each a process of its own, and what they took: seconds and CPU by their own clock, memory of all their processes."""
+"""Runs each contender in a separate process, and measures it: seconds and CPU time by its own clock, and the memory of all its
+processes."""
 
 import json
 import os
@@ -16,21 +17,21 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "benchmarks" / "peers"
 _OURS = [ROOT / folder for folder in ("api", "operator", "converter")]
 _SECONDS = 0.02
-"""Between two looks at the memory."""
+"""The time between two samples of the memory."""
 
 
 class RunFailed(RuntimeError):
-    """A contender ended with an error; the message ends with what it said."""
+    """A contender failed. The message ends with the contender's error output."""
 
 
 @dataclass(frozen=True)
 class Took:
-    """What one run took."""
+    """The measurements of one run."""
 
     records: int
     seconds: float
     cpu_seconds: float | None
-    """None where most of the work is done by processes that outlive the run."""
+    """None if processes that outlive the run do most of the work."""
     peak_bytes: int
     written: int = 0
 
@@ -43,24 +44,24 @@ class Runs:
 
     @property
     def per_second(self) -> float:
-        """Records a second, the median."""
+        """The median number of records per second."""
         return statistics.median(run.records / run.seconds for run in self.runs)
 
     @property
     def spread(self) -> float:
-        """Half of what lies between the slowest run and the quickest, as a share of the median."""
+        """Half of the difference between the fastest and the slowest run, as a share of the median."""
         rates = [run.records / run.seconds for run in self.runs]
         return (max(rates) - min(rates)) / 2 / self.per_second
 
 
 def python_run(interpreter: Path | None, script: str, arguments: Sequence[str | Path], *, borrows: bool = False) -> tuple[str, int]:
-    """What a script of `peers` prints, and the peak of its processes' memory in bytes. Raises RunFailed."""
+    """Runs a script of `peers`. Returns its output, and the peak memory of its processes in bytes. Raises RunFailed."""
     command = [str(interpreter or sys.executable), str(SCRIPTS / script), *map(str, arguments)]
     return watched(command, _environment(_OURS if interpreter is None else [Path(sysconfig.get_path("purelib"))] if borrows else []))
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, int]:
-    """What a command prints, and the peak of what is resident in its processes. Raises RunFailed."""
+    """Runs a command. Returns its output, and the peak resident memory of its processes in bytes. Raises RunFailed."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         peak = [0]
         over = threading.Event()
@@ -75,7 +76,7 @@ def watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str
 
 
 def timed(command: Sequence[str]) -> Took:
-    """A whole command of ours, its start included: one record."""
+    """Runs a complete command of ours and measures it, including its start, as one record."""
     began = time.perf_counter()
     before = os.times()
     _, peak = watched(command, _environment(_OURS))
@@ -85,13 +86,14 @@ def timed(command: Sequence[str]) -> Took:
 
 
 def took(output: str, peak: int, written: int) -> Took:
-    """What a script said about itself; its own peak is exact, the one that was watched has its children's memory too."""
+    """Returns the measurements that a script has printed. The script's own peak is exact, and the sampled `peak` includes the memory of its
+    children. The larger one is used."""
     said = json.loads(output.splitlines()[-1])
     return Took(said["records"], said["seconds"], said["cpu_seconds"], max(peak, said["peak_bytes"]), written)
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of the visible files below a folder."""
+    """Returns the bytes of all visible files below a folder."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return sum(path.stat().st_size for path in found if not any(part[0] in "_." for part in path.relative_to(folder).parts))
 
@@ -110,7 +112,7 @@ def _watch(process: int, peak: list[int], over: threading.Event) -> None:
 
 
 def _resident(process: int) -> int:
-    """Bytes of a process and of all below it; what they share is counted for each."""
+    """Returns the resident bytes of a process and its descendants. Shared memory is counted for each process."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         children = [int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()]

@@ -16,17 +16,19 @@ from benchmarks.measuring import RunFailed, Runs, Took
 from benchmarks.workload import PREPARED, Workload
 
 _CLOSE: Final = 0.15
-"""The largest average difference between the values of two decoders for one image. The values of two different images differ by 1 or more."""
+"""The largest average difference between the values of two decoders for one image. The values of two different images differ by 1 or
+more."""
 _ALIKE: Final = {
     "shuffled": "have the same records in different orders",
-    "decoded": "have values in all parts of each picture that differ by less than a seventh of their standard deviation, as is normal for different decoders",
-    "resized": "have pictures of the same sizes, and the means of 64 parts of a picture differ by less than 10 levels of 255, as is normal for resampling",
+    "decoded": "agree: values in all parts of each picture differ by less than a seventh of their standard deviation (decoders differ)",
+    "resized": "agree: pictures have the same sizes, and the means of their 64 parts differ by less than 10 levels of 255 (resampling differs)",
 }
 """The page's text about outputs that agree without being equal."""
 _SCATTERED: Final = 0.25
 """If the spread of a contender's runs is larger than this, the same number of runs is made again."""
 _AT_HAND: Final = 1 << 30
-"""The most bytes that a contender touches before its clock starts (`peers/clocked.py`). All outputs except those of decoded images are smaller."""
+"""The most bytes that a contender touches before its clock starts (`peers/clocked.py`). All outputs except those of decoded images are
+smaller."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ def run(workload: Workload, folder: Path, *, records: int, conditions: Condition
 
 
 def _turn(state: _State, contenders: Sequence[Contender], turn: int) -> None:
-    """Runs each contender that hasn't failed. The outputs of the first turn are kept, in folders with the contenders' numbers in their names."""
+    """Runs each contender that hasn't failed. The outputs of the first turn are kept, in folders with the contenders' numbers in their
+    names."""
     left = [(number, each) for number, each in enumerate(contenders) if each.name not in state.faults]
     # The first contender of a turn starts with cold caches, so each turn starts with a different contender.
     first = turn % max(1, len(left))

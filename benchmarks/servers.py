@@ -1,7 +1,7 @@
-"""The store servers that uploads go to: started for one workload, on loopback, on the same cores as who uploads.
+"""The store servers for the upload workloads. A server is started for one workload, on loopback and on the same cores as the client.
 
-What a run needs to know of one is a file beside its output: the peers' interpreters have no library of ours. Each run's object is named as its
-output folder.
+A file next to the output describes the server, because the peers' interpreters don't have our libraries. The object of each run has the
+name of the run's output folder.
 """
 
 import json
@@ -17,7 +17,7 @@ BUCKET: Final = "uploads"
 
 @contextmanager
 def started(kind: str, folder: Path) -> Iterator[None]:
-    """The server of this kind, described in `server.json` of the folder; for an empty kind none."""
+    """Starts the server of this kind, and describes it in the folder's `server.json`. Does nothing if `kind` is empty."""
     if not kind:
         yield
         return
@@ -53,7 +53,7 @@ def _oss(folder: Path) -> Iterator[Mapping[str, Any]]:
 def _hdfs(folder: Path) -> Iterator[Mapping[str, Any]]:
     with HdfsCluster(folder, datanodes=1) as cluster:
         cluster.write_client_configuration(folder / "client")
-        # What is compared are clients, not how a JVM begins.
+        # Warm up the servers, so that the clients are compared and not the start of the JVMs.
         cluster.write("/warm", bytes(32 << 20))
         yield {
             "uri": f"{cluster.uri}/{BUCKET}",

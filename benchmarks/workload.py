@@ -51,7 +51,8 @@ class Workload:
     against: Against | None = None
     """The output that is compared with the input itself."""
     twice: bool = False
-    """Whether a run does its work once before its clock starts. So short work in memory (a tenth of a second) is measured with memory already allocated."""
+    """Whether a run does its work once before its clock starts. So short work in memory (a tenth of a second) is measured with memory
+    already allocated."""
     prepare: Contender | None = None
     """The step that makes the contenders' input from the data, if it isn't the data itself."""
     server: str = ""

@@ -1,7 +1,7 @@
 """`make bench-operator`: measures the operator's resource use and reaction times. It fails if a figure exceeds its threshold.
 
-It uses the local cluster of `make cluster-up`, or starts a cluster and stops it afterwards. It reports its progress, ends within 80 minutes (`--minutes`),
-and writes the results after each row. `--small` tries out all measurements with few jobs and keeps no results.
+It uses the local cluster of `make cluster-up`, or starts a cluster and stops it afterwards. It reports its progress, ends within 80 minutes
+(`--minutes`), and writes the results after each row. `--small` tries out all measurements with few jobs and keeps no results.
 """
 
 import argparse
@@ -60,7 +60,8 @@ class Row:
         return [*most, *([] if small else least)]
 
 
-# Later rows use the results of earlier rows: `idle` uses the finished jobs of both bursts, and `growth` counts all jobs that the operator has completed.
+# Later rows use the results of earlier rows: `idle` uses the finished jobs of both bursts, and `growth` counts all jobs that the operator
+# has completed.
 ROWS: Final = (
     Row(
         "latency",
@@ -191,10 +192,10 @@ def _page(found: Mapping[str, Any]) -> str:
     lines = [
         "# The operator under load",
         "",
-        "`make bench-operator` writes this page from [operator-load.json](operator-load.json). Don't edit it. The cluster has a real API server, etcd, scheduler",
-        "and controllers, and the operator runs from its image with the chart's defaults. kwok simulates the pods, which immediately return the final message of",
-        "a converter. Everything shares the cores of one small machine, which also creates the load, so the figures are upper bounds. `make bench-operator` fails",
-        "if a figure exceeds its limit.",
+        "`make bench-operator` writes this page from [operator-load.json](operator-load.json). Don't edit it. The cluster has a real API",
+        "server, etcd, scheduler and controllers, and the operator runs from its image with the chart's defaults. kwok simulates the pods,",
+        "which immediately return the final message of a converter. Everything shares the cores of one small machine, which also creates",
+        "the load, so the figures are upper bounds. `make bench-operator` fails if a figure exceeds its limit.",
         "",
         "| measurement | figure | measured | at most |",
         "|---|---|--:|--:|",

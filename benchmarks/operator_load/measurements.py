@@ -1,4 +1,5 @@
-"""The measurements: one function for each row of the table. Each starts with an idle operator and deletes its jobs, unless a later row uses them."""
+"""The measurements: one function for each row of the table. Each starts with an idle operator and deletes its jobs, unless a later row uses
+them."""
 
 import asyncio
 import itertools
@@ -154,7 +155,8 @@ def latency(bench: Bench, *, jobs: int) -> Figures:
 
 
 def burst(bench: Bench, *, jobs: int) -> Figures:
-    """Creates many jobs together, and measures the time until each has its plan Job and until all are complete, the requests and the memory."""
+    """Creates many jobs together, and measures the time until each has its plan Job and until all are complete, the requests and the
+    memory."""
     before = bench.read()
     batch = client.BatchV1Api(bench.api)
     with (
@@ -184,8 +186,8 @@ def burst(bench: Bench, *, jobs: int) -> Figures:
 
 
 def growth(bench: Bench, *, lives: int, jobs: int) -> Figures:
-    """Measures the memory after batches of jobs that are created, completed and deleted, until the operator has completed `lives` jobs. The jobs of earlier
-    rows count.
+    """Measures the memory after batches of jobs that are created, completed and deleted, until the operator has completed `lives` jobs. The
+    jobs of earlier rows count.
 
     The first batch fills the caches that are kept permanently. The jobs find a finished data set, so each has only one child.
     """
@@ -331,7 +333,8 @@ def _token(core: Any, namespace: str, pod: Any) -> str:
 
 
 async def _report_all(address: str, workers: Sequence[tuple[Any, str]], *, seconds: float) -> tuple[list[float], int]:
-    """Lets every worker report as often as the operator asks. Returns the seconds that each report took, and the number of refused reports."""
+    """Lets every worker report as often as the operator asks. Returns the seconds that each report took, and the number of refused
+    reports."""
     times: list[float] = []
     refused, deadline = 0, time.monotonic() + seconds
 

@@ -1,4 +1,4 @@
-"""array_record: a tf.train.Example for each record, written by its ArrayRecordWriter.
+"""Writes a tf.train.Example for each record with array_record's ArrayRecordWriter.
 
 array_records.py table INPUT OUTPUT RECORDS
 """

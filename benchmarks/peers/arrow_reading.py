@@ -1,4 +1,4 @@
-"""pyarrow only reading a table: the limit of whoever converts it with Arrow.
+"""Only reads a table with pyarrow. This is the limit for a conversion that uses Arrow.
 
 arrow_reading.py csv|parquet INPUT OUTPUT RECORDS THREADS
 """

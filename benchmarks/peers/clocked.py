@@ -1,6 +1,7 @@
-"""The clock of every run: what a piece of work took, as one line of JSON. Standard library only: peers have environments of their own.
+"""The clock of every run. It prints the time that the work took, as one line of JSON.
 
-The clock begins when libraries are imported and inputs that the workload has in memory are loaded.
+The clock starts after libraries are imported and inputs that the workload has in memory are loaded. This module uses only the standard
+library, because peers have separate environments.
 """
 
 import json
@@ -13,10 +14,11 @@ from pathlib import Path
 
 
 def clocked(work: Callable[[], int], *, waits: bool = True, again: bool = True) -> None:
-    """Does the work, which returns the number of its records, and prints what it took.
+    """Does the work, which returns its number of records, and prints the time that it took.
 
-    Where processes that work for it outlive it, `waits` is False: their CPU time isn't known. Where BENCH_TWICE is set it is done once before the
-    clock begins, unless it can't be done `again`, and what it wrote to OUTPUT, the script's third word, is removed.
+    `waits` is False if other processes do the work and outlive it, because their CPU time is then unknown. If BENCH_TWICE is set, the work
+    is done once before the clock starts, and the files in OUTPUT (the script's third argument) are removed. `again` is False if the work
+    can't be repeated.
     """
     if again and "BENCH_TWICE" in os.environ:
         work()
@@ -31,13 +33,14 @@ def clocked(work: Callable[[], int], *, waits: bool = True, again: bool = True) 
 
 
 def tell(records: int, seconds: float, cpu_seconds: float | None) -> None:
-    """Prints what a piece of work took."""
+    """Prints the result of a run."""
     json.dump({"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": _own_peak()}, sys.stdout)
 
 
 def _bring_memory() -> None:
-    """Writes a file and drops it. A virtual machine gives free memory back to its host, and the first touch of a page afterwards took 9 µs
-    where one at hand takes less than 1: what a run took depended on whether the one before it had just freed as much as it wrote.
+    """Writes a file and deletes it, so that the system has memory available. A virtual machine returns free memory to its host. The first
+    access to such a page took 9 µs, and less than 1 µs for an available page. So the time of a run depended on the memory that the previous
+    run had just freed.
     """
     piece = b"\1" * (1 << 20)
     with tempfile.TemporaryFile(buffering=0) as file:
@@ -46,7 +49,7 @@ def _bring_memory() -> None:
 
 
 def _own_peak() -> int:
-    """Most memory that was resident in this process."""
+    """Returns the peak resident memory of this process."""
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024

@@ -1,4 +1,5 @@
-"""What indexes and statistics take of numpy and Arrow alone: the same columns in memory, each looked at once, and as many lines written."""
+"""Computes statistics and an index with numpy and Arrow alone: the same columns in memory, each scanned once, and the same number of lines
+written."""
 
 import hashlib
 import io
@@ -17,7 +18,8 @@ _LINES = csv.WriteOptions(include_header=False, delimiter=" ")
 
 
 def statistics(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Least and greatest value of each column, and of every so many of its values mean, deviation, histogram and, of whole numbers, how often each is there."""
+    """Returns the least and greatest value of each column, and the mean, deviation and histogram of a sample of its values. For whole
+    numbers it also counts each value of the sample."""
     every = max(1, table.num_rows // _LOOKED_AT)
     return [_described(column, every) for column in table.columns]
 
@@ -29,7 +31,7 @@ def _described(column: Any, every: int) -> tuple[Any, ...]:
 
 
 def index(records: int, record_bytes: int, place: Path) -> str:
-    """A line for each record, `<offset> <size>`, digested and written. Returns the digest."""
+    """Digests and writes a line `<offset> <size>` for each record. Returns the digest."""
     digest = hashlib.sha256()
     with place.open("wb", buffering=0) as out:
         for first in range(0, records, _TOGETHER):

@@ -1,4 +1,4 @@
-"""DuckDB alone: two tables joined by key, in the order of the keys or in any, to Parquet or to Arrow in memory.
+"""Joins two tables by key with DuckDB alone, in the order of the keys or in any order, to Parquet or to Arrow in memory.
 
 duckdb_join.py parquet|any-order|arrow INPUT OUTPUT RECORDS
 """
@@ -13,13 +13,13 @@ from clocked import clocked
 
 
 def written(joined: Any, place: Path) -> int:
-    """The number of rows in a file."""
+    """Writes the joined rows to a file and returns the number of rows in the file."""
     joined.write_parquet(str(place))
     return pq.ParquetFile(place).metadata.num_rows
 
 
 def join(kind: str, source: Path, output: Path) -> int:
-    """The number of joined rows."""
+    """Joins the tables and returns the number of joined rows."""
     with duckdb.connect(config={"threads": "2"}) as connection:
         connection.read_parquet(f"{source}/left.parquet").create_view("one")
         connection.read_parquet(f"{source}/right.parquet").create_view("other")

@@ -1,5 +1,5 @@
-"""img2dataset's Resizer in its recommended form, without its downloads: JPEG files decoded, shortest side to 256, encoded again at quality 95, by
-one process a core, each into a tar file of its own by webdataset's TarWriter.
+"""Runs img2dataset's Resizer with its recommended options, without downloads. It decodes JPEG files, resizes them to a shortest side of
+256, and encodes them again at quality 95. One process per core writes a separate tar file with webdataset's TarWriter.
 
 img2dataset_resizing.py resize INPUT OUTPUT RECORDS PROCESSES
 """
@@ -13,14 +13,14 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it would look for its newest version
+os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # otherwise the library would check for updates
 
 import webdataset
 from clocked import clocked
 
-# The package's __init__ imports its downloader and what that needs; its resizer needs none of that.
+# The package's __init__ imports its downloader and the downloader's dependencies, which the resizer doesn't need.
 _FOUND = importlib.util.find_spec("img2dataset")
-assert _FOUND is not None  # noqa: S101 - a script: what it lacks ends it
+assert _FOUND is not None  # noqa: S101 - the script ends if the package is missing
 _PACKAGE = types.ModuleType("img2dataset")
 _PACKAGE.__path__ = list(_FOUND.submodule_search_locations or [])
 sys.modules["img2dataset"] = _PACKAGE
@@ -44,7 +44,7 @@ def main(source: Path, output: Path, records: int, processes: int) -> None:
     each = -(-len(files) // processes)
     parts = [files[first : first + each] for first in range(0, len(files), each)]
     places = [output / f"data-{number}.tar" for number in range(len(parts))]
-    # The clock begins when each has imported it.
+    # The clock starts when each process has imported the resizer.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         list(pool.map(abs, range(processes), chunksize=1))
         clocked(lambda: sum(pool.map(convert, parts, places)), waits=False)

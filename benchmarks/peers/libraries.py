@@ -1,9 +1,11 @@
-"""The libraries that ours calls and its own resampling, and nothing around them, by so many processes with a core each: what a second core of this machine is worth.
+"""Runs only the libraries that our code calls, and our resampling, in the given number of processes with one core each. This shows the gain
+from a second core on this machine.
 
 libraries.py pixels|pictures|rows INPUT OUTPUT RECORDS PROCESSES [BYTES_OF_A_RECORD]
 
-Pixels are JPEG files decoded, cropped or padded and looked up as float16, pictures are those with their shortest side at 256 and encoded again, rows are
-read by Arrow and written as that number of bytes each. All are digested and written, by each process into a file of its own.
+`pixels` decodes JPEG files, crops or pads them, and converts them to float16 with a lookup table. `pictures` resizes them to a shortest
+side of 256 and encodes them again. `rows` reads CSV with Arrow and writes the given number of bytes for each row. Each process digests its
+output and writes it to a separate file.
 """
 
 import hashlib
@@ -31,24 +33,24 @@ HEIGHT, WIDTH = 482, 415
 _IN_CACHE = 256 << 10
 
 Bytes = Any
-"""Bytes, or what has them."""
+"""Bytes, or an object with a buffer."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one of the processes does."""
+    """The work of one process."""
 
     number: int
-    """Of its core, too."""
+    """The number of the part, and of the core that the process uses."""
     output: Path
     files: tuple[Path, ...]
     first: int = 0
     end: int = 0
-    """Of a file that processes share: the bytes that are this one's."""
+    """`first` and `end` are the byte range of this part, if the processes share one file."""
 
 
 def pixels(part: Part) -> Iterator[tuple[int, Bytes]]:
-    """(records, their bytes) of decoded pictures."""
+    """Yields (number of records, their bytes) of decoded pictures."""
     levels = pa.array(((np.arange(256) - 127.5) / 64).astype(np.float16))
     for path in part.files:
         picture = simplejpeg.decode_jpeg(path.read_bytes())
@@ -60,7 +62,7 @@ def pixels(part: Part) -> Iterator[tuple[int, Bytes]]:
 
 
 def resized(content: bytes) -> bytes:
-    """A JPEG with its shortest side at 256."""
+    """Returns the JPEG, resized to a shortest side of 256."""
     picture = simplejpeg.decode_jpeg(content)
     height, width = picture.shape[:2]
     scale = 256 / min(height, width)
@@ -70,13 +72,13 @@ def resized(content: bytes) -> bytes:
 
 
 def pictures(part: Part) -> Iterator[tuple[int, Bytes]]:
-    """(records, their bytes) of pictures that are smaller."""
+    """Yields (number of records, their bytes) of resized pictures."""
     for path in part.files:
         yield 1, resized(path.read_bytes())
 
 
 def rows(part: Part, *, record_bytes: int) -> Iterator[tuple[int, Bytes]]:
-    """(records, as many bytes as they are to have) of a part of a CSV file."""
+    """Yields (number of records, bytes) for a part of a CSV file, with `record_bytes` for each record in total."""
     piece = memoryview(bytes(range(256)) * (_IN_CACHE // 256))
     (path,) = part.files
     with path.open(newline="") as file:
@@ -92,7 +94,7 @@ def rows(part: Part, *, record_bytes: int) -> Iterator[tuple[int, Bytes]]:
 
 
 def write(records: Callable[[Part], Iterator[tuple[int, Bytes]]], part: Part) -> int:
-    """Digests and writes them, on one core."""
+    """Digests and writes the records, on one core. Returns their number."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[part.number % len(cores)]})
     digest = hashlib.sha256()
@@ -106,7 +108,7 @@ def write(records: Callable[[Part], Iterator[tuple[int, Bytes]]], part: Part) ->
 
 
 def shares(kind: str, source: Path, output: Path, processes: int) -> list[Part]:
-    """What each process does: files one after another, or lines of one."""
+    """Returns the part of each process: a range of the files, or a range of the lines of one file."""
     if kind != "rows":
         files = sorted(source.glob("*/*.jpg"))
         each = -(-len(files) // processes)
@@ -130,7 +132,7 @@ def main(kind: str, source: Path, output: Path, processes: int, record_bytes: in
     if processes == 1:
         clocked(lambda: work(parts[0]))
         return
-    # The clock begins when each has imported its libraries.
+    # The clock starts when each process has imported its libraries.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         list(pool.map(abs, range(processes), chunksize=1))
         clocked(lambda: sum(pool.map(work, parts)), waits=False)

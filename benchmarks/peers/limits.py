@@ -1,4 +1,4 @@
-"""What no converter can be quicker than: the bytes moved, summed or decoded, and nothing else.
+"""The limits: each does one part of a conversion, such as copying, digesting or decoding, so no converter can be faster.
 
 limits.py cat|read|write|digest|sum|gather|sha256|sha256-by-one|crc|inflate|decode|recode|compute INPUT OUTPUT RECORDS [BYTES_OF_A_RECORD]
 """
@@ -18,16 +18,16 @@ from clocked import clocked
 _PIECE = 1 << 20
 _IN_CACHE = 256 << 10
 _GATHERED = 256
-"""Rows whose bytes stay in the cache while they are digested and written."""
+"""A number of rows whose bytes stay in the cache while they are digested and written."""
 
 
 def files(folder: Path) -> list[Path]:
-    """All files of the input, in order."""
+    """Returns all files of the input, in order."""
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def cat(found: list[Path], output: Path) -> int:
-    """`cat FILES > one file`."""
+    """Runs `cat FILES > one file`."""
     names = "\0".join(map(str, found)).encode() + b"\0"
     with (output / "all").open("wb") as out:
         subprocess.run(["xargs", "-0", "cat"], input=names, stdout=out, check=True)  # noqa: S607
@@ -35,7 +35,7 @@ def cat(found: list[Path], output: Path) -> int:
 
 
 def read(found: list[Path], records: int) -> int:
-    """Every byte read into one buffer; records are as many as that is for others."""
+    """Reads every byte into one buffer. Returns `records`, the number of records that the other contenders convert."""
     buffer = bytearray(_PIECE)
     for path in found:
         with path.open("rb", buffering=0) as source:
@@ -45,7 +45,7 @@ def read(found: list[Path], records: int) -> int:
 
 
 def write(size: int, output: Path, records: int) -> int:
-    """As many bytes as the input has, from memory; records are as many as that is for others."""
+    """Writes `size` bytes from memory. Returns `records`."""
     piece = bytes(range(256)) * (_PIECE // 256)
     with (output / "all").open("wb", buffering=0) as out:
         for first in range(0, size, _PIECE):
@@ -54,7 +54,7 @@ def write(size: int, output: Path, records: int) -> int:
 
 
 def digest(size: int, output: Path, records: int) -> int:
-    """This many bytes, digested and written by one core that finds them in its cache: what has a digest can't be written sooner."""
+    """Digests and writes `size` bytes on one core, from its cache. Output with a digest can't be written faster. Returns `records`."""
     piece = bytes(range(256)) * (_IN_CACHE // 256)
     found = hashlib.sha256()
     with (output / "all").open("wb", buffering=0) as out:
@@ -66,7 +66,7 @@ def digest(size: int, output: Path, records: int) -> int:
 
 
 def sum_and_write(content: memoryview, output: Path, records: int) -> int:
-    """Bytes in memory with a CRC-32, as a zip has it, by one core; records are as many as that is for others."""
+    """Writes bytes from memory and computes their CRC-32, as a zip file requires, on one core. Returns `records`."""
     from isal import isal_zlib
 
     crc = 0
@@ -79,7 +79,7 @@ def sum_and_write(content: memoryview, output: Path, records: int) -> int:
 
 
 def gather(images: Path, output: Path, records: int, record_bytes: int) -> int:
-    """Rows of a file in memory in random order, digested and written by one core; what a record has beside its row comes from the cache."""
+    """Digests and writes the rows of a file in memory, in random order, on one core. The other bytes of each record come from the cache."""
     import numpy as np
 
     rows = np.fromfile(images, np.uint8)[16:].reshape(records, -1)
@@ -96,20 +96,20 @@ def gather(images: Path, output: Path, records: int, record_bytes: int) -> int:
 
 
 def sha256(contents: list[bytes], records: int) -> int:
-    """SHA-256 of each file in memory, by two threads; records are as many as that is for others."""
+    """Computes the SHA-256 of each file in memory, in two threads. Returns `records`."""
     _by_two_threads(lambda content: hashlib.sha256(content).digest(), contents)
     return records
 
 
 def sha256_by_one(contents: list[bytes], records: int) -> int:
-    """The same, by one thread."""
+    """Computes the SHA-256 of each file in memory, in one thread. Returns `records`."""
     for content in contents:
         hashlib.sha256(content)
     return records
 
 
 def crc(contents: list[bytes], records: int) -> int:
-    """CRC-32C of each file in memory; records are as many as that is for others."""
+    """Computes the CRC-32C of each file in memory. Returns `records`."""
     from crc32c import crc32c
 
     for content in contents:
@@ -118,7 +118,7 @@ def crc(contents: list[bytes], records: int) -> int:
 
 
 def decode(contents: list[bytes], records: int) -> int:
-    """Each JPEG in memory to pixels, by two threads."""
+    """Decodes each JPEG in memory, in two threads. Returns `records`."""
     import simplejpeg
 
     _by_two_threads(lambda content: simplejpeg.decode_jpeg(content).shape, contents)
@@ -126,7 +126,8 @@ def decode(contents: list[bytes], records: int) -> int:
 
 
 def recode(contents: list[bytes], records: int) -> int:
-    """Each JPEG in memory to pixels, its shortest side to 256, and back, by two threads: the libraries that ours calls."""
+    """Decodes each JPEG in memory, resizes it to a shortest side of 256 and encodes it again, in two threads. It uses the libraries that
+    our code calls."""
     from libraries import resized
 
     _by_two_threads(resized, contents)
@@ -140,14 +141,14 @@ def _by_two_threads(work: Callable[[bytes], object], contents: list[bytes]) -> N
 
 
 NEEDS = {"sum": "isal.isal_zlib", "gather": "numpy", "crc": "crc32c", "decode": "simplejpeg", "recode": "libraries"}
-"""Libraries, by kind."""
+"""Maps a kind to the library that it needs."""
 
 IN_MEMORY = {"sha256": sha256, "sha256-by-one": sha256_by_one, "crc": crc, "decode": decode, "recode": recode}
-"""Those that find the files of the input in memory when their clock begins."""
+"""The limits whose input files are already in memory when the clock starts."""
 
 
 def inflate(found: list[Path], records: int) -> int:
-    """gzip files inflated and dropped; records are as many as that is for others."""
+    """Inflates gzip files and discards the bytes. Returns `records`."""
     for path in found:
         inflater = zlib.decompressobj(wbits=31)
         with path.open("rb", buffering=0) as source:
@@ -157,14 +158,14 @@ def inflate(found: list[Path], records: int) -> int:
 
 
 def compute(records: int) -> int:
-    """So many computations, one after another, for which nothing has to be read."""
+    """Runs `records` computations one after another, without reading any input."""
     for _ in range(records):
         computing.slowly({})
     return records
 
 
 def main(kind: str, source: Path, output: Path, records: int, record_bytes: int | None) -> None:
-    # The others need none of these, which are larger than they are; no clock has begun.
+    # Imports only the library that this kind needs, before the clock starts. The libraries take more memory than the limits themselves.
     if kind in NEEDS:
         import_module(NEEDS[kind])
     found = files(source)

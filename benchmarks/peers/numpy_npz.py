@@ -1,4 +1,4 @@
-"""`numpy.savez` of columns in memory.
+"""Writes columns in memory with `numpy.savez`.
 
 numpy_npz.py savez INPUT OUTPUT RECORDS
 """

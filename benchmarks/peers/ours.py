@@ -1,4 +1,4 @@
-"""Our side: a whole job, the encoder alone, `verify`, the plan of a simulated listing, or a job with a slow source.
+"""Runs our code: a complete job, the encoder alone, `verify`, the plan of a simulated listing, or a job with a slow source.
 
 ours.py job|beside|encode|verify|plan|overlap INPUT OUTPUT RECORDS OPTIONS
 """
@@ -48,17 +48,17 @@ _FILES = 256
 _NO_DIGEST = "0" * 64
 _LATENCY = 0.002
 _AT_ONCE = os.sysconf("SC_IOV_MAX")
-"""Pieces that the system takes in one call."""
+"""The largest number of pieces that the system accepts in one call."""
 
 
 def a_job(spec: dict[str, Any], source: Path, output: Path) -> DataPrepJob:
-    """The job of a spec in which INPUT and OUTPUT stand for the folders, as `dataprep run` reads it."""
+    """Returns the job of a spec, parsed as in `dataprep run`. INPUT and OUTPUT in the spec are replaced by the folders."""
     text = json.dumps({"metadata": {"name": "benchmark"}, "spec": spec})
     return DataPrepJob.parse(json.loads(text.replace("INPUT", str(source)).replace("OUTPUT", str(output))))
 
 
 def load(job: DataPrepJob) -> None:
-    """Imports what the job imports when it first needs it: the clock of peers begins behind their imports too."""
+    """Imports the modules that the job imports on first use, because the peers' clocks also start after their imports."""
     spec = job.spec
     native.is_there()
     reader_class(spec.data.kind)
@@ -70,7 +70,8 @@ def load(job: DataPrepJob) -> None:
 
 
 def import_for_others() -> None:
-    """Waits until the process that others are forked from has imported, which it does while a command of `dataprep` does: as peers' processes have."""
+    """Waits until the fork server has done its imports. In a `dataprep` command it imports while the command starts. Peers' processes have
+    done their imports before the clock starts, too."""
     fork_server.get_ready()
     one = fork_server.context().Process(target=abs, args=(0,))  # type: ignore[attr-defined]
     one.start()
@@ -78,13 +79,13 @@ def import_for_others() -> None:
 
 
 def convert(job: DataPrepJob, *, workers: int) -> int:
-    """The whole of `dataprep run`."""
+    """Does all the work of `dataprep run`. Returns the number of records."""
     _, made = run(job, access=Access(), workers=workers, display=Display(quiet=True))
     return made.records.out
 
 
 def pretend_memory(count: int) -> None:
-    """Makes this process believe that it may use this many bytes."""
+    """Makes this process behave as if its memory limit were this many bytes."""
 
     def memory_bytes(**_: object) -> int:
         return count
@@ -93,7 +94,7 @@ def pretend_memory(count: int) -> None:
 
 
 def pretend_digests() -> None:
-    """Makes this process write shards whose digests are nobody's: what a digest costs is what is missing."""
+    """Makes this process write shards with a constant instead of digests. The difference in time is the cost of the digests."""
 
     class Nothing(Sha256):
         def update_all(self, pieces: Sequence[Any]) -> None:
@@ -106,12 +107,12 @@ def pretend_digests() -> None:
 
 
 def on_cores(count: int) -> None:
-    """Keeps this process, and all that it starts, on so many cores."""
+    """Restricts this process and its children to this many cores."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: Path) -> int:
-    """Columns in memory to the bytes of a file, without a plan, a digest or an index."""
+    """Encodes columns in memory and writes them to a file, without a plan, a digest or an index. Returns the number of records."""
     projector = resolve(None, labels, schema=table.schema, default_label="", output=output)
     encoder = encoder_class(output.format)(output, projector.features)
     encoder.begin(Shard(number=0, split="all", index=0, file=place.name, first=0, records=len(table)), seed=0)
@@ -121,7 +122,7 @@ def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: P
             pieces = encoder.pieces(projector.project(Batch(records=records, bad=[], bytes_in=0)).records)
             for some in (pieces[first : first + _AT_ONCE] for first in range(0, len(pieces), _AT_ONCE)):
                 if os.writev(out.fileno(), some) != sum(map(len, some)):
-                    sys.exit(f"{place} took only a part of what was written.")
+                    sys.exit(f"{place}: only a part of the bytes was written.")
         out.write(encoder.close())
         for piece in encoder.rest():
             out.write(piece)
@@ -129,13 +130,13 @@ def encode(table: pa.Table, output: Output, labels: list[LabelFeature], place: P
 
 
 class Listing:
-    """A store of files that there are only by name."""
+    """A store of simulated files, which exist only by name."""
 
     def __init__(self, files: int) -> None:
         self._files = files
 
     def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
-        """Files in a hundred folders."""
+        """Lists the files, in a hundred folders."""
         del recursive
         each = max(1, self._files // 100)
         for folder in range(-(-self._files // each)):
@@ -145,17 +146,17 @@ class Listing:
                 yield FolderFiles(f"{uri.rstrip('/')}/class-{folder:03d}/", names, [_FILE_BYTES] * len(names), [_PIN] * len(names))
 
     def stat(self, uri: str) -> Entry | None:
-        """Nothing: the URI is a folder."""
+        """Returns None, because the URI is a folder."""
         del uri
         return None
 
     def open(self, uri: str) -> "Picture":
-        """The plan looks into a few of them."""
+        """Opens a simulated file. The plan step reads a few of them."""
         return Picture(uri)
 
 
 class Picture:
-    """One of those files: the beginning of a JPEG of 500 x 375 pixels, and zeros."""
+    """A simulated file: the header of a JPEG of 500 x 375 pixels, followed by zeros."""
 
     _CONTENT = bytes.fromhex("ffd8 ffc0 0011 08 0177 01f4 03 012200 021101 031101").ljust(_FILE_BYTES, b"\0")
 
@@ -169,7 +170,7 @@ class Picture:
         return self._CONTENT[offset : offset + length]
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Does nothing, because no file was opened."""
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +180,7 @@ class Picture:
 
 
 def plan(spec: dict[str, Any], files: int) -> int:
-    """The plan of this many files."""
+    """Plans a job with this many files. Returns the number of samples."""
     access = Access()
     store, others = Listing(files), access.store
     access.store = lambda uri: store if uri.startswith("/simulated") else others(uri)  # type: ignore[assignment, method-assign, return-value]
@@ -189,7 +190,7 @@ def plan(spec: dict[str, Any], files: int) -> int:
 
 
 class SlowFiles(FileStore):
-    """Files of this machine, each of which is opened 2 ms late."""
+    """Local files, each of which is opened with a delay of 2 ms."""
 
     def open(self, uri: str) -> FileInput:
         """See `Store`."""
@@ -198,7 +199,7 @@ class SlowFiles(FileStore):
 
 
 def overlap(job: DataPrepJob) -> int:
-    """The job, with a slow source."""
+    """Runs the job with a slow source. Returns the number of records."""
     access = Access()
     store = SlowFiles(StoreSettings(uri_prefix=""))
     access.store = lambda uri: store  # type: ignore[method-assign]  # noqa: ARG005
@@ -207,7 +208,7 @@ def overlap(job: DataPrepJob) -> int:
 
 
 def beside(job: DataPrepJob, table: pa.Table, place: Path, record_bytes: int) -> int:
-    """The job, and at the same time indexes and statistics by libraries alone."""
+    """Runs the job, and at the same time computes an index and statistics with libraries alone. Returns the number of records."""
     with ThreadPoolExecutor(2) as threads:
         others = [threads.submit(describing.statistics, table), threads.submit(describing.index, table.num_rows, record_bytes, place)]
         made = convert(job, workers=1)
@@ -229,10 +230,10 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
         workers = options.get("workers", 1)
         if workers > 1:
             import_for_others()
-        # What the others are forked from outlives the run.
+        # The fork server outlives the run.
         clocked(lambda: convert(job, workers=workers), waits=workers == 1)
         if "digests" in options and _NO_DIGEST not in next(output.glob("_dataprep/*/manifest.json")).read_text():
-            sys.exit("This job was to take no digests, and took them.")
+            sys.exit("This job should not compute digests, but it did.")
     elif kind == "beside":
         job, table = a_job(options["spec"], source, output), pq.read_table(source / "table.parquet")
         load(job)
@@ -243,7 +244,7 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
     elif kind == "encode":
         table = pa.ipc.open_file(str(source / "table.arrow")).read_all()
         form = Output.model_validate({"uri": str(output), **options["output"]})
-        # Loads the encoder, and what it is made of.
+        # Imports the encoder and its dependencies.
         extension = encoder_class(form.format).extension(form)
         native.is_there()
         allocator.tune_allocator()
@@ -255,7 +256,7 @@ def main(kind: str, source: Path, output: Path, records: int, options: dict[str,
     elif kind == "plan":
         clocked(lambda: plan(options["spec"], records))
     else:
-        sys.exit(f"Nothing of ours is named {kind!r}.")
+        sys.exit(f"Unknown kind {kind!r}.")
 
 
 if __name__ == "__main__":

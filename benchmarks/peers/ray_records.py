@@ -1,4 +1,4 @@
-"""Ray Data: a Parquet file to TFRecord by `write_tfrecords`, on two cores.
+"""Converts a Parquet file to TFRecord with Ray Data's `write_tfrecords`, on two cores.
 
 ray_records.py parquet INPUT OUTPUT RECORDS
 """
@@ -20,7 +20,8 @@ _TRIES = 3
 
 
 def start(folder: str) -> None:
-    """Its processes, which keep their logs and sockets in a folder. It gives them 30 seconds, which can't be changed; a second time what they load is at hand."""
+    """Starts Ray's processes, which keep their logs and sockets in `folder`. Ray gives them 30 seconds, and this can't be changed. A second
+    attempt is faster, because the loaded files are in the page cache."""
     for left in reversed(range(_TRIES)):
         try:
             ray.init(
@@ -32,7 +33,7 @@ def start(folder: str) -> None:
                 _temp_dir=folder,
             )
             return
-        except Exception:  # it has no class of its own for this
+        except Exception:  # Ray has no specific class for this error
             ray.shutdown()
             if not left:
                 raise
@@ -48,12 +49,12 @@ def main(source: Path, output: Path, records: int) -> None:
     context.enable_progress_bars = False
     context.execution_options.preserve_order = True
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    # Its workers import TensorFlow when they write their first records, and so much may need both.
+    # Ray's workers import TensorFlow when they write their first records. This many records may start both workers.
     convert(source, output / "tried", records)
     shutil.rmtree(output / "tried")
 
     clocked(lambda: convert(source, output / "made", records), waits=False)
-    # It names them as if they were tar files.
+    # Ray's file names look like those of tar files.
     for number, part in enumerate(sorted((output / "made").iterdir())):
         part.rename(output / f"{number:05d}.tfrecords")
 

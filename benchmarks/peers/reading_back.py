@@ -1,10 +1,11 @@
-"""What was written, read again by a library that is not ours: the number of records, and a digest of the first so many.
+"""Reads outputs back with third-party libraries. Prints the number of records, and a digest of the first N records for each requested N.
 
     reading_back.py '[[KIND, OUTPUT, [COUNT, …]], …]'
 
-Kinds are those of READERS and BATCHES. Equal digests mean equal records: keys, types, values and order; of `shuffled` the order has a digest of
-its own. Decoders of JPEG differ in the last bits of a pixel, so of decoded images some values of each are told instead. Some kinds read what a workload
-was given instead of what was written, by nothing but the libraries: its output must be the same.
+The kinds are the keys of READERS and BATCHES. Equal digests mean that the records have equal keys, types, values and order. For `shuffled`
+the order has a separate digest. JPEG decoders differ in the last bits of a pixel, so for decoded images some values of each image are
+printed instead of a digest. Some kinds read the input of a workload with libraries alone, and the workload's output must have the same
+digest.
 """
 
 import gzip
@@ -24,17 +25,17 @@ import numpy.typing as npt
 
 _EVERY = 4999
 _BATCH = 128
-"""Records that TensorFlow gives at once: one by one each takes 127 µs, so 2.5."""
+"""The records of a batch that TensorFlow returns. In such batches a record takes 2.5 µs, and one by one it takes 127 µs."""
 _ROWS = 16_384
 _FRAME = 16
-"""Bytes around a record of TFRecord."""
+"""The bytes around a record in a TFRecord file."""
 
 Piece = tuple[int, bytes]
-"""This many records, and bytes that tell them."""
+"""A number of records, and bytes that identify them."""
 
 
 def files(output: Path, ending: str) -> list[Path]:
-    """The visible files, in order."""
+    """Returns the visible files, in order."""
     return sorted(path for path in output.glob(f"*.{ending}") if path.name[0] not in "_.")
 
 
@@ -84,7 +85,7 @@ def _npz(output: Path) -> Iterator[bytes]:
 
 
 def _sequencefile(output: Path) -> Iterator[bytes]:
-    """The digests of each key and value, by Hadoop's own reader."""
+    """Yields the digests of each key and value, as read by Hadoop's reader."""
     program = Path(__file__).with_name("SequenceFiles.java")
     command = ["java", "-Xmx512m", "-cp", os.environ["BENCH_HADOOP_CLASSES"], str(program), *map(str, sorted(output.glob("part-*")))]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as java:
@@ -96,14 +97,14 @@ def _sequencefile(output: Path) -> Iterator[bytes]:
 
 
 def _named(source: Path) -> Iterator[bytes]:
-    """What that must be, of the files of a folder: the digests of their names and contents."""
+    """Yields the expected lines of `_sequencefile` for a folder of files: the digests of their names and contents."""
     for path in _found(source):
         name = path.relative_to(source).as_posix()
         yield f"{hashlib.sha256(name.encode()).hexdigest()} {hashlib.sha256(path.read_bytes()).hexdigest()}".encode()
 
 
 def _contents(output: Path) -> Iterator[bytes]:
-    """The file that each Example holds."""
+    """Yields the file that each Example contains."""
     example = _tensorflow().train.Example
     for record in _records(output):
         feature = example.FromString(record).features.feature
@@ -111,7 +112,7 @@ def _contents(output: Path) -> Iterator[bytes]:
 
 
 def _files(source: Path) -> Iterator[bytes]:
-    """What that must be: the files of a folder."""
+    """Yields the expected results of `_contents`: the files of a folder."""
     for path in _found(source):
         yield path.read_bytes()
 
@@ -121,7 +122,8 @@ def _found(source: Path) -> list[Path]:
 
 
 def _uploaded(output: Path) -> Iterator[bytes]:
-    """The object of the server that is named by its folder, MiB by MiB, from its disk or by its own REST API."""
+    """Yields the uploaded object in pieces of a MiB, from the server's disk or through its REST API. The folder's name is the object's
+    name."""
     server = json.loads((output.parent / "server.json").read_text())
     if "url" in server:
         address = server["url"].replace("OBJECT", output.name)
@@ -135,7 +137,7 @@ def _uploaded(output: Path) -> Iterator[bytes]:
 
 
 def _object(source: Path) -> Iterator[bytes]:
-    """What that must be: the file."""
+    """Yields the expected result of `_uploaded`: the file's pieces."""
     with (source / "object").open("rb") as file:
         while piece := file.read(1 << 20):
             yield piece
@@ -164,7 +166,7 @@ READERS: Mapping[str, Callable[[Path], Iterable[bytes]]] = {
     "uploaded": _uploaded,
     "object": _object,
 }
-"""Record by record."""
+"""Maps a kind to the function that reads it record by record."""
 
 
 def _message(name: str) -> Callable[[bytes], bytes]:
@@ -184,11 +186,11 @@ FORMS: Mapping[str, Callable[[], Callable[[bytes], bytes]]] = {
     "sequences": lambda: _message("SequenceExample"),
     "recordio": _sagemaker_record,
 }
-"""What makes one form of records that libraries write with their keys in any order."""
+"""Maps a kind to a function that makes a canonical form of a record, because libraries write the keys in any order."""
 
 
 def _raw(output: Path) -> Iterator[Piece]:
-    """The bytes of records that are all ours, file by file. Raises ValueError where an index tells other places than they have."""
+    """Yields the bytes of our own records, file by file. Raises ValueError if the offsets in an index are wrong."""
     tf = _tensorflow()
     for path in files(output, "tfrecords"):
         sizes = []
@@ -199,7 +201,7 @@ def _raw(output: Path) -> Iterator[Piece]:
         if index.exists():
             framed = np.concatenate(sizes) + _FRAME
             if not np.array_equal(np.loadtxt(index, np.int64, ndmin=2), np.stack([np.cumsum(framed) - framed, framed], axis=1)):
-                raise ValueError(f"{index.name} tells other places than the records have")
+                raise ValueError(f"{index.name} has wrong offsets of records")
 
 
 def _index(output: Path, path: Path) -> Path:
@@ -207,7 +209,8 @@ def _index(output: Path, path: Path) -> Path:
 
 
 def _columns(folder: Path) -> Iterator[Piece]:
-    """The values of rows of numbers: of Parquet, CSV or Arrow's own file by Arrow, of TFRecord by TensorFlow. Keys of a join aren't told."""
+    """Yields the values of rows of numbers. Arrow reads Parquet, CSV and Arrow files, and TensorFlow reads TFRecord. The key of a join is
+    left out."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -246,7 +249,7 @@ def _rows(columns: Mapping[str, npt.NDArray[Any]]) -> Piece:
 
 
 def _digits(output: Path) -> Iterator[Piece]:
-    """The pixels and the label of each Example."""
+    """Yields the pixels and the label of each Example."""
     tf = _tensorflow()
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     found = tf.data.TFRecordDataset(list(map(str, files(output, "tfrecords")))).batch(_ROWS)
@@ -255,7 +258,7 @@ def _digits(output: Path) -> Iterator[Piece]:
 
 
 def _idx(source: Path) -> Iterator[Piece]:
-    """What that must be, of IDX files or gzipped ones."""
+    """Yields the expected results of `_digits` from IDX files, plain or gzipped."""
     images, labels = (_plain(next(source.glob(f"{name}.idx*"))) for name in ("images", "labels"))
     rows = np.concatenate([images[16:].reshape(-1, 28 * 28), labels[8:].reshape(-1, 1)], axis=1)
     yield len(rows), rows.tobytes()
@@ -267,17 +270,19 @@ def _plain(path: Path) -> npt.NDArray[np.uint8]:
 
 
 BATCHES: Mapping[str, Callable[[Path], Iterable[Piece]]] = {"raw": _raw, "columns": _columns, "digits": _digits, "idx": _idx}
-"""Many records at once: millions take seconds. All outputs of such a kind have as many."""
+"""Maps a kind to the function that reads it in batches, so that millions of records take seconds. All outputs of such a kind have the same
+number of records."""
 
 
 def told(record: bytes) -> list[float]:
-    """A few values of a decoded image: of the float16 that are the end of its record."""
+    """Returns a few values of a decoded image. The image is the float16 values at the end of its record."""
     values = np.frombuffer(record[-(len(record) // 2 * 2) :], np.float16).astype(np.float64)
     return [round(float(value), 2) for value in values[-_EVERY::-_EVERY]]
 
 
 def pictured(record: bytes) -> list[float]:
-    """The size of a JPEG, so that one pixel more is too much of a difference, and the means of 64 parts of it in steps of 64."""
+    """Returns the size of a JPEG and the means of its 64 parts, in units of 64 levels. The size is scaled, so that a difference of one
+    pixel counts as a fault."""
     from PIL import Image
 
     with Image.open(io.BytesIO(record[record.index(b"\xff\xd8\xff") :])) as picture:
@@ -286,11 +291,12 @@ def pictured(record: bytes) -> list[float]:
 
 
 TELLERS: Mapping[str, Callable[[bytes], list[float]]] = {"decoded": told, "resized": pictured}
-"""What decoders of JPEG differ in the last bits of: some values are told instead of digests."""
+"""Maps a kind of decoded image to the function that returns some of its values. Digests can't be used, because JPEG decoders differ in the
+last bits."""
 
 
 class Found:
-    """What an output turns out to be while it is read."""
+    """The findings about an output, collected while it is read."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -299,12 +305,12 @@ class Found:
         self.order = ""
 
     def tell(self, kind: str, output: Path) -> None:
-        """A few values of each."""
+        """Collects a few values of each record."""
         self.values = [TELLERS[kind](record) for record in READERS[kind](output)]
         self.records = len(self.values)
 
     def collect(self, kind: str, output: Path) -> None:
-        """One digest for the set of the records, which is the sum of theirs, and one for their order."""
+        """Computes a digest of the set of records, which is the sum of their digests, and a digest of their order."""
         order = hashlib.sha256()
         total = 0
         for self.records, record in enumerate(READERS[kind](output), start=1):
@@ -315,7 +321,7 @@ class Found:
         self.order = order.hexdigest()
 
     def digest(self, kind: str, output: Path, counts: list[int]) -> None:
-        """Digests of the first so many. Behind the last of these records are read, and no more."""
+        """Computes the digests of the first records, for each number in `counts`. The records after the largest number are only counted."""
         form = FORMS[kind]() if kind in FORMS else bytes
         pieces = BATCHES[kind](output) if kind in BATCHES else ((1, record) for record in READERS[kind](output))
         digest = hashlib.sha256()
@@ -340,7 +346,7 @@ def checked(kind: str, output: Path, counts: list[int]) -> dict[str, Any]:
             found.collect(kind, output)
         else:
             found.digest(kind, output, counts)
-    except Exception as exc:  # whatever the library raises: the others' outputs are still to be read
+    except Exception as exc:  # the library may raise any exception, and the other outputs must still be read
         error = f"{type(exc).__name__}: {exc}"
     indexes = sum(_index(output, path).exists() for path in files(output, "tfrecords")) if kind == "raw" else 0
     return vars(found) | {"indexes": indexes, "error": error}

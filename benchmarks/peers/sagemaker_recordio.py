@@ -1,4 +1,4 @@
-"""SageMaker's SDK, version 2: its writers of dense and of sparse matrices.
+"""Writes dense and sparse matrices with SageMaker's SDK, version 2.
 
 sagemaker_recordio.py dense|sparse INPUT OUTPUT RECORDS
 """
@@ -16,9 +16,9 @@ from scipy.sparse import csr_matrix
 
 _DIMENSIONS = 10_000
 
-# The package's __init__ imports all of SageMaker and what all of it needs; this module alone needs none of that.
+# The package's __init__ imports all of SageMaker and its dependencies, which this module doesn't need.
 _FOUND = importlib.util.find_spec("sagemaker")
-assert _FOUND is not None  # noqa: S101 - a script: what it lacks ends it
+assert _FOUND is not None  # noqa: S101 - the script ends if the package is missing
 _PACKAGE = types.ModuleType("sagemaker")
 _PACKAGE.__path__ = list(_FOUND.submodule_search_locations or [])
 sys.modules["sagemaker"] = _PACKAGE

@@ -1,4 +1,5 @@
-"""PySpark: a Parquet file to TFRecord by TensorFlow's output format for Hadoop, a tf.train.Example for each row, on two cores.
+"""Converts a Parquet file to TFRecord with PySpark and TensorFlow's output format for Hadoop, a tf.train.Example for each row, on two
+cores.
 
 spark_records.py parquet INPUT OUTPUT RECORDS JARS
 """
@@ -33,7 +34,7 @@ def started(jars: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
-        # One task reads one row group: more would come in another order.
+        # Each task reads one row group, because with several the rows would be in a different order.
         "spark.sql.files.maxPartitionBytes": str(16 << 20),
     }
     for name, value in settings.items():

@@ -1,4 +1,5 @@
-"""tf.data as its guides show it: JPEG files decoded, cropped or padded to 482 x 415, standardized, as float16 in a TFRecord file.
+"""Uses tf.data as in its guides. It decodes JPEG files, crops or pads them to 482 x 415, standardizes them, and writes them as float16 to a
+TFRecord file.
 
 tensorflow_decoding.py whole|cropped INPUT OUTPUT RECORDS THREADS PROCESSES
 """
@@ -23,7 +24,7 @@ def whole(content: Any) -> Any:
 
 
 def cropped(content: Any) -> Any:
-    """Only the columns that stay are decoded: a crop is quicker than the whole."""
+    """Decodes only the pixels that are kept, because decoding a crop is faster than decoding the full image."""
     height, width = tf.unstack(tf.io.extract_jpeg_shape(content)[:2])
     left = tf.maximum(0, (width - WIDTH) // 2)
     top = tf.maximum(0, (height - HEIGHT) // 2)
@@ -60,7 +61,7 @@ def main(kind: str, source: Path, output: Path, records: int, threads: int, proc
     each = -(-len(files) // processes)
     parts = [files[first : first + each] for first in range(0, len(files), each)]
     places = [output / f"data-{number}.tfrecords" for number in range(len(parts))]
-    # The clock begins when each has imported TensorFlow.
+    # The clock starts when each process has imported TensorFlow.
     with ProcessPoolExecutor(processes, get_context("spawn"), limit_threads, (threads,)) as pool:
         list(pool.map(abs, range(processes), chunksize=1))
         clocked(lambda: sum(pool.map(convert, [kind] * len(parts), parts, places, [threads] * len(parts))), waits=False)

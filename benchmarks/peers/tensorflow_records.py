@@ -1,8 +1,8 @@
-"""TensorFlow as its guides show it: a tf.train.Example for each record, written by TFRecordWriter.
+"""Writes a tf.train.Example for each record with TensorFlow's TFRecordWriter, as in its guides.
 
 tensorflow_records.py images|idx|table|csv|parquet|pictures|pictures-dropped|ragged|sequences INPUT OUTPUT RECORDS
 
-`pictures-dropped` are written to /dev/null.
+`pictures-dropped` writes to /dev/null.
 """
 
 import csv
@@ -42,12 +42,12 @@ def example(feature: Mapping[str, Any]) -> bytes:
 
 
 def row(values: Mapping[str, Any]) -> bytes:
-    """An Example of single numbers, by name."""
+    """Returns an Example with a single number for each name."""
     return example({name: floats([value]) if isinstance(value, float) else ints(value) for name, value in values.items()})
 
 
 def held(source: Path, records: int) -> pa.Table:
-    """The first rows, in memory. The file is mapped, so the other rows never are."""
+    """Returns the first rows of the table. The file is memory-mapped, so the other rows are never loaded."""
     return pa.ipc.open_file(pa.memory_map(str(source / "table.arrow"))).read_all().slice(0, records)
 
 

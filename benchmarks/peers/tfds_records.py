@@ -1,4 +1,4 @@
-"""TensorFlow Datasets: `store_as_tfds_dataset`, which is how data in hand becomes one of its data sets.
+"""Writes a data set of TensorFlow Datasets with `store_as_tfds_dataset`, its function for existing data.
 
 tfds_records.py images|table INPUT OUTPUT RECORDS
 """
@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# `promise` exists as source only, and is there for downloads alone; the other is the standard library's as a package for old Pythons.
+# `promise` is only available as source code, and is needed only for downloads. `importlib_resources` is the backport of a standard module.
 sys.modules |= {"promise": MagicMock(), "importlib_resources": importlib.resources}
 
 import numpy as np  # noqa: E402
@@ -65,7 +65,7 @@ def main(kind: str, source: Path, output: Path, records: int) -> None:
         held = pa.ipc.open_file(pa.memory_map(str(source / "table.arrow"))).read_all().slice(0, records)
         listed = held.to_pylist()
         features, first, rows = table_features(held.schema), listed[0], listed
-    # It imports most of itself, and of TensorFlow, when it is first used.
+    # The first use imports most of TensorFlow Datasets and TensorFlow.
     store([first], features, output / "tried")
     shutil.rmtree(output / "tried")
 

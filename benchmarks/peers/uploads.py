@@ -1,8 +1,9 @@
-"""One large file to a store server: by our store, by the client library that ours uses, or by another.
+"""Uploads one large file to a store server, with our store, with the client library that our store uses, or with a different client.
 
 uploads.py ours|obstore|boto3|oss-put|oss-parts|oss-uploader|oss-unchecked|hdfs-native|dfs-put INPUT OUTPUT RECORDS
 
-Records are MiB. The server is described beside OUTPUT, see `servers`, and the object has OUTPUT's name. The file is read in pieces while it is sent, by each in its own way.
+A record is one MiB. The server is described in a file next to OUTPUT (see `servers`), and the object has OUTPUT's name. Each client reads
+the file in pieces while it sends them.
 """
 
 import json
@@ -25,14 +26,14 @@ URI = f"{SERVER['uri']}/{NAME}"
 
 
 def pieces(file: Path) -> Iterator[bytes]:
-    """Its bytes."""
+    """Yields the file's bytes in pieces."""
     with file.open("rb", buffering=0) as source:
         while piece := source.read(_PIECE):
             yield piece
 
 
 def ours() -> Callable[[Path], object]:
-    """A store of ours, as a shard is written."""
+    """Returns an upload with our store, in the same way as a shard is written."""
     from dataprep_converter.inputs.access import Access
     from dataprep_converter.stores import StoreSettings
 
@@ -93,7 +94,7 @@ def _oss(*, checks: bool = True) -> Any:
 
 
 def oss_put() -> Callable[[Path], object]:
-    """One request."""
+    """Returns an upload in one request."""
     import alibabacloud_oss_v2 as oss
 
     client = _oss()
@@ -101,7 +102,7 @@ def oss_put() -> Callable[[Path], object]:
 
 
 def oss_uploader(**options: int) -> Callable[[Path], object]:
-    """Parts of 6 MiB by three threads, as it is unless told otherwise."""
+    """Returns an upload with the SDK's uploader. By default it sends parts of 6 MiB in three threads."""
     import alibabacloud_oss_v2 as oss
 
     uploader = _oss().uploader(**options)
@@ -109,7 +110,7 @@ def oss_uploader(**options: int) -> Callable[[Path], object]:
 
 
 def oss_unchecked() -> Callable[[Path], object]:
-    """Parts of 8 MiB, four at a time, of which nobody takes a sum: what a server that joins parts allows."""
+    """Returns an upload of parts of 8 MiB without checksums, four at a time. This is the limit of a server that joins parts."""
     import alibabacloud_oss_v2 as oss
 
     client, target = _oss(checks=False), {"bucket": SERVER["bucket"], "key": NAME}
@@ -147,7 +148,7 @@ def hdfs_native() -> Callable[[Path], object]:
 
 
 def dfs_put() -> Callable[[Path], object]:
-    """`hdfs dfs -put`, the start of its JVM included."""
+    """Returns an upload with `hdfs dfs -put`, including the start of its JVM."""
     command = ["java", "-cp", SERVER["classes"], "org.apache.hadoop.fs.FsShell"]
     subprocess.run([*command, "-mkdir", "-p", SERVER["uri"]], check=True, stdout=subprocess.DEVNULL)
     return lambda file: subprocess.run([*command, "-put", "-f", str(file), URI], check=True, stdout=subprocess.DEVNULL)
@@ -176,7 +177,7 @@ def main(kind: str, source: Path, records: int) -> None:
 
     clocked(work)
     sys.stdout.flush()
-    # Native clients may be slow to say goodbye, which is nobody's upload.
+    # Native clients may be slow to exit, which isn't part of the upload.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""vahidk's `tfrecord`: a dict for each record, written by its TFRecordWriter.
+"""Writes a dict for each record with the TFRecordWriter of vahidk's `tfrecord`.
 
 vahidk_records.py images|table INPUT OUTPUT RECORDS
 """

@@ -1,4 +1,4 @@
-"""webdataset's TarWriter: a dict for each sample.
+"""Writes a dict for each sample with webdataset's TarWriter.
 
 webdataset_tar.py images|samples INPUT OUTPUT RECORDS
 """

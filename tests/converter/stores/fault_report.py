@@ -1,7 +1,7 @@
 """Writes the results of the seeded fault tests to a page. `make faults` passes its path in FAULTS_REPORT.
 
-The runs of a store replace only this store's section, so a single store can be tested again. The page is written after every run, so it also has the
-results of a campaign that was stopped.
+The runs of a store replace only this store's section, so a single store can be tested again. The page is written after every run, so it
+also has the results of a campaign that was stopped.
 """
 
 import os
@@ -24,7 +24,7 @@ _SERVERS = {
     "webhdfs": "a real NameNode with two DataNodes. Only the requests to the NameNode have faults, not those to the DataNodes",
     "http": "a small web server as the source. The data set is written to the local disk",
     "maxcompute": "the project's MaxCompute fake. The job reads one table and writes another one, next to a data set on the local disk",
-    "hdfs servers": "a real NameNode with two DataNodes. In each run one of them is killed, before an operation of the job that a seed chooses",
+    "hdfs servers": "a real NameNode with two DataNodes. In each run a seed chooses the server that is killed, and when",
 }
 
 
@@ -47,16 +47,17 @@ class Outcome:
 _HEAD = """\
 # Faults
 
-`make faults` writes this page. For each run, a proxy between the converter and the server disturbs one to six requests of a small job (plan, work and
-commit). A seed chooses the requests and the kinds of faults. Each run is checked as follows:
+`make faults` writes this page. For each run, a proxy between the converter and the server disturbs one to six requests of a small job
+(plan, work and commit). A seed chooses the requests and the kinds of faults. Each run is checked as follows:
 
 1. After the job with faults, every visible file is complete, and `_SUCCESS` exists only if all files are complete.
-2. Then the job runs again without faults. Afterwards names, bytes and manifest are the same as after a job without any faults, and no leftovers exist.
+2. Then the job runs again without faults. Afterwards names, bytes and manifest are the same as after a job without any faults, and no
+   leftovers exist.
 
 A run that violates one of these rules stops the tests and isn't counted. For each store, the page shows the runs of the last `make faults`.
 
-Other tests check that memory stays bounded while requests fail. They write and read 64 MiB, on HDFS also while a DataNode is killed. The process grows by
-at most 40 MiB (`tests/converter/stores/test_memory_under_faults.py`, and `test_oss_faults.py` for OSS).
+Other tests check that memory stays bounded while requests fail. They write and read 64 MiB, on HDFS also while a DataNode is killed. The
+process grows by at most 40 MiB (`tests/converter/stores/test_memory_under_faults.py`, and `test_oss_faults.py` for OSS).
 """
 
 
@@ -85,8 +86,8 @@ def _section(store: str, outcomes: Sequence[Outcome]) -> str:
     lines = [
         f"## {store}",
         "",
-        f"Server: {_SERVERS[store]}.\n\n- Runs: {len(outcomes)}\n- Jobs that succeeded: {through}\n- Jobs that first failed with a reason: {reasons.total()}"
-        + (f" ({failed})" if failed else ""),
+        f"Server: {_SERVERS[store]}.\n\n- Runs: {len(outcomes)}\n- Jobs that succeeded: {through}\n"
+        f"- Jobs that first failed with a reason: {reasons.total()}" + (f" ({failed})" if failed else ""),
         "",
         "| fault | times |",
         "|---|---|",
