@@ -7,7 +7,8 @@ ARG BASE_IMAGE=python:3.11-slim
 
 FROM ${BASE_IMAGE} AS operator-files
 COPY requirements/operator.txt /tmp/requirements.txt
-# The base image's pip installs into the environment, which has none. This layer with its byte code is rebuilt only if the requirements change.
+# The base image's pip installs into the environment, which has no pip. This layer with its byte code is rebuilt only if the requirements
+# change.
 RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     python3 -m pip --python /opt/dataprep/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary :all: -r /tmp/requirements.txt; \
     packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
@@ -15,8 +16,8 @@ RUN set -eu; python3 -m venv --without-pip /opt/dataprep; \
     /opt/dataprep/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
 COPY api/dataprep_api /tmp/packages/dataprep_api
 COPY operator/dataprep_operator /tmp/packages/dataprep_operator
-# Copied, not installed as a distribution, whose dependencies would be the converter's. Unchecked byte code stays valid on a read-only
-# file system, whatever the files' timestamps.
+# The code is copied, because installing it as a distribution would install the converter's dependencies. Unchecked byte code stays valid on a
+# read-only file system, regardless of the files' timestamps.
 RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
     find /tmp/packages -depth -type d -name __pycache__ -exec rm -rf {} +; \
     mv /tmp/packages/* "$packages"; \
@@ -27,7 +28,7 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 FROM ${BASE_IMAGE} AS operator
 # kopf and Hadoop clients need a user name; USER provides one when a cluster assigns pods another uid.
-# The operator never runs a shell, so none is left for an intruder.
+# The operator never runs a shell, so the shells are removed for security.
 RUN echo 'dataprep:x:65532:' >> /etc/group && echo 'dataprep:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd && \
     rm -f /bin/sh /bin/dash /bin/bash /bin/rbash
 COPY --from=operator-files /opt/dataprep /opt/dataprep
@@ -37,7 +38,7 @@ EXPOSE 8080
 ENTRYPOINT ["dataprep-operator"]
 
 
-# Compiles the C loops. No final image contains the compiler; a base without apt must provide `cc`.
+# Compiles the C loops. The final images don't contain the compiler. A base image without apt must provide `cc`.
 FROM ${BASE_IMAGE} AS native
 RUN if ! command -v cc > /dev/null; then apt-get update -q && apt-get install -q -y --no-install-recommends gcc libc6-dev; fi
 COPY converter/build_native.py /tmp/converter/build_native.py
@@ -69,7 +70,7 @@ RUN set -eu; packages=$(/opt/dataprep/bin/python -c 'import sysconfig; print(sys
 
 
 FROM ${BASE_IMAGE} AS converter
-# Kerberos for HDFS. Many base images have it already; on one without apt, use --build-arg APT_PACKAGES=
+# Kerberos for HDFS. Many base images already have it. If the base image has no apt, use --build-arg APT_PACKAGES=
 ARG APT_PACKAGES="libgssapi-krb5-2"
 RUN if [ -n "${APT_PACKAGES}" ] && ! dpkg --status ${APT_PACKAGES} > /dev/null 2>&1; then \
         apt-get update -q && apt-get install -q -y --no-install-recommends ${APT_PACKAGES} && rm -rf /var/lib/apt/lists/*; \

@@ -1,4 +1,4 @@
-# Everything a developer or a new user types. `.ci/run` uses the same words.
+# All commands for developers and new users. `.ci/run` uses the same commands.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -10,25 +10,25 @@ STAMP := $(VENV)/.installed
 SOURCES := api operator converter tests benchmarks
 export PYTHONPATH := tests/cluster
 export PYTHONSAFEPATH := 1
-# Programs of the environment, such as Go, where the machine has none of its own.
+# Programs in the environment, such as Go, are used if the machine has none.
 export PATH := $(PATH):$(CURDIR)/$(BIN)
-# Beside the test cluster's parts, so that whoever keeps those keeps this: it is compared by the files' contents.
+# This cache is next to the test cluster's files, so both are kept together. The files are compared by their contents.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dataprep-test/mypy
 
 .PHONY: help
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# --- set-up: nothing to do by hand -------------------------------------------------------------------------------
+# --- setup, which runs automatically -----------------------------------------------------------------------------
 
-# The libraries' byte code is made on all cores, where pip takes one, and without what is large and nobody imports. Nor does anybody
-# what can't be compiled.
+# Compiles the libraries' byte code on all cores (pip uses only one), without large packages that are never imported. Files that can't be
+# compiled are ignored, because they are never imported either.
 COMPILE := $(BIN)/python -W ignore -m compileall -qq -j 0 -x '/(tests|kubernetes/aio)/' $(VENV)/lib || true
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv && $(PYTHON) -m venv $(VENV); }
 
-# What the installation compiles, where there is a C compiler.
+# The sources that the installation compiles if there is a C compiler.
 NATIVE := converter/hatch_build.py converter/build_native.py $(wildcard converter/dataprep_converter/core/*.c)
 
 $(VENV)/.demo: requirements/demo.txt pyproject.toml $(NATIVE) | $(VENV)/bin/python
@@ -45,9 +45,9 @@ $(STAMP): requirements/dev.txt requirements/interop.txt pyproject.toml $(NATIVE)
 	touch $(VENV)/.demo $@
 
 .PHONY: install
-install: $(STAMP) ## make .venv with all that lint and tests need
+install: $(STAMP) ## make .venv with all packages for lint and tests
 
-# --- a look at it ------------------------------------------------------------------------------------------------
+# --- demo --------------------------------------------------------------------------------------------------------
 
 .PHONY: demo
 demo: $(VENV)/.demo ## convert real MNIST digits to TFRecord shards on this machine, verify and show them
@@ -61,7 +61,7 @@ format: $(STAMP) ## format the code
 	$(BIN)/ruff format $(SOURCES) examples
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, mypy --strict, import-linter, phrases that read as translated
+lint: $(STAMP) ## run ruff, mypy --strict, import-linter, and a check for unidiomatic phrases
 	$(BIN)/ruff check $(SOURCES) examples
 	$(BIN)/ruff format --check $(SOURCES) examples
 	$(BIN)/mypy
@@ -75,13 +75,13 @@ generate: $(STAMP) ## write the CRD, the chart's copy and the generated docs fro
 	$(BIN)/python -m dataprep_api.generate.reasons_page
 
 .PHONY: verify
-verify: $(STAMP) ## fail when a generated file is stale
+verify: $(STAMP) ## fail if a generated file is out of date
 	$(BIN)/python -m dataprep_api.generate.crd --check
 	$(BIN)/python -m dataprep_api.generate.fields_page --check
 	$(BIN)/python -m dataprep_api.generate.reasons_page --check
 
 .PHONY: audit
-audit: $(STAMP) ## known vulnerabilities of the packages in the images; asks PyPI for its advisories
+audit: $(STAMP) ## list known vulnerabilities of the packages in the images, from PyPI's advisories
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements/operator.txt -r requirements/converter.txt || { \
 	    echo "make audit: a package that 'could not be audited', or a connection that failed, means that PyPI's advisories can't be reached from here; nothing is known then." >&2; \
 	    exit 1; }
@@ -93,37 +93,37 @@ sbom: $(STAMP) ## write the software bill of materials of both images (CycloneDX
 	    $(BIN)/cyclonedx-py requirements requirements/$$image.txt --output-reproducible --of JSON -o build/sbom/$$image.cdx.json; done
 
 .PHONY: test
-test: $(STAMP) ## all tests; those on the cluster run at the same time as those without
+test: $(STAMP) ## run all tests; tests with and without the cluster run at the same time
 	tests/run
 
-# What needs no server, no cluster and no foreign reader, without the pairs of the nightly matrices.
+# The tests that need no server, no cluster and no third-party reader, without the nightly combinations.
 UNITS := not store and not cluster and not interop and not heavy and not nightly
 
 .PHONY: test-fast
-test-fast: $(STAMP) ## the units of all packages on all cores, in a minute and a half; ARGS='-k word' or paths for some of them
+test-fast: $(STAMP) ## run the unit tests of all packages on all cores, in a minute and a half; select tests with ARGS='-k word' or paths
 	$(BIN)/pytest -q -n auto --dist loadfile -m "$(UNITS) and not slow and not long" --ignore=tests/e2e --ignore=tests/interop --ignore=tests/fuzz $(ARGS)
 
 .PHONY: test-unit
-test-unit: $(STAMP) ## only what needs no server and no cluster
+test-unit: $(STAMP) ## run only the tests that need no server and no cluster
 	$(BIN)/pytest -q -m "$(UNITS)"
 
 .PHONY: nightly
-nightly: $(STAMP) ## all pairs of the matrices, 60 rounds of damaged files, and every foreign reader as in `make interop`
+nightly: $(STAMP) ## run all nightly combinations, 60 rounds of damaged files, and every third-party reader as in `make interop`
 	failed=0; \
 	FUZZ=60 $(BIN)/pytest -q -m "not nightly" tests/fuzz tests/operator/test_model.py || failed=1; \
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster" || failed=1; \
 	exit $$failed
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## damaged files for every reader, and random lives of jobs: FUZZ rounds of each (300)
+fuzz: $(STAMP) ## test every reader with damaged files, and random sequences of events of jobs: FUZZ rounds of each (300)
 	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/operator/test_model.py
 
 .PHONY: crashes
-crashes: $(STAMP) ## kill a job at every operation of every store, and let zombies wake up at each (an hour, most of it HDFS)
+crashes: $(STAMP) ## kill a job at every operation of every store, and let paused processes continue at each (an hour, most of it HDFS)
 	CRASHES=1 $(BIN)/pytest -q tests/converter/stores/test_crashes.py
 
 .PHONY: faults
-faults: $(STAMP) ## SEEDS (300) of faults between the converter and each store server, and their report: docs/faults.md
+faults: $(STAMP) ## test SEEDS (300) of faults between the converter and each store server, and write docs/faults.md
 	CI=true SEEDS=$(or $(SEEDS),300) FAULTS_REPORT=docs/faults.md $(BIN)/pytest -q -m "not nightly" tests/converter/stores/test_faults.py tests/converter/stores/test_hdfs_dying.py
 
 .PHONY: chaos
@@ -131,29 +131,29 @@ chaos: $(STAMP) ## kill the operator ROUNDS (100) times at random moments during
 	CHAOS=$(or $(ROUNDS),100) CHAOS_JOBS=$(or $(JOBS),50) $(BIN)/python -m workbench test tests/e2e/test_operator_faults.py -k again_and_again -s
 
 .PHONY: interop
-interop: $(STAMP) ## every foreign reader, those too large for CI as well (7 GB, kept in the cache), and their report: docs/interop.md
+interop: $(STAMP) ## test every third-party reader, also those too large for CI (7 GB, kept in the cache), and write docs/interop.md
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "interop or heavy"
 
 .PHONY: memory
-memory: $(STAMP) ## SIZE (2G) of each of KINDS (all) converted in a memory cgroup of 512 MiB (root, many minutes; no part of the tests)
+memory: $(STAMP) ## convert SIZE (2G) of each of KINDS (all) within 512 MiB of memory (needs root and many minutes; not part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python tests/scale/memory.py --size $(or $(SIZE),2G) $(KINDS)
 
 .PHONY: bench bench-peers bench-quick
-bench-peers: $(STAMP) ## install the libraries that the benchmarks compare with, each in an environment of its own
+bench-peers: $(STAMP) ## install the libraries that the benchmarks compare with, each in a separate environment
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --install
 
-bench: bench-peers ## WORKLOADS (all) beside their peers and limits, ROUNDS (5) of each; writes docs/benchmarks.md (many minutes; no part of the tests)
+bench: bench-peers ## measure WORKLOADS (all), ROUNDS (5) of each, and write docs/benchmarks.md (many minutes; not part of the tests)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks --rounds $(or $(ROUNDS),5) $(if $(WORKLOADS),--only $(WORKLOADS))
 
-bench-quick: $(STAMP) ## every workload once with little data, beside PEERS (those that start quickly): only prints
+bench-quick: $(STAMP) ## run every workload once with little data, with PEERS (those that start quickly), and only print the results
 	PYTHONPATH=$(PYTHONPATH):. nice -n 15 $(BIN)/python -m benchmarks --quick --peers $(or $(PEERS),duckdb,numpy,sagemaker,vahidk,webdataset)
 
 .PHONY: bench-operator
-bench-operator: $(STAMP) ## the operator under load (ROWS, or all; MINUTES, or 80): thousands of jobs with played pods; writes docs/operator-load.md (root)
+bench-operator: $(STAMP) ## measure the operator with thousands of simulated jobs (ROWS, or all; MINUTES, or 80); write docs/operator-load.md (root)
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.operator_load $(if $(ROWS),--only $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: e2e
-e2e: $(STAMP) ## only the tests on the cluster
+e2e: $(STAMP) ## run only the tests on the cluster
 	$(BIN)/python -m workbench test
 
 # --- image, cluster, locks ---------------------------------------------------------------------------------------
@@ -163,11 +163,11 @@ image: $(STAMP) ## build both images with buildah
 	$(BIN)/python -m workbench images
 
 .PHONY: cluster-up
-cluster-up: $(STAMP) ## start the test cluster and the store servers, and say how to use them
+cluster-up: $(STAMP) ## start the test cluster and the store servers, and print how to use them
 	$(BIN)/python -m workbench up
 
 .PHONY: cluster-down
-cluster-down: $(STAMP) ## stop them
+cluster-down: $(STAMP) ## stop the test cluster and the store servers
 	$(BIN)/python -m workbench down
 
 .PHONY: lock
@@ -175,5 +175,5 @@ lock: $(STAMP) ## write the lock files from pyproject.toml
 	UV=$(BIN)/uv PYTHON=$(BIN)/python requirements/lock
 
 .PHONY: clean
-clean: ## remove what was built here
+clean: ## remove all files that were built here
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache demo-output
