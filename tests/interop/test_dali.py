@@ -36,7 +36,7 @@ def test_every_field_of_every_record_is_read(said: Any, source: str) -> None:
     assert said[source] == tfrecord_sets.examples(source)
     compared(
         format="tfrecord",
-        reader="DALI's `readers.tfrecord`, by the data set's index, on a CPU",
+        reader="DALI's `readers.tfrecord`, with the data set's index, on a CPU",
         versions=said["versions"],
         source=source,
         records=data_sets.COUNT,

@@ -64,7 +64,7 @@ def test_every_member_of_every_sample_is_read(tmp_path: Path) -> None:
         assert found == wanted
         compared(
             format="webdataset",
-            reader="DALI's `readers.webdataset`, by an index, on a CPU",
+            reader="DALI's `readers.webdataset`, with an index, on a CPU",
             versions=said["versions"],
             source=source,
             records=len(found),

@@ -56,7 +56,7 @@ def test_every_record_is_read_and_written_back_as_the_same_bytes(said: Any, file
     assert [MessageToDict(parse_record(payload), preserving_proto_field_name=True) for payload in payloads] == expected
     compared(
         format="recordioProtobuf",
-        reader="MXNet's `MXRecordIO`, which also writes the same bytes, and `MXIndexedRecordIO` by the data set's index",
+        reader="MXNet's `MXRecordIO`, which also writes the same bytes, and `MXIndexedRecordIO`, which uses the data set's index",
         versions=said["versions"],
         source=source,
         records=len(expected),

@@ -101,7 +101,7 @@ READERS: Final = [
     ("csv", by_arrow), ("csv", by_duckdb), ("csv", by_csv),
 ]  # fmt: skip
 NAMES: Final[Mapping[Callable[[Path, str], Rows], tuple[str, dict[str, str]]]] = {
-    by_arrow: ("Arrow's `dataset`, the whole folder", {"pyarrow": pa.__version__}),
+    by_arrow: ("Arrow's `dataset`, the complete folder", {"pyarrow": pa.__version__}),
     by_duckdb: ("DuckDB", {"duckdb": duckdb.__version__}),
     by_json: ("Python's `json`", {"python": platform.python_version()}),
     by_csv: ("Python's `csv`", {"python": platform.python_version()}),

@@ -51,7 +51,7 @@ def test_the_description_has_no_error_and_names_every_shard(
         {"name": shard.name, "sha256": hashlib.sha256(shard.read_bytes()).hexdigest(), "content_url": f"../{shard.name}"}
         for shard in data_sets.shards(outputs[format_][source])
     ]
-    agree(said, format_, source, "the description, by mlcroissant", ["files", "splits"])
+    agree(said, format_, source, "the Croissant description, read by mlcroissant", ["files", "splits"])
 
 
 @pytest.mark.parametrize("source", data_sets.SOURCES)

@@ -54,7 +54,7 @@ def test_every_field_of_every_record_is_read_and_written_alike(tmp_path: Path) -
             assert ours["shards"][0]["raw_data"]["hashes"] == {"sha256": hashlib.sha256(shard).hexdigest()}
         compared(
             format="mds",
-            reader="MosaicML Streaming's `StreamingDataset`, hashes checked",
+            reader="MosaicML Streaming's `StreamingDataset`, with verified hashes",
             versions=said["versions"],
             source=source,
             records=len(found["samples"]),

@@ -50,7 +50,7 @@ def test_tensorflows_input_format_reads_every_field_one_task_per_shard(tf: Any, 
     assert [record for records in tasks for record in records] == expected
     compared(
         format="tfrecord",
-        reader="Spark with `org.tensorflow:tensorflow-hadoop:1.15.0`, the whole folder, one task per shard",
+        reader="Spark with `org.tensorflow:tensorflow-hadoop:1.15.0`, the complete folder, one task per shard",
         versions=said["versions"],
         source=source,
         records=len(expected),
@@ -67,7 +67,7 @@ def test_sparks_own_readers_read_every_field(said: Any, format_: str, source: st
     assert [row_of(row, list(expected[0])) for row in found["rows"]] == expected
     compared(
         format=format_,
-        reader="Spark, the whole folder",
+        reader="Spark, the complete folder",
         versions=said["versions"],
         source=source,
         records=len(expected),

@@ -29,7 +29,7 @@ def test_every_field_of_every_record_is_read(tmp_path: Path) -> None:
         assert found == tfrecord_sets.examples(source)
         compared(
             format="tfrecord",
-            reader="vahidk's `tfrecord_loader`, by the data set's index",
+            reader="vahidk's `tfrecord_loader`, with the data set's index",
             versions=said["versions"],
             source=source,
             records=len(found),
