@@ -1,4 +1,4 @@
-"""The benchmarks run, and the page is made of their results. What they measure is no test's business."""
+"""The benchmarks run, and the page is made from their results. The measured figures are not tested."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def results(*, ours: float = 900.0, faults: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Those of one workload: a peer at 100 records a second, a limit at 1,000."""
+    """Returns the results of one workload, with a peer at 100 records per second and a limit at 1,000."""
     rates = (("ours", "ours", ours), ("<peer>", "peer", 100.0), ("cat", "limit", 1000.0))
     contenders = {
         name: {
@@ -159,7 +159,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True)
 class Copying(Contender):
-    """Writes the matrices that it is given, or others that it makes of them; each run takes as long as the next of `seconds` says."""
+    """Writes the given matrices, changed by `makes`. Each run reports the next value of `seconds` as its time; 0 makes it fail."""
 
     makes: Callable[[Columns], Columns] = dict
     seconds: list[float] = field(default_factory=list)

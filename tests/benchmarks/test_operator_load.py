@@ -1,4 +1,5 @@
-"""The operator's benchmark ends in time whatever the cluster does, loses no row, and its played pods say what the operator believes."""
+"""The operator's benchmark ends in time even if the cluster doesn't answer, and loses no results. The operator accepts the messages of its
+simulated pods."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from dataprep_operator.objects import results
 
 
 class Hours:
-    """A clock that only waiting moves."""
+    """A clock that advances only while a test waits."""
 
     def __init__(self) -> None:
         self.now, self.said = 0.0, list[str]()
@@ -69,7 +70,7 @@ def a_row(name: str, measure: Callable[[Bench, bool], Figures], **limits: Any) -
 
 
 def measured(tmp_path: Path, *rows: program.Row, seconds: float = 600, small: bool = False) -> tuple[int, dict[str, Any]]:
-    bench = Bench(api=None, installation=None, patience=Patience("set-up", seconds=0))  # type: ignore[arg-type]  # no row here asks
+    bench = Bench(api=None, installation=None, patience=Patience("set-up", seconds=0))  # type: ignore[arg-type]  # no row in these tests uses them
     file = tmp_path / "results.json"
     code = program.measure(rows, bench, seconds=seconds, small=small, results=file, page=tmp_path / "page.md")
     return code, json.loads(file.read_text())
@@ -135,7 +136,7 @@ def test_every_row_is_usually_done_when_the_whole_must_be() -> None:
     assert [row.name for row in program.ROWS].index("idle") > [row.name for row in program.ROWS].index("burst3000")
 
 
-# --- what is read and played ------------------------------------------------------------------------------------------------------
+# --- metrics and simulated pods ---------------------------------------------------------------------------------------------------
 
 
 def test_metrics_are_read_as_the_operator_tells_them() -> None:

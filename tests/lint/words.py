@@ -1,7 +1,7 @@
-"""Phrases that read as translated. `python tests/lint/words.py PATH…` prints each with a better one, and exits with 1 if there are any.
+"""Finds unidiomatic phrases. `python tests/lint/words.py PATH…` prints each phrase with a better one, and exits with 1 if it finds any.
 
-It reads comments, docstrings and other strings of Python files, and the prose of Markdown files. Add a phrase only if it is hardly ever right:
-a list with false alarms gets switched off.
+It reads comments, docstrings and other strings of Python files, and the prose of Markdown files. Add a phrase only if it is almost always
+wrong, because people would switch off a check with false alarms.
 """
 
 import ast
@@ -54,7 +54,7 @@ _COMMENT: Final = re.compile(r"#+ ?")
 
 
 def main(paths: Sequence[str]) -> int:
-    """Print the phrases found in these files and folders. Return 1 if there are any."""
+    """Print the phrases found in these files and folders. Return 1 if any were found."""
     hits = [hit for path in paths for file in files(Path(path)) for hit in check(file)]
     for hit in hits:
         sys.stdout.write(f"{hit}\n")
@@ -62,13 +62,13 @@ def main(paths: Sequence[str]) -> int:
 
 
 def files(path: Path) -> list[Path]:
-    """A file, or the Python and Markdown files of a folder. This file and its test quote the phrases, so they are left out."""
+    """Return the file itself, or the Python and Markdown files of a folder. This file and its test quote the phrases, so they are left out."""
     found = [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.md")])
     return [file for file in found if file.name not in ("words.py", "test_words.py")]
 
 
 def check(file: Path) -> Iterator[str]:
-    """`file:line: the phrase: a better one` for each phrase of a file."""
+    """Yield `file:line: the phrase: a better one` for each phrase in a file."""
     text = file.read_text(encoding="utf-8")
     for start, prose in sorted(python(text) if file.suffix == ".py" else [(1, markdown(text))]):
         for pattern, better in _COMPILED.items():
@@ -78,7 +78,7 @@ def check(file: Path) -> Iterator[str]:
 
 
 def python(source: str) -> Iterator[tuple[int, str]]:
-    """(first line, text) of each string and each block of comments."""
+    """Yield (first line, text) for each string and each block of comments."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, node.value
@@ -98,13 +98,13 @@ def python(source: str) -> Iterator[tuple[int, str]]:
 
 
 def markdown(text: str) -> str:
-    """A page without its code, with the same lines."""
+    """Return a page without its code. The line numbers stay the same."""
     return _CODE.sub("``", _FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), text))
 
 
 def _pattern(phrase: str) -> re.Pattern[str]:
     flags = 0 if "Who " in phrase else re.IGNORECASE
-    # A space within a look-behind has one width only.
+    # A look-behind must have a fixed width, so a space within it isn't replaced.
     spaced = re.sub(r"(\(\?<!# \))| ", lambda match: match[1] or r"\s+", phrase)
     return re.compile(rf"\b(?:{spaced})" + (r"\b" if phrase[-1].isalpha() else ""), flags)
 
