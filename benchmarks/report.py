@@ -95,7 +95,7 @@ def _limit(found: Mapping[str, Any], who: str) -> tuple[str, str, str]:
         if ratio is None or quick not in contenders or slow not in contenders:
             return "", "", ""
         gain = contenders[quick]["per_second"] / contenders[slow]["per_second"]
-        return f"{quick}, beside {slow}", f"{_short(gain)} x", f"{ratio / gain:.2f}"
+        return f"{quick}, compared with {slow}", f"{_short(gain)} x", f"{ratio / gain:.2f}"
     name = found.get("limit", "")
     if name not in contenders or who == name:
         return "", "", ""

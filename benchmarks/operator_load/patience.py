@@ -1,4 +1,4 @@
-"""Time limits of a row, and its progress messages. All waiting here has a limit."""
+"""Time limits of a row, and its progress messages. Every wait has a limit."""
 
 import sys
 import time

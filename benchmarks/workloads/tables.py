@@ -135,7 +135,7 @@ WORKLOADS: Final[Sequence[Workload]] = (
     ),
     Workload(
         "recordio-sparse",
-        "W6: 50 of 10,000 floats and a label, in memory, to SageMaker's RecordIO",
+        "W6: sparse vectors with 50 of 10,000 floats, and a label, in memory, to SageMaker's RecordIO",
         make="sparse",
         records=200_000,
         quick=10_000,

@@ -33,7 +33,8 @@ def results(*, ours: float = 900.0, faults: tuple[str, ...] = ()) -> dict[str, A
         for name, role, rate in rates
     }  # fmt: skip
     found = {
-        "title": "W0: files to records", "records": 50, "bytes_in": 5_000_000, "rounds": 3, "checked": "the outputs, read back by TensorFlow, are equal",
+        "title": "W0: files to records", "records": 50, "bytes_in": 5_000_000, "rounds": 3,
+        "checked": "the outputs, read back by TensorFlow, are equal",
         "goals": {"<peer>": 4, "cat": 0.95}, "bounds": {}, "contenders": contenders, "faults": list(faults),
         "at": "2026-01-01", "machine": {"cores": "2", "processor": "P", "python": "3.11"},
     }  # fmt: skip
@@ -107,7 +108,9 @@ def test_each_goal_stands_beside_the_limit_that_was_measured() -> None:
 def test_a_gain_stands_beside_what_others_gain() -> None:
     found = results(ours=150.0)["workloads"]["files"] | {"gains": {"<peer>": ["cat", "<peer>"]}, "goals": {"<peer>": 1.8}}
 
-    assert "| `files` | <peer> | 1.8 x | 1.50 x | ✗ | cat, beside <peer> | 10.0 x | 0.15 |" in report.goals({"workloads": {"files": found}})
+    assert "| `files` | <peer> | 1.8 x | 1.50 x | ✗ | cat, compared with <peer> | 10.0 x | 0.15 |" in report.goals(
+        {"workloads": {"files": found}}
+    )
 
 
 @pytest.mark.parametrize(("unit", "bound", "row"), [
