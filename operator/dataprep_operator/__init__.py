@@ -1,1 +1,1 @@
-"""The operator: spec → children → status. kopf watches; one level-triggered reconcile decides."""
+"""The operator. kopf watches the cluster, and one level-triggered reconcile function creates each job's children and writes its status."""

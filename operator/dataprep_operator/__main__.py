@@ -45,11 +45,14 @@ START_WAIT_SECONDS: Final = 3.0
 OVERLAP_EXIT_CODE: Final = 4
 UNSYNCED_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 15.0
-"""Less than the pod's grace period; more than any request in flight takes."""
+"""Shorter than the pod's grace period, and longer than any request in flight takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the operator. Exit codes: 0 stopped, 1 failed or lost the Lease, 2 bad settings, 3 CRD missing, 4 overlaps with another release."""
+    """Run the operator and return its exit code.
+
+    The exit codes are: 0 stopped, 1 failed or lost the Lease, 2 bad settings, 3 CRD missing, 4 overlaps with another release.
+    """
     parser = argparse.ArgumentParser(prog="dataprep-operator", description="Runs DataPrepJobs. Settings come from DATAPREP_… variables.")
     parser.add_argument(
         "--namespace", "-n", action="append", default=[], help="watch this namespace only (repeatable; DATAPREP_NAMESPACES)"
@@ -79,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LeaseLost, OperatorError) as exc:
         logger.error("%s", exc)
         return 1
-    except Exception:  # logged, so that credentials in the message are redacted
+    except Exception:  # the logger redacts credentials in the message; a bare traceback would show them
         logger.exception("unexpected error; the operator stops")
         return 1
     finally:
@@ -88,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def serve(settings: Settings) -> None:
-    """Run until told to stop."""
+    """Run the operator until it receives SIGINT or SIGTERM, or its watches end."""
     stop = asyncio.Event()
     stop_by_signals(stop)
     clock = Clock()
@@ -114,7 +117,7 @@ async def serve(settings: Settings) -> None:
         await _check_served(cluster)
         async with _listening(endpoint.application(), settings):
             watching = asyncio.create_task(watch(settings=settings, cache=cache, streams=streams, enqueue=enqueue, stop=stop, died=_die))
-            # Without its watches a replica is of no use, leader or not.
+            # A replica without watches is useless, whether it is the leader or not.
             watching.add_done_callback(lambda _: stop.set())
             leadership = lead(settings=settings, cache=cache, streams=streams, queue=queue, reconcile=reconcile, health=health, stop=stop)
             try:
@@ -137,7 +140,7 @@ def _endpoint(
         progress_store=progress_store,
         verifier=Verifier(cluster.document, issuer=settings.token_issuer),
         health=health,
-        # Delayed: a job's reports are reconciled together, as often as its status may be written.
+        # Delayed, so that the reports arriving between two status writes cause a single reconcile.
         enqueue=lambda key: queue.add_after(key, settings.progress_seconds),
         reviewer=Reviewer(cluster) if settings.metrics_authentication else None,
         clock=cluster.clock,
@@ -161,7 +164,7 @@ def _reconcile(
 
 
 async def _limit_shutdown(stop: asyncio.Event) -> None:
-    """Exit when a shutdown hangs. A clean one takes a second or two."""
+    """Exit when the shutdown hangs. A clean shutdown takes a second or two."""
     await stop.wait()
     watchdog = threading.Timer(SHUTDOWN_SECONDS, _give_up)
     watchdog.daemon = True
@@ -174,7 +177,7 @@ def _give_up() -> None:
 
 
 def _die(task: str, error: BaseException | None) -> None:
-    """Exit: without its watches the operator can do nothing. Another replica takes over when the Lease expires."""
+    """Exit, because the operator can do nothing without its watches. Another replica takes over when the Lease expires."""
     logger.error("kopf's task %r has ended: %s; this replica stops", task, repr(error) if error is not None else "no error")
     _exit_now()
 
@@ -185,7 +188,7 @@ def _exit_now(code: int = 1) -> None:
 
 
 async def _check_served(cluster: KubernetesCluster) -> None:
-    """Raise NotServed when a CRD is missing. Retry for a while when the API server can't be reached."""
+    """Raise NotServed if a CRD is missing. If the API server can't be reached, retry for a while."""
     for tries_left in reversed(range(START_TRIES)):
         try:
             await cluster.check_served()
@@ -200,7 +203,7 @@ async def _check_served(cluster: KubernetesCluster) -> None:
 
 @contextlib.asynccontextmanager
 async def _listening(application: web.Application, settings: Settings) -> AsyncIterator[int]:
-    """Serve `application`; yields the port."""
+    """Serve `application` within the context. Yields the port."""
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     assert runner.server is not None  # noqa: S101 - set by setup()
@@ -218,7 +221,7 @@ async def _listening(application: web.Application, settings: Settings) -> AsyncI
 async def _lead_when_elected(
     leadership: Coroutine[None, None, None], *, elector: LeaderElector | None, streams: Streams, stop: asyncio.Event
 ) -> None:
-    """Await `leadership` once this replica is elected, or at once without an elector."""
+    """Await `leadership` after this replica is elected, or immediately if there is no elector."""
     if elector is None:
         await leadership
         return
@@ -226,7 +229,7 @@ async def _lead_when_elected(
     try:
         await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        # On exit, kopf cancels every task younger than its own.
+        # When kopf exits, it cancels every task that was started after its own, so `acquiring` may have been cancelled.
         if not acquiring.done() or acquiring.cancelled():
             acquiring.cancel()
             leadership.close()
@@ -236,18 +239,18 @@ async def _lead_when_elected(
         acquiring.result()
         await leadership
     finally:
-        # Before anything else stops, so that another replica can lead.
+        # Release the Lease before anything else stops, so that another replica can take over immediately.
         await elector.end()
 
 
 async def _acquire(elector: LeaderElector, streams: Streams) -> None:
-    """Sync first, and only then ask for the Lease: a replica that is synced already should get it."""
+    """Ask for the Lease after the cache has synced, so that a replica that is already synced gets it first."""
     await streams.wait_for_sync()
     await elector.begin()
 
 
 def _lost(error: BaseException) -> None:
-    """Exit before anything more is written. An orderly shutdown would take seconds, with writes in them."""
+    """Exit before this replica writes anything more. An orderly shutdown takes seconds, and could still write during them."""
     logger.error("%s; this replica stops", error)
     _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 

@@ -1,4 +1,4 @@
-"""The operator's errors. What the user must fix ends in the job's status; anything else is retried.
+"""The operator's errors. Errors that the user must fix are reported in the job's status; all others are retried.
 
 OperatorError
 ├── ClusterError         a request to the API server failed
@@ -9,14 +9,14 @@ OperatorError
 │   └── Unavailable      unreachable, overloaded, or a server error
 ├── SpecUnreadable       the ConfigMap with a job's spec is unreadable
 ├── NotServed            a CRD is not installed
-├── LeaseLost            another replica leads, or may lead
+├── LeaseLost            another replica is the leader, or may be
 ├── Overlap              another release works in the same namespaces
 └── ReportRefused        a progress report was refused
 """
 
 
 class OperatorError(Exception):
-    """Base of this package's errors."""
+    """Base class of this package's errors."""
 
 
 class ClusterError(OperatorError):
@@ -36,15 +36,15 @@ class Conflict(ClusterError):
 
 
 class Refused(ClusterError):
-    """The API server refuses the request, and would refuse it again."""
+    """The API server refuses the request, and would refuse it again if it were retried."""
 
 
 class Unavailable(ClusterError):
-    """The API server can't be reached, or can't answer now."""
+    """The API server can't be reached, or can't answer at the moment."""
 
 
 class SpecUnreadable(OperatorError):
-    """The spec's ConfigMap is unreadable, or missing while the spec can't be had from elsewhere."""
+    """The ConfigMap with the job's spec is unreadable, or is missing and the spec has no other source."""
 
 
 class NotServed(OperatorError):
@@ -52,7 +52,7 @@ class NotServed(OperatorError):
 
 
 class LeaseLost(OperatorError):
-    """This replica can't be sure that it leads."""
+    """This replica can no longer be sure that it is the leader."""
 
 
 class Overlap(OperatorError):
@@ -60,7 +60,7 @@ class Overlap(OperatorError):
 
 
 class ReportRefused(OperatorError):
-    """A progress report was refused; carries the HTTP status."""
+    """A progress report was refused. `status` is the HTTP status to answer with."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status

@@ -1,4 +1,4 @@
-"""Prometheus metrics. Their names are API. No metric has a label per job, which bounds their number."""
+"""Prometheus metrics. Their names are part of the public API. The number of time series stays bounded: no metric has a label per job."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -51,20 +51,20 @@ LEADER: Final = Gauge("dataprep_leader", "1 when this replica leads.", registry=
 
 
 class ShardDurations:
-    """A histogram of shard durations, filled with the counts that commit steps report."""
+    """A histogram of shard durations, filled from the bucket counts that the jobs' commit steps report."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(SHARD_BOUNDS) + 1)
         self._seconds = 0.0
 
     def add(self, counts: Sequence[int], seconds: float) -> None:
-        """Add the shards of one job. Ignores counts with other bounds."""
+        """Add the shards of one job. Ignores counts that were made with another number of buckets."""
         if len(counts) == len(self._counts):
             self._counts = [ours + theirs for ours, theirs in zip(self._counts, counts, strict=True)]
             self._seconds += seconds
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """Implements prometheus_client's Collector."""
+        """Yield the histogram, as prometheus_client's Collector protocol requires."""
         bounds = [*(str(float(bound)) for bound in SHARD_BOUNDS), "+Inf"]
         buckets = list(zip(bounds, itertools.accumulate(self._counts), strict=True))
         yield HistogramMetricFamily(

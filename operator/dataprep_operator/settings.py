@@ -1,4 +1,4 @@
-"""Settings from the environment, as the chart sets it. Read once at startup."""
+"""Settings from environment variables, which the chart sets. They are read once, at startup."""
 
 import json
 import os
@@ -17,28 +17,28 @@ class PodDefaults:
     image_pull_policy: str | None = None
     image_pull_secrets: tuple[Mapping[str, str], ...] = ()
     """Names of Secrets in the job's namespace."""
-    # Any: JSON of the pod API, passed through.
+    # Any: JSON of the Kubernetes pod API, passed through.
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     cpu_avoid_nodes: Mapping[str, str] = field(default_factory=dict)
-    """Labels of nodes that pods without GPUs never use, whatever the job selects."""
+    """Node labels. Pods without GPUs never run on nodes that have one of them, whatever the job selects."""
     gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
     frameworks: Mapping[str, str] = field(default_factory=dict)
-    """Images by the short names allowed in `script.framework`."""
+    """Maps the short names allowed in `script.framework` to images."""
     run_as_user: int | None = 65532
-    """User and group of the pods; None lets the cluster choose."""
+    """User id and group id of the pods; None lets the cluster choose."""
     pod_security_context: Mapping[str, Any] = field(default_factory=dict)
-    """Merged over the pods' own security context."""
+    """Fields that are merged over the security context that the operator gives its pods."""
     tmp_size: str | None = None
-    """Size limit of `/tmp` for jobs that don't limit ephemeral-storage."""
+    """Size limit of `/tmp` for jobs that set no limit on ephemeral-storage."""
     allow_host_path: bool = False
     allow_privileges: bool = False
-    """Whether a job's own containers may run as root, privileged, or with access to the node."""
+    """Whether the containers that a job's spec adds may run as root, run privileged, or access the node."""
     status_url: str | None = None
     ttl_seconds: int | None = None
-    """TTL of finished jobs that set none, except those with `deletionPolicy: Delete`."""
+    """TTL of finished jobs whose spec sets none. Jobs with `deletionPolicy: Delete` are exempt."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,16 @@ class Settings:
     watch_age_limit_seconds: float = 180.0
     lease_name: str = "dataprep-operator"
     lease_namespace: str | None = None
-    """Namespace of the leader Lease; None when there is only one replica."""
+    """Namespace of the leader Lease; None disables leader election, for an installation with one replica."""
     identity: str = ""
     operator_class: str | None = None
-    """Value of the label `dataprep.io/operator-class` on the objects to reconcile; None for objects without the label."""
+    """Reconcile objects whose label `dataprep.io/operator-class` has this value; None means objects without the label."""
     metrics_authentication: bool = False
     """Whether `/metrics` requires an authorized token."""
     kueue: bool = False
     """Whether Kueue is installed and its Workloads are readable."""
     token_issuer: str | None = None
-    """Issuer of service-account tokens; None asks the API server."""
+    """Issuer of service-account tokens; None means to ask the API server."""
     log_format: str = "plain"
     log_level: str = "INFO"
 
@@ -141,7 +141,7 @@ class _Reader:
         except ValueError as exc:
             raise ValueError(f"{_PREFIX}{name} must be a number, got {value!r}") from exc
 
-    # Any: JSON of the pod API.
+    # Any: JSON of the Kubernetes pod API.
     def json(self, name: str, default: Any) -> Any:
         value = self.environ.get(_PREFIX + name)
         if not value:

@@ -210,7 +210,7 @@ def test_a_map_is_not_made_from_a_spec_that_holds_no_spec_or_was_edited(world: W
     world.cluster.remove("configmaps", NAMESPACE, kept)
     world.restart()
     world.settle()
-    assert "the spec of the run is gone, and the job's spec has another output" in world.message("HandedOver")
+    assert "the spec that the run used is gone, and the job's current spec has another output" in world.message("HandedOver")
     assert ("configmaps", NAMESPACE, "mnist") not in world.cluster.objects
 
     world.edit(output={"uri": world.status()["output"]["uri"]})

@@ -96,7 +96,9 @@ def test_a_job_that_waits_for_nobody_is_warned_of_and_heals(world: World) -> Non
     world.later(31)
 
     assert world.condition("QuotaReserved") == ("False", "NotQueued")
-    assert world.message("QuotaReserved").startswith("The convert Job waits for a Workload of Kueue, which has made none: is Kueue running")
+    assert world.message("QuotaReserved").startswith(
+        "The convert Job waits for a Workload, because Kueue has not created one. Check that Kueue is running"
+    )
     assert world.events().count("NotQueued") == 1
     (event,) = [e for (plural, _, _), e in world.cluster.objects.items() if plural == "events" and e["reason"] == "NotQueued"]
     assert event["type"] == "Warning"
@@ -116,7 +118,7 @@ def test_a_job_that_nothing_suspends_is_warned_of(world: World) -> None:
 
     assert world.status()["phase"] == "Running"
     assert world.condition("QuotaReserved") == ("False", "NotQueued")
-    assert world.message("QuotaReserved").startswith("The convert Job runs without a Workload of Kueue")
+    assert world.message("QuotaReserved").startswith("The convert Job runs without a Workload, because Kueue has not created one")
     assert "NotQueued" in world.events()
 
 
@@ -232,9 +234,9 @@ def test_a_job_that_is_stopped_is_started_again_once_and_then_left_to_kueue(worl
         assert world.later(60) == "Queued"
     assert writes(world) == before
     assert world.condition("Running") == ("False", "Queued")
-    assert "If it is Kueue, which may manage Jobs without a queue too: put the label kueue.x-k8s.io/queue-name" in world.message("Running")
+    assert "If Kueue did, which can also manage Jobs without a queue, put the label kueue.x-k8s.io/queue-name" in world.message("Running")
     name = world.job("plan")["metadata"]["name"]
-    assert world.message("Running").endswith(f"""Else: kubectl patch job {name} -p '{{"spec":{{"suspend":false}}}}'""")
+    assert world.message("Running").endswith(f"""Otherwise run: kubectl patch job {name} -p '{{"spec":{{"suspend":false}}}}'""")
 
     world.cluster.change("jobs", name, {"spec": {"suspend": False}})
     assert world.settle() == "Planning"

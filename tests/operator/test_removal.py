@@ -188,7 +188,7 @@ def test_files_that_others_wrote_are_named_in_the_event(world: World) -> None:
     removed(world, RemoveResult(files=3, bytes=9, kept=1, kept_files=["train.tfrecords"]))
     assert note(world, "OutputRemoved") == (
         "Warning",
-        "3 files of s3://out/mnist were removed; 1 files stay, since others wrote them later: train.tfrecords.",
+        "3 files of s3://out/mnist were removed; 1 files stay, because others wrote them later: train.tfrecords.",
     )
 
 

@@ -80,7 +80,7 @@ def releases() -> Releases:
 def test_two_releases_of_one_namespace_are_not_two(releases: Releases) -> None:
     releases.start("one", "team-a", "team-b")
 
-    said = r"^The release one/dp works in the namespace team-b: this one, two/dp, doesn't start. List other namespaces in one of them, or give one a class"
+    said = r"^The release one/dp works in the namespace team-b: this one, two/dp, doesn't start. List other namespaces in one of them, or give one of them a separate operator class"
     with pytest.raises(Overlap, match=said):
         releases.start("two", "team-b", "team-c")
 

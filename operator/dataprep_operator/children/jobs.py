@@ -1,6 +1,6 @@
-"""Builds a DataPrepJob's ConfigMap and its plan, convert, commit and cleanup Jobs. Pure.
+"""Builds a DataPrepJob's ConfigMap and its plan, convert, commit and cleanup Jobs. All functions are pure.
 
-The same job always gets the same objects under the same names. Bodies are the API's JSON, hence Any.
+The same job always gets the same objects with the same names. Bodies are the API's JSON, hence Any.
 """
 
 import json
@@ -30,15 +30,15 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
-# Linux limits the length of one argument. Without the list all tasks run and skip finished shards.
+# Linux limits the length of an argument. If the list of tasks is longer, it is left out, so all tasks run and skip finished shards.
 MOST_TASKS_TEXT: Final = 100_000
-# Above this the API server requires maxFailedIndexes, with the limit below.
+# With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which may be at most MOST_FAILED_INDEXES.
 MANY_INDEXES: Final = 100_000
 MOST_FAILED_INDEXES: Final = 10_000
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
-    """The immutable ConfigMap with the job as the run uses it, with `fromJob` resolved."""
+    """Return the immutable ConfigMap with the job as the run uses it. Its `fromJob` is resolved to that job's output."""
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -55,7 +55,7 @@ def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
 
 
 def read_spec(config_map: Mapping[str, Any]) -> Body:
-    """The spec in that ConfigMap. Raises SpecUnreadable."""
+    """Return the spec in the ConfigMap that `spec_config_map` builds. Raises SpecUnreadable."""
     text = untrusted.text(untrusted.mapping(config_map.get("data")).get(JOB_FILE))
     try:
         spec = untrusted.mapping(json.loads(text)).get("spec")
@@ -69,15 +69,15 @@ def read_spec(config_map: Mapping[str, Any]) -> Body:
 
 
 def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
-    """The Job with the digest of its pods' spec, which saves a new leader from reading the ConfigMap."""
+    """Return the Job with an annotation for the digest of the spec. With it, a new leader needn't read the ConfigMap."""
     metadata = job["metadata"]
     annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: canonical.sha256(spec)}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
 def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
-    """The plan step: a pod that lists the input, divides it into tasks, and checks all permissions."""
-    # The plan step itself retries an unreachable store. When it gives up, fail at once.
+    """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions."""
+    # The plan step itself retries an unreachable store. When it gives up, the Job fails immediately.
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     pod = pod_template(observed, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
@@ -95,7 +95,7 @@ def commit_job(
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
-    """The commit step: a pod that checks every shard and writes the manifest and `_SUCCESS`."""
+    """Return the Job of the commit step, whose pod checks every shard and writes the manifest and `_SUCCESS`."""
     final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
     arguments = ["commit", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
     pod = pod_template(
@@ -113,9 +113,9 @@ def commit_job(
 
 
 def cleanup_job(observed: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str], defaults: PodDefaults) -> Body:
-    """A pod that removes a deleted job's output."""
+    """Return the Job whose pod removes a deleted job's output."""
     arguments = ["remove", "--job", f"{MOUNTS}/{JOB_FILE}", *(word for run in runs for word in ("--run", run))]
-    bare = spec.model_copy(update={"code": None})  # may be gone, and isn't needed
+    bare = spec.model_copy(update={"code": None})  # the code isn't needed, and may no longer exist
     pod = pod_template(observed, bare, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
     return _single_pod_job(observed, bare, step=CLEANUP, attempt=1, pod=pod, final=(Exit.BAD_SPEC, Exit.NOT_FOUND))
 
@@ -134,7 +134,7 @@ def convert_job(
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
-    """The convert step: an Indexed Job with one index per task, or per task in `only` if that isn't empty."""
+    """Return the Job of the convert step. It is an Indexed Job with one index per task, or per task in `only` if that isn't empty."""
     listed = ranges.write(only)
     listed = listed if len(listed) <= MOST_TASKS_TEXT else ""
     completions = len(set(only)) if listed else tasks
@@ -160,7 +160,7 @@ def convert_job(
         "backoffLimitPerIndex": spec.backoff_limit_per_index,
         "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), *_final_failure_rules(spec)]},
         "podReplacementPolicy": "Failed",
-        # A queue resumes the Job when it admits it; until then it must not have pods.
+        # A queued Job must not have pods before the queue admits and resumes it.
         "suspend": bool(observed.queue),
         "template": pod,
     }
@@ -174,7 +174,7 @@ def convert_job(
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Failures that aren't retried, by the converter's exit codes. Those of a user's program mean nothing to us."""
+    """Return rules for failures that aren't retried, by the converter's exit codes. The exit codes of a user's program have no rules."""
     if spec.script is not None:
         return []
     if spec.on_bad_record.policy == "Fail":
@@ -183,14 +183,15 @@ def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
 
 
 def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
-    """Pods that run at the same time: as requested, but no more than there are tasks."""
+    """Return the number of pods that run at the same time: the requested number, but not more than there are tasks."""
     return min(spec.workers.parallelism, max(1, completions))
 
 
 # --- Jobs -----------------------------------------------------------------------------------------------------------------
 
-# Evictions, lost nodes and SIGTERM (deletion, drain, suspension) say nothing about the data. `evictions` counts evictions; `steps` counts
-# exit code 143 as a failure when nobody stopped the pod. There is no rule for 137, which can be a kill or a lack of memory.
+# Evictions, lost nodes and SIGTERM (from a deletion, drain or suspension) don't indicate a problem with the data. The module `evictions`
+# counts evictions, and `steps` counts exit code 143 as a failure if the pod was not stopped from outside. There is no rule for exit code
+# 137, which may mean a kill or a lack of memory.
 _IGNORED_FAILURES: Final[tuple[Body, ...]] = (
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(Exit.TERMINATED)]}},
@@ -202,7 +203,7 @@ def _on_exit(action: str, *codes: Exit, container: str = CONTAINER) -> Body:
 
 
 def _code_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Failures before a step begins: the code doesn't exist or may not be read."""
+    """Return rules for failures before a step begins, because the user's code doesn't exist or may not be read."""
     if spec.code is None or spec.code.git is None:
         return []
     return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]
@@ -229,5 +230,8 @@ def _job(metadata: Body, spec: Body) -> Body:
 
 
 def suspend_annotation(*, suspend: bool, resumed: bool = False) -> dict[str, str]:
-    """Records the requested `suspend`. `resumed`: somebody else had suspended the Job, and the operator resumes it."""
+    """Return the annotation that records the requested `suspend`.
+
+    `resumed` means that somebody else had suspended the Job and the operator resumes it.
+    """
     return {ANNOTATION_SUSPEND: RESUMED if resumed and not suspend else str(suspend).lower()}

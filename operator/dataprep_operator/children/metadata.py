@@ -1,4 +1,4 @@
-"""Names, labels and owner references of a DataPrepJob's children. Pure."""
+"""Builds the names, labels and owner references of a DataPrepJob's children. All functions are pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,30 +11,30 @@ Body = dict[str, Any]
 
 
 def child_name(observed: Observed, step: str, attempt: int) -> str:
-    """`<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1`, `<base>-cleanup`."""
+    """Return a child Job's name, as in `<base>-plan`, `<base>-plan-2`, `<base>-convert-1`, `<base>-commit-1` or `<base>-cleanup`."""
     base = observed.child_prefix
     return f"{base}-{step}" if step in ("plan", CLEANUP) and attempt <= 1 else f"{base}-{step}-{attempt}"
 
 
 def spec_config_map_name(observed: Observed) -> str:
-    """The name of the ConfigMap with the spec."""
+    """Return the name of the ConfigMap with the spec."""
     return f"{observed.child_prefix}-spec"
 
 
 def owned_metadata(observed: Observed, own_name: str, *, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
-    """Metadata of an object that is deleted with the job."""
+    """Return the metadata of an object that is deleted with the job."""
     return {
         "name": own_name,
         "namespace": observed.key.namespace,
         "labels": dict(labels),
         **({"annotations": dict(annotations)} if annotations else {}),
-        # Makes the garbage collector delete the object with the job. The output stays.
+        # Makes the garbage collector delete the object with the job. The output in the store stays.
         "ownerReferences": [{"apiVersion": API_VERSION, "kind": KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}],
     }
 
 
 def owned_labels(observed: Observed, *, step: str | None = None, attempt: int = 0) -> dict[str, str]:
-    """Labels of an object that belongs to the job."""
+    """Return the labels of an object that belongs to the job."""
     common = {
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
         names.LABEL_JOB: names.label_value(observed.key.name),

@@ -1,4 +1,4 @@
-"""Builds the pod template of a child Job: the converter's container, its volumes, and where it is scheduled. Pure."""
+"""Builds the pod template of a child Job: the converter's container, its volumes, and its scheduling. All functions are pure."""
 
 import json
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def pod_template(
     code_commit: str | None = None,
     defaults: PodDefaults,
 ) -> Body:
-    """The pod template of one step."""
+    """Return the pod template of one step."""
     workers, template = spec.workers, spec.workers.pod_template
     volumes, mounts = _volumes(observed, spec, defaults=defaults)
     container = {
@@ -53,7 +53,7 @@ def pod_template(
             "capabilities": {"drop": ["ALL"]},
         },
     }
-    # The user's init containers run first: one may be the proxy that the code is fetched through.
+    # The user's init containers run first, because one of them may be the proxy through which the code is fetched.
     init_containers = [
         *_harden(_to_json(template.init_containers)),
         *_code_containers(spec, container, commit=code_commit, memory=memory, defaults=defaults),
@@ -77,7 +77,7 @@ def pod_template(
 
 
 def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, gpu: bool, defaults: PodDefaults) -> Body:
-    """Fields of the pod spec that are omitted when empty."""
+    """Return the fields of the pod spec that are omitted when they are empty."""
     workers, template = spec.workers, spec.workers.pod_template
     fields = {
         "affinity": _affinity(spec, gpu=gpu, defaults=defaults),
@@ -98,37 +98,40 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
 
 
 def _harden(containers: Sequence[Body]) -> list[Body]:
-    """Give the user's containers our security defaults where they set none. `privileges` limits what they may set."""
+    """Add security defaults to the user's containers where they set none. The module `privileges` limits the values that they may set."""
     contexts = [(each, each.get("securityContext") or {}) for each in containers]
-    # The API server rejects anything but a mapping.
+    # A security context that isn't a mapping is left unchanged, because the API server rejects it.
     return [
         each | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else each for each, context in contexts
     ]
 
 
 def _default_context(context: Body) -> Body:
-    """Security defaults of a user's container. The API server rejects privileges without privilege escalation."""
+    """Return the security defaults of a user's container.
+
+    Privilege escalation isn't forbidden to a container with extra privileges, because the API server rejects that combination.
+    """
     may_more = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
     return {"capabilities": {"drop": ["ALL"]}} | ({} if may_more else {"allowPrivilegeEscalation": False})
 
 
 def _security_context(defaults: PodDefaults) -> Body:
     user = defaults.run_as_user
-    # fsGroup makes volumes writable where they support it. OnRootMismatch skips volumes that have the group already.
+    # fsGroup makes volumes writable if they support it. OnRootMismatch skips volumes that already have this group.
     own = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     rest = {"runAsNonRoot": True, "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
     return rest | own | dict(defaults.pod_security_context)
 
 
 def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
-    """The job's affinity. Pods without GPUs also avoid the nodes of `cpu_avoid_nodes`."""
+    """Return the job's affinity. Pods without GPUs also avoid the nodes that match `cpu_avoid_nodes`."""
     own: Body = _to_json([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
     avoided = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(defaults.cpu_avoid_nodes.items())]
     if gpu or not avoided:
         return own
     nodes = own.get("nodeAffinity") or {}
     required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    # Terms are alternatives, so each is narrowed. An empty term matches no node and must stay empty.
+    # Terms are alternatives, so the labels to avoid are added to each of them. An empty term matches no node and must stay empty.
     terms = [
         {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *avoided]} if any(term.values()) else term
         for term in required.get("nodeSelectorTerms") or []
@@ -139,7 +142,10 @@ def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Bod
 def _code_containers(
     spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults
 ) -> list[Body]:
-    """The init container that fetches code from Git: the ref for the plan step, the commit it resolved to for later steps."""
+    """Return the init container that fetches code from Git, if the job has any.
+
+    The plan step fetches the ref in the spec. Later steps fetch the commit that the plan step resolved it to.
+    """
     git = spec.code.git if spec.code is not None else None
     if git is None:
         return []
@@ -151,7 +157,7 @@ def _code_containers(
         | {
             "name": CODE_CONTAINER,
             "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
-            # The user's variables too: they may set a proxy or certificates.
+            # The user's variables are included, because they may set a proxy or certificates.
             "env": [*_to_json(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
             "resources": _resources(spec, step="fetch-code", gpu=False, memory=memory, defaults=defaults),
             "volumeMounts": [*(each for each in converter["volumeMounts"] if each["mountPath"] in needed), *secret],
@@ -184,7 +190,7 @@ def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, def
 
 
 def code_folder(spec: DataPrepJobSpec) -> str | None:
-    """The folder with the files of `spec.code`."""
+    """Return the folder with the files of `spec.code`, if the job has any."""
     if spec.code is None:
         return None
     sub_path = spec.code.git.sub_path if spec.code.git is not None else None
@@ -192,7 +198,7 @@ def code_folder(spec: DataPrepJobSpec) -> str | None:
 
 
 def tmp_size(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """Size limit of `/tmp`: the job's ephemeral-storage limit, or else the chart's."""
+    """Return the size limit of `/tmp`: the job's ephemeral-storage limit, or else the limit from the chart."""
     limit = (_requested_resources(spec, defaults).get("limits") or {}).get("ephemeral-storage")
     return str(limit) if limit is not None else defaults.tmp_size
 
@@ -209,7 +215,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
         {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults))},
     ]
     mounts: list[Body] = [
-        # A single file, since the stores' folders are mounted beside it.
+        # Only the file is mounted, because the stores' folders are mounted next to it.
         {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
         {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -231,7 +237,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
 
 
 def memory_limit(spec: DataPrepJobSpec, defaults: PodDefaults) -> int | None:
-    """A converter pod's memory limit in bytes, from the job or the chart; None without a limit."""
+    """Return a converter pod's memory limit in bytes, from the job or the chart, or None without a limit."""
     limit = (_requested_resources(spec, defaults).get("limits") or {}).get("memory")
     return quantity.to_bytes(limit) if limit is not None else None
 
@@ -249,7 +255,7 @@ def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
 def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
     accelerator = spec.workers.accelerator
     fell_back = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
-    # Only converter pods get devices (names with a domain). A plan would wait for a GPU and leave it idle.
+    # Only converter pods get devices, which are the resources with a domain in their name. A plan pod would leave its GPU idle.
     resources: Body = {
         kind: kept
         for kind, amounts in _requested_resources(spec, defaults).items()
@@ -281,7 +287,7 @@ def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> 
     return [*tolerations, *(each for each in _LOST_NODE if each["key"] not in chosen)]
 
 
-# Kubernetes waits five minutes for a lost node. One is enough, since another pod writes the same bytes.
+# By default Kubernetes waits five minutes for a lost node. One minute is enough here, because another pod can safely write the same bytes.
 LOST_NODE_SECONDS: Final = 60
 _LOST_NODE: Final[tuple[Body, ...]] = tuple(
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
@@ -290,7 +296,7 @@ _LOST_NODE: Final[tuple[Body, ...]] = tuple(
 
 
 def _to_json(written: Sequence[Any] | None) -> list[Body]:
-    """Models as the API's JSON. Any: each is a `Model` or an `Open`."""
+    """Convert models to the API's JSON. The type is Any because each is a `Model` or an `Open`."""
     return [
         each.model_dump(mode="json", by_alias=isinstance(each, Model), exclude_none=True) if hasattr(each, "model_dump") else dict(each)
         for each in written or []

@@ -1,7 +1,7 @@
-"""Rejects jobs whose pods ask for access to the node, by the Pod Security Standard `baseline` and without root. Pure.
+"""Rejects jobs whose pods request root or more access to the node than the Pod Security Standard `baseline` allows.
 
-The models of `workers` and `workers.podTemplate` reject unknown fields such as `hostNetwork`, `hostPID` or the pod's `securityContext`.
-That leaves volumes, init containers with sidecars, and annotations.
+The models of `workers` and `workers.podTemplate` already reject unknown fields such as `hostNetwork`, `hostPID` or the pod's
+`securityContext`. So this module only checks volumes, init containers (including sidecars) and annotations. All functions are pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _PRIVILEGES: Final = "is not allowed by this installation of the operator (worke
 
 
 def fault(spec: DataPrepJobSpec, *, allow_host_path: bool, allow_privileges: bool) -> str | None:
-    """The first violation, with its field, or None."""
+    """Return the first violation, with its field, or None."""
     violations = [] if allow_host_path else [f"{field}: {_HOST_PATH}" for field in _host_paths(spec)]
     if not allow_privileges:
         violations += [f"{field}: {what} {_PRIVILEGES}" for field, what in _privileges(spec)]
@@ -32,7 +32,7 @@ def _host_paths(spec: DataPrepJobSpec) -> Iterator[str]:
 
 
 def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
-    """Each field that asks for more than the converter has, and what it asks for."""
+    """Yield each field that requests more privileges than the converter has, and the privilege that it requests."""
     for i, container in enumerate(_open(spec.workers.pod_template.init_containers)):
         field = f"{_TEMPLATE}.initContainers[{i}]"
         yield from (

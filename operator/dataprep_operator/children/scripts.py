@@ -1,6 +1,6 @@
-"""Builds the pod template of `spec.script`: the convert Job's, with the user's program in place of the converter. Pure.
+"""Builds the pod template of `spec.script`, which runs the user's program in the convert Job instead of the converter.
 
-Apart from `pod_template.py`, because the image and everything that runs in it are the user's.
+It is separate from `pod_template.py`, because the image and the program in it are the user's. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ Body = dict[str, Any]
 
 _TOKEN: Final = "dataprep-token"  # noqa: S105 - a volume
 _NOT_THE_USERS: Final = frozenset({"dataprep-spec", _TOKEN})
-"""Volumes for the converter only, above all the operator's token."""
+"""Volumes that are only for the converter, above all the volume with the token for progress reports."""
 
 
 def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
-    """The image of the convert step."""
+    """Return the image of the convert step."""
     own = spec.script
     if own is not None and own.image is not None:
         return own.image
@@ -29,7 +29,7 @@ def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
 
 
 def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
-    """Why `script.framework` is invalid, or None."""
+    """Return why `script.framework` is invalid, or None."""
     framework = spec.script.framework if spec.script is not None else None
     if framework is None or framework in defaults.frameworks:
         return None
@@ -38,7 +38,7 @@ def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
 
 
 def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None, defaults: PodDefaults) -> Body:
-    """The converter's pod template with the user's program. `code` is the folder of `spec.code`."""
+    """Return the converter's pod template with the user's program instead. `code` is the folder of `spec.code`."""
     (container,) = converter["spec"]["containers"]
     inherited = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
     pull_policy = spec.workers.image_pull_policy or (defaults.image_pull_policy if image(spec, defaults) == defaults.image else None)
@@ -48,7 +48,7 @@ def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, 
         "command": script.arguments(spec.output.uri),
         "env": _environment(container["env"], spec, script, run_id=run_id, code=code),
         "volumeMounts": _without(container["volumeMounts"], _NOT_THE_USERS),
-        # Images that weren't built for this write anywhere. The rest of the restricted standard stays.
+        # Arbitrary images may write to any path. The other restrictions of the Pod Security Standard `restricted` still apply.
         "securityContext": container["securityContext"] | {"readOnlyRootFilesystem": False},
         **({"workingDir": folder} if folder is not None else {}),
         **({"imagePullPolicy": pull_policy} if pull_policy else {}),
@@ -69,10 +69,10 @@ def _environment(env: Sequence[Body], spec: DataPrepJobSpec, script: Script, *, 
     }
     count = len(spec.workers.env or [])
     return [
-        # The pod's user has no home in an arbitrary image.
+        # In an arbitrary image, the pod's user has no home directory.
         {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own
         *env[:count],
-        # Kubernetes would expand $(…) in a URI.
+        # `$` is doubled, because Kubernetes would expand $(…) in a URI.
         *({"name": name, "value": value.replace("$", "$$")} for name, value in own.items() if value is not None),
     ]
 

@@ -1,1 +1,1 @@
-"""The API server: requests, their limit, Events, Kueue."""
+"""Access to the API server: requests and their rate limit, Events, and Kueue."""

@@ -1,6 +1,6 @@
-"""A clock that follows the API server's, so that a node with a wrong clock doesn't misjudge deadlines.
+"""A clock that follows the API server's clock, so that an operator on a node with a wrong clock doesn't misjudge deadlines.
 
-The operator compares its time with timestamps that the cluster wrote, and replicas on other nodes read those that it writes.
+The operator compares its time with timestamps that the cluster wrote, and writes timestamps that replicas on other nodes read.
 """
 
 import logging
@@ -14,22 +14,22 @@ from dataprep_operator.objects import times
 logger = logging.getLogger(__name__)
 
 TOLERATED_SECONDS: Final = 5.0
-"""`Date` has whole seconds and responses take time, so smaller differences are ignored."""
+"""Smaller differences are ignored, because the `Date` header has a resolution of one second and responses take time."""
 
 
 class Clock:
-    """The local clock, corrected by the `Date` header of the API server's responses when it is off."""
+    """The local clock. If it differs from the `Date` header of the API server's responses, it is corrected by the difference."""
 
     def __init__(self, local: Callable[[], datetime] = times.now) -> None:
         self._local = local
         self._ahead = timedelta()
 
     def __call__(self) -> datetime:
-        """The current time."""
+        """Return the current time."""
         return self._local() - self._ahead
 
     def observe(self, date: str | None, *, took_seconds: float) -> None:
-        """Take in a response's `Date` header. Ignores responses that took long."""
+        """Correct the clock by a response's `Date` header. Responses that took long are ignored."""
         if not date or took_seconds > TOLERATED_SECONDS / 2:
             return
         try:
@@ -40,4 +40,4 @@ class Clock:
         if abs((ahead - self._ahead).total_seconds()) <= TOLERATED_SECONDS:
             return
         self._ahead = ahead if abs(ahead.total_seconds()) > TOLERATED_SECONDS else timedelta()
-        logger.warning("this machine's clock is %+.0f s off the API server's; using the API server's", self._ahead.total_seconds())
+        logger.warning("this machine's clock differs from the API server's by %+.0f s; using the API server's", self._ahead.total_seconds())

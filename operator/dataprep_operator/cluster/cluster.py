@@ -1,6 +1,6 @@
-"""The only client of the API server: rate-limited requests, with errors translated to ours.
+"""The only client of the API server. It limits the rate of requests and translates errors to the operator's errors.
 
-Tests replace `Cluster` with a fake. Objects stay the API's JSON (hence Any), since unknown fields must survive.
+Tests replace `Cluster` with a fake. Objects are kept as the API's JSON (hence Any), so that unknown fields survive.
 """
 
 import json
@@ -37,10 +37,10 @@ class Resource:
     prefix: str
     plural: str
     kind: str = ""
-    """Set for our own kinds, whose status we write."""
+    """The kind, set only for the operator's custom resources, whose status it writes."""
 
     def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
-        """The path of one object, of a namespace's objects, or, without a namespace, of all."""
+        """Return the path of one object, of all objects in a namespace, or, without a namespace, of all objects in the cluster."""
         if not namespace:
             return f"/{self.prefix}/{self.plural}"
         parts = [self.prefix, "namespaces", quote(namespace, safe=""), self.plural, quote(name, safe=""), subresource]
@@ -55,16 +55,16 @@ PODS: Final = Resource("api/v1", "pods")
 CONFIG_MAPS: Final = Resource("api/v1", "configmaps")
 EVENTS: Final = Resource("api/v1", "events")
 NAMESPACES: Final = Resource("api/v1", "")
-"""With the namespace's own name as the namespace, and no object name."""
+"""To address a Namespace object, pass its name as the namespace, and no object name."""
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{each.prefix}/" for each in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
-"""A standby may write these. Reviews change nothing."""
+"""A standby may write these resources. Reviews are created, but they change nothing in the cluster."""
 
 
 class Cluster(Protocol):
-    """What the operator needs of the API server. Every method raises ClusterError on failure."""
+    """The requests that the operator sends to the API server. Every method raises ClusterError on failure."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """Return the object."""
@@ -79,26 +79,26 @@ class Cluster(Protocol):
         ...
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
-        """Replace the object, if it still has the body's resourceVersion. Raises Conflict."""
+        """Replace the object. Raises Conflict if it no longer has the body's resourceVersion."""
         ...
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
-        """Patch the object: strategic merge for Kubernetes' own kinds, JSON merge for ours."""
+        """Patch the object, by strategic merge for Kubernetes' built-in kinds and by JSON merge for DataPrepJobs."""
         ...
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
-        """Write the whole status of one of our objects, if it has not changed since. Raises Conflict."""
+        """Write the complete status of a custom resource. Raises Conflict if the object has changed since `resource_version`."""
         ...
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
-        """Delete the object with that uid, and its dependents in the background. A missing object is no error.
+        """Delete the object with this uid, and its dependents in the background. A missing object is not an error.
 
-        With a resourceVersion, raises Conflict when the object has changed since.
+        With a resource version, raises Conflict when the object has changed since that version.
         """
         ...
 
     async def document(self, path: str) -> Body:
-        """Return a JSON document that is no object, such as the signing keys."""
+        """Return a JSON document that is not a Kubernetes object, such as the signing keys."""
         ...
 
 
@@ -112,11 +112,11 @@ class KubernetesCluster:
         self._bucket = TokenBucket(rate=qps, burst=burst)
         self.clock = clock or Clock()
         self.may_write = may_write
-        """Whether this replica surely leads. Checked before every write that only a leader may make."""
+        """Returns whether this replica is certainly the leader. Called before every write that only the leader may make."""
 
     @classmethod
     async def connect(cls, *, qps: float, burst: int, clock: Clock | None = None, may_write: Callable[[], bool] = lambda: True) -> Self:
-        """Connect to the cluster of `KUBECONFIG`, or to the one that this pod runs in."""
+        """Connect to the cluster of `KUBECONFIG`, or, if the variable is not set, to the cluster that this pod runs in."""
         configuration = Configuration()
         if os.environ.get("KUBECONFIG"):
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is partly typed
@@ -149,7 +149,7 @@ class KubernetesCluster:
         return await self._request("GET", resource.path(namespace, name))
 
     async def list(self, resource: Resource, namespace: str, *, labels: str = "", fields: str = "") -> Sequence[Body]:
-        """GET a list, page by page."""
+        """GET the list of objects, page by page."""
         result: list[Body] = []
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(PAGE), "continue": ""}
         while True:
@@ -174,7 +174,7 @@ class KubernetesCluster:
         return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, form=form)
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
-        """Server-side apply on `/status`: drops fields that are left out, and is a no-op when nothing changed."""
+        """Write the status by server-side apply, which removes fields that are left out and does nothing if the status is unchanged."""
         metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version}
         body = {"apiVersion": API_VERSION, "kind": resource.kind, "metadata": metadata, "status": status}
         path = resource.path(namespace, name, subresource="status")
@@ -190,16 +190,16 @@ class KubernetesCluster:
         except NotFound:
             return
         except Conflict:
-            # The uid differs: the object that was meant is gone, and another has its name.
+            # The uid differs, so the object to delete is gone, and another object has its name.
             if resource_version is not None:
                 raise
 
     async def document(self, path: str) -> Body:
-        """GET a path that is no object."""
+        """GET a path that is not an object's."""
         return await self._request("GET", path)
 
     async def check_served(self) -> None:
-        """Raise NotServed when a CRD is missing. kopf would only warn once and watch nothing."""
+        """Raise NotServed when a CRD is missing. Without this check, kopf would only warn once and then watch nothing."""
         try:
             result = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
         except NotFound:
@@ -219,7 +219,7 @@ class KubernetesCluster:
             raise Unavailable(f"{method} {path}: not sent, because the Lease was not renewed in time")
         parameters = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(parameters)}" if parameters else path
-        # The signing keys are served as application/jwk-set+json only.
+        # Accept more than JSON, because the signing keys are served as application/jwk-set+json only.
         headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": form}
         started = time.monotonic()
         try:
@@ -245,7 +245,10 @@ def _needs_leadership(method: str, path: str) -> bool:
 
 
 def _guarded_request_class(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
-    """Requests that check again right before their first byte: the process may have been paused since the first check."""
+    """Return a request class that checks `may_write` again right before the first byte is sent.
+
+    The process may have been paused since the first check.
+    """
 
     class Request(aiohttp.ClientRequest):
         async def write_bytes(

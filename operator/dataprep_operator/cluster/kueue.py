@@ -1,6 +1,6 @@
-"""Reads a convert Job's Kueue Workload and its place in the queue. Used only when the chart sets `kueue.enabled`.
+"""Reads a convert Job's Kueue Workload and its position in the queue. Used only when the chart sets `kueue.enabled`.
 
-Apart from `observer.py` because this is another project's API, read leniently and in several versions.
+It is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
 """
 
 import logging
@@ -18,7 +18,7 @@ from dataprep_operator.objects.observed import Admission
 logger = logging.getLogger(__name__)
 
 VERSIONS: Final = ("v1beta2", "v1beta1")
-"""Newest first. Both have the fields that are read here."""
+"""API versions, newest first. Both have the fields that are read here."""
 JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
 
 
@@ -30,7 +30,7 @@ class Kueue:
     _versions: tuple[str, ...] = VERSIONS
 
     async def admission(self, child: Child, *, queue: str) -> Admission | None:
-        """The Job's admission, or None when Kueue can't be asked."""
+        """Return the Job's admission, or None when Kueue can't be asked."""
         try:
             result = await self._workloads(child)
         except ClusterError as exc:
@@ -57,7 +57,7 @@ class Kueue:
         return None
 
     async def _position(self, namespace: str, queue: str, workload: str) -> int | None:
-        """The zero-based position in the queue from Kueue's visibility API, or None when unknown."""
+        """Return the Workload's zero-based position in the queue, from Kueue's visibility API, or None when it is unknown."""
         for version in self._versions:
             where = f"namespaces/{quote(namespace, safe='')}/localqueues/{quote(queue, safe='')}/pendingworkloads"
             try:
@@ -65,7 +65,7 @@ class Kueue:
             except (NotFound, Refused):
                 continue
             except ClusterError:
-                return None  # Kueue's visibility server may be down; the Workload is enough
+                return None  # Kueue's visibility server may be down; the admission is useful without a position
             for item in untrusted.mappings(result.get("items")):
                 if untrusted.mapping(item.get("metadata")).get("name") == workload:
                     position = untrusted.number(item.get("positionInLocalQueue"), -1)

@@ -1,6 +1,7 @@
 """Reads Warning Events, one namespace at a time.
 
-The API server scans all Events of a namespace to find those of one object. When pods are slow to start, a thousand jobs ask at once.
+To find the Events of one object, the API server scans all Events of its namespace. When pods are slow to start, a thousand jobs may ask
+for their Events at the same time, so they share one list.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ KEPT_SECONDS: Final = 5.0
 
 
 class WarningEvents:
-    """Lists a namespace's Warning Events at most once in `KEPT_SECONDS`."""
+    """Lists a namespace's Warning Events at most once per `KEPT_SECONDS`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -24,7 +25,7 @@ class WarningEvents:
         self._listed: dict[str, tuple[datetime, Mapping[str, list[Body]]]] = {}
 
     async def about(self, namespace: str, uid: str, *, now: datetime) -> list[Body]:
-        """The Events about the object with that uid, oldest first."""
+        """Return the Events about the object with this uid, oldest first."""
         async with self._lock:
             self._listed = {
                 place: (at, by_uid) for place, (at, by_uid) in self._listed.items() if (now - at).total_seconds() < KEPT_SECONDS

@@ -1,1 +1,1 @@
-"""Pure functions from the observed state to the desired status and the next actions."""
+"""Pure functions that compute the desired status and the next actions from the observed state."""

@@ -1,4 +1,4 @@
-"""Decides what to do about a job: actions as values, from its status and the observed state. Pure; the actuator performs them.
+"""Decides which actions a job needs, from its status and the observed state. All functions are pure; the actuator performs the actions.
 
 The status is written before the actions are performed, so a decision survives a restart of the operator.
 """
@@ -26,16 +26,16 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
 
-# Pods deleted per reconciliation, so that one job can't occupy a worker for minutes.
+# Number of pods deleted per reconciliation. It is limited so that one job can't occupy a worker for minutes.
 MOST_DELETIONS: Final = 200
-# A new Job under the name of one just deleted gets no pods for minutes: the Job controller tracks expected pods by the Job's name, and
-# drops those of a deleted Job only while no Job has the name (deleteJob, syncJob in Kubernetes' pkg/controller/job).
+# If a new Job has the name of a Job that was just deleted, it may get no pods for minutes. The Job controller tracks the pods it expects
+# by the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
 RECREATE_AFTER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class CreateJob:
-    """Create the ConfigMap if it doesn't exist, then the child Job."""
+    """Create the spec's ConfigMap if it doesn't exist, and then the child Job."""
 
     body: Body
     config_map: Body
@@ -43,7 +43,7 @@ class CreateJob:
 
 @dataclass(frozen=True)
 class EnsureConfigMap:
-    """Recreate the spec's ConfigMap if it doesn't exist: a pod may be waiting for it."""
+    """Recreate the spec's ConfigMap if it doesn't exist, because a pod may be waiting for it."""
 
     config_map: Body
 
@@ -55,7 +55,7 @@ class PatchJob:
     child: Child
     spec: Body
     event_message: str = ""
-    """Message of an Event, if the change deserves one."""
+    """Message of the Event about the change, or empty for no Event."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class DeletePod:
 
 @dataclass(frozen=True)
 class FailPod:
-    """Mark a pod failed whose node doesn't confirm its end."""
+    """Mark a pod as failed, because its node doesn't confirm that it has ended."""
 
     pod: Pod
 
@@ -112,14 +112,14 @@ Action = SetFinalizer | EmitEvent | CreateJob | EnsureConfigMap | PatchJob | Enq
 
 @dataclass(frozen=True)
 class Decision:
-    """The actions to perform, in order, and when to reconcile again even without an event."""
+    """The actions to perform, in order, and the seconds after which to reconcile again even without an event."""
 
     actions: Sequence[Action]
     requeue_after_seconds: float | None = None
 
 
 def decide(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> Decision:
-    """Decide how to bring the cluster to what the status says."""
+    """Decide which actions bring the cluster into the state that the status describes."""
     judgement: steps.Judgement = steps.Absent()
     if observed.spec is not None and status.phase not in TERMINAL_PHASES:
         judgement = steps.judge(observed, observed.spec, step=(status.step or "Plan").lower(), attempt=status.attempt)
@@ -138,12 +138,12 @@ def _actions(
         return [DeleteJob(child) for child in observed.children if not child.deleting]
     first: list[Action] = [FailPod(pod) for own in observed.pods.values() for pod in own if pod.stuck_terminating(now)]
     if observed.deletes_output != observed.has_finalizer:
-        # Before any pod can write. Removed again as soon as the user sets the policy back.
+        # The finalizer is added before any pod can write. It is removed as soon as the user sets the policy back to Retain.
         first.append(SetFinalizer(on=observed.deletes_output))
     if status.phase in TERMINAL_PHASES:
         return [*first, *_suspend_children(observed, keep=None), *_cleanup_actions(observed, status, now=now, defaults=defaults)]
     current = observed.child((status.step or "Plan").lower(), status.attempt)
-    # Two jobs with one output never write at the same time, even if both have started.
+    # Two jobs with the same output must never write at the same time, even if both have started.
     strays = _suspend_children(observed, keep=current if observed.rival is None else None)
     if observed.spec is None or status.start_time is None or observed.rival is not None:
         return [*first, *strays]
@@ -194,7 +194,7 @@ def _step_actions(
     if current.finished or current.deleting:
         return []
     if current.queued:
-        # A queue suspends and resumes its Jobs itself. A suspended DataPrepJob has none in the queue.
+        # The queue suspends and resumes its Jobs itself. While a DataPrepJob is suspended, it must have no Job in the queue.
         return [DeleteJob(current)] if spec.suspend else []
     if steps.is_left_suspended(observed, current):
         return _enqueue_actions(observed, current) if not spec.suspend else []
@@ -212,7 +212,7 @@ def _was_just_deleted(observed: Observed, step: str, attempt: int, *, now: datet
 
 
 def _spec_config_map_actions(observed: Observed, status: DataPrepJobStatus, current: Child | None, *, now: datetime) -> list[Action]:
-    """Recreate the ConfigMap when a pod is overdue: somebody may have deleted it, and ConfigMaps aren't watched."""
+    """Recreate the ConfigMap when a pod is overdue, because somebody may have deleted it. ConfigMaps aren't watched."""
     waits = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in observed.pods_of(current))
     return [EnsureConfigMap(jobs.spec_config_map(observed, status.from_job))] if waits else []
 
@@ -252,7 +252,10 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
 
 
 def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:
-    """Whether the plan or commit step succeeded but its pod was deleted unread. The step then runs again and finds its own result."""
+    """Return whether the plan or commit step succeeded, but its pod was deleted before its result was read.
+
+    The step then runs again, and finds the output of its first run.
+    """
     return status.step != "Convert" and isinstance(judgement, Succeeded) and judgement.result is None and judgement.unreadable is None
 
 
@@ -270,8 +273,9 @@ def _adjustments(spec: DataPrepJobSpec, current: Child, *, suspend: bool) -> lis
 
 
 def _suspend_children(observed: Observed, *, keep: Child | None) -> list[Action]:
-    """Stop all unfinished children but `keep`. Suspension preserves the Job, its counts and the logs of failed pods. Queued Jobs are
-    deleted, since the queue would resume them.
+    """Stop all unfinished children except `keep`.
+
+    Suspension preserves the Job, its counts and the logs of its failed pods. Queued Jobs are deleted, because the queue would resume them.
     """
     found: list[Action] = []
     for child in observed.children:
@@ -284,7 +288,7 @@ def _suspend_children(observed: Observed, *, keep: Child | None) -> list[Action]
     return found
 
 
-# --- after the end ----------------------------------------------------------------------------------------------------------
+# --- cleanup ----------------------------------------------------------------------------------------------------------------
 
 
 def _cleanup_actions(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
@@ -315,7 +319,7 @@ def _cleanup_times(observed: Observed, status: DataPrepJobStatus, *, defaults: P
 
 
 def _cleanup_settings(observed: Observed) -> tuple[Sequence[CleanupRule], int | None, bool]:
-    """The cleanup rules, the TTL, and whether the output is retained. Of an invalid spec, whatever is readable."""
+    """Return the cleanup rules, the TTL, and whether the output is retained. If the spec is invalid, the readable parts of it are used."""
     if observed.spec is not None:
         return observed.spec.cleanup or [], observed.spec.ttl_seconds_after_finished, observed.spec.deletion_policy == "Retain"
     ttl = untrusted.number(observed.raw_spec.get("ttlSecondsAfterFinished"), -1)
@@ -332,7 +336,10 @@ def _rule(raw: Mapping[str, Any]) -> CleanupRule | None:
 
 
 def _removal_actions(observed: Observed, *, now: datetime, defaults: PodDefaults) -> list[Action]:
-    """A deleted job with our finalizer: stop its pods, run one that removes the output, then drop the finalizer."""
+    """Return the actions for a deleted job that has the operator's finalizer.
+
+    They stop the job's pods, then run a pod that removes the output, and finally remove the finalizer.
+    """
     judgement = removal.judge(observed)
     if isinstance(judgement, removal.Release):
         return [*([EmitEvent(judgement.note)] if judgement.note is not None else []), SetFinalizer(on=False)]
@@ -378,7 +385,7 @@ def _next_deadlines(
     )
     found = [moment for moment in all_kinds if moment is not None]
     if isinstance(judgement, Blocked | Queued):
-        # No exact deadline: a blocked job is checked now and then.
+        # A blocked job has no exact deadline, so it is checked periodically.
         found.append(now + timedelta(seconds=blocked_deadline.LEAST_SECONDS / 3))
     current = observed.child((status.step or "Plan").lower(), status.attempt)
     paused_until = evictions.paused_until(observed, spec, status, current)

@@ -1,7 +1,7 @@
-"""How long a job waits for something that only the user can fix, such as a missing Secret, before it fails. Pure.
+"""Computes how long a job waits for something that only the user can fix, such as a missing Secret, before it fails.
 
-A job that has done little fails soon, so that a typo is noticed. One that has worked for hours waits longer: a short outage of the registry
-must not cost its commit.
+A job that has done little work fails soon, so that a typo is noticed. A job that has worked for hours waits longer, so that a short outage
+of the image registry doesn't waste its work. All functions are pure.
 """
 
 from datetime import datetime
@@ -14,20 +14,20 @@ from dataprep_operator.objects.pods import Blockage
 
 LEAST_SECONDS: Final = 30.0
 TEMPORARY_SECONDS: Final = 600.0
-"""Minimum wait for problems that may pass by themselves."""
+"""Minimum wait for problems that may resolve themselves."""
 MOST_SECONDS: Final = 21_600.0
 _TEMPORARY: Final = (
     "status code 429", "toomanyrequests", "too many requests", "qps exceeded", "rate limit", "500 internal", "502 bad", "503 service", "504 gateway",
     "timeout", "timed out", "deadline exceeded", "connection refused", "connection reset", "no such host", "server misbehaving", "unexpected eof",
     "registryunavailable", "failed calling webhook",
 )  # fmt: skip
-"""Phrases of registries, networks and webhooks, in lower case."""
+"""Phrases, in lower case, from messages of registries, networks and webhooks about temporary problems."""
 _NO_CAUSE: Final = "ImagePullBackOff"
 _CAUSE: Final = "ErrImagePull"
 
 
 def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, since: datetime) -> float:
-    """How long to wait, from `since` on, for the problem in `message` to go away."""
+    """Return how many seconds to wait, from `since` on, for the problem in `message` to be fixed."""
     if spec.blocked_deadline_seconds is not None:
         return spec.blocked_deadline_seconds
     text = message.lower()
@@ -36,13 +36,17 @@ def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, s
 
 
 def message(blockage: Blockage, status_message: str) -> str:
-    """The blockage's message. Between two image pulls the kubelet omits the cause; then the status' message still has it."""
+    """Return the blockage's message.
+
+    Between two image pulls, the kubelet's message omits the cause. In that case `status_message`, the previous message, is returned if it
+    has the cause.
+    """
     forgotten = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
     return status_message if forgotten and _CAUSE in status_message else blockage.message
 
 
 def _work_done(status: DataPrepJobStatus, *, until: datetime) -> float:
-    """Seconds of work that a failure would waste."""
+    """Return the seconds of work that a failure would waste."""
     timings = status.timings or Timings()
     done = (timings.planning_seconds or 0.0) + (timings.running_seconds or 0.0)
     if status.step == "Convert" and status.progress is not None and status.progress.shards.done:

@@ -1,4 +1,4 @@
-"""Kubernetes conditions: one statement about an object, and since when it holds."""
+"""Finds and replaces Kubernetes conditions. A condition is one statement about an object and the time since which it has held."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from dataprep_operator.objects import times
 
 
 def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
-    """The condition of that type."""
+    """Return the condition of this type, if there is one."""
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
@@ -25,10 +25,10 @@ def replace(
     now: datetime,
     generation: int,
 ) -> list[Condition]:
-    """Set one condition. Its transition time changes with the status or the reason.
+    """Return the conditions with one condition set. Its transition time changes if its status or its reason changes.
 
-    Kubernetes changes it with the status only. Here the reason counts too: a job fails when a reason has lasted too long, and a restarted
-    operator must know since when.
+    In Kubernetes, a changed reason alone doesn't change the transition time. Here it must, because a job fails when the same reason has
+    lasted too long, and a restarted operator must know how long it has lasted.
     """
     current = find(conditions, kind)
     is_same = current is not None and current.status == status and current.reason == reason

@@ -1,6 +1,7 @@
-"""Decides what a DataPrepCronJob does: which job is due, which jobs to delete, and its status. Pure.
+"""Decides what a DataPrepCronJob needs: which job is due, which jobs to delete, and its new status. All functions are pure.
 
-Level-triggered: the existing jobs and the status say which times have been handled, so it can run at any time and after any crash.
+The decision is level-triggered. The existing jobs and the status show which scheduled times have been handled, so it can be made at any
+time and after any crash.
 """
 
 from collections.abc import Sequence
@@ -23,29 +24,29 @@ from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
-"""More missed times than this cause a warning."""
-# The deletion normally triggers an event; this is the fallback.
+"""A warning is recorded if more scheduled times than this were missed."""
+# Time after which to check a replacement again. Normally the deletion causes a watch event, which comes earlier.
 _REPLACING_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
 class ScheduledJob:
-    """A job created by a DataPrepCronJob."""
+    """A job that a DataPrepCronJob controls."""
 
     name: str
     uid: str
     version: str
-    """The resourceVersion that was read."""
+    """The resourceVersion of the job that was read."""
     created: datetime
     scheduled: datetime | None = None
-    """The time it was due. None for a job that a user has assigned to the DataPrepCronJob."""
+    """The time for which the job was created. None if a user has assigned the job to the DataPrepCronJob."""
     phase: str | None = None
     ended: datetime | None = None
     deleting: bool = False
 
     @property
     def finished(self) -> bool:
-        """Whether the phase is final."""
+        """Whether the job's phase is final."""
         return self.phase in TERMINAL_PHASES
 
 
@@ -60,38 +61,38 @@ class ObservedCron:
     raw: Raw
     status: DataPrepCronJobStatus
     spec: DataPrepCronJobSpec | None
-    """None when the spec is rejected; `faults` says why."""
+    """The parsed spec, or None when it is rejected. In that case `faults` gives the reason."""
     schedule: Schedule | None
     faults: str = ""
     jobs: tuple[ScheduledJob, ...] = ()
 
     @property
     def active(self) -> list[ScheduledJob]:
-        """Unfinished jobs, oldest first. One that is being deleted may still have pods."""
+        """The unfinished jobs, oldest first. A job that is being deleted counts too, because it may still have pods."""
         return sorted((job for job in self.jobs if not job.finished), key=lambda job: (job.created, job.name))
 
     @property
     def last(self) -> datetime | None:
-        """The last handled time, from the status or from a job created just before a crash."""
+        """The last scheduled time that was handled, from the status or from a job that was created just before a crash."""
         known = [times.parse(self.status.last_schedule_time), *(job.scheduled for job in self.jobs)]
         return max((each for each in known if each is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, in this order: create the due job, write the status, delete jobs."""
+    """What to do. The due job is created first, then the status is written, and then jobs are deleted."""
 
     status: DataPrepCronJobStatus
     due: datetime | None = None
-    """The time to create a job for, if one is due."""
+    """The scheduled time to create a job for, if a job is due."""
     removals: Sequence[ScheduledJob] = ()
     notes: Sequence[Note] = field(default=())
-    """Events beyond the changed conditions."""
+    """Events to record in addition to those for changed conditions."""
     requeue_after_seconds: float | None = None
 
 
 def decide(observed: ObservedCron, *, now: datetime) -> Decision:
-    """Decide what to do now."""
+    """Decide what the DataPrepCronJob needs now."""
     status = _with_counts(observed)
     if observed.spec is None or observed.schedule is None:
         status = _with_condition(observed, status, ConditionType.VALIDATED, "False", Reason.INVALID_SPEC, observed.faults, now=now)
@@ -113,7 +114,7 @@ def decide(observed: ObservedCron, *, now: datetime) -> Decision:
 
 
 def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule: Schedule, base: Decision, *, now: datetime) -> Decision:
-    """Decide about the latest due time, if it is unhandled. `base` is the decision without it."""
+    """Decide about the latest scheduled time, if it is not handled yet. `base` is the decision for everything else."""
     begin = observed.last or observed.created
     due = schedule.last(after=begin, until=now)
     if due is None:
@@ -144,7 +145,7 @@ def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule:
 
 
 def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job: ScheduledJob, *, now: datetime) -> DataPrepCronJobStatus:
-    """The status after the due job was created."""
+    """Return the status after the due job was created."""
     assert job.scheduled is not None  # noqa: S101 - created for a time
     active = [*status.active, ActiveJob(name=job.name, uid=job.uid)]
     others = {each.uid: each for each in active}
@@ -156,12 +157,12 @@ def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job:
 def with_failure(
     observed: ObservedCron, status: DataPrepCronJobStatus, reason: Reason, message: str, *, now: datetime
 ) -> DataPrepCronJobStatus:
-    """The status when the due job can't be created."""
+    """Return the status if the due job can't be created."""
     return _with_condition(observed, status, ConditionType.SCHEDULED, "False", reason, message, now=now)
 
 
 def job_body(observed: ObservedCron, due: datetime) -> Body:
-    """The DataPrepJob for one time. Its name is derived from the time, so it can't be created twice."""
+    """Return the DataPrepJob for one scheduled time. Its name is derived from the time, so it can't be created twice."""
     body = cron.job_document(observed.raw, scheduled=due)
     metadata = body["metadata"]
     owner = {"apiVersion": API_VERSION, "kind": CRON_KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}
@@ -177,18 +178,18 @@ def job_body(observed: ObservedCron, due: datetime) -> Body:
 
 
 def _class_label(observed: ObservedCron) -> dict[str, str]:
-    """The schedule's operator class, so that the same release handles its jobs."""
+    """Return the label with the DataPrepCronJob's operator class, so that the same release handles its jobs."""
     operator_class = untrusted.mapping(observed.raw["metadata"].get("labels")).get(names.LABEL_CLASS)
     return {names.LABEL_CLASS: operator_class} if operator_class else {}
 
 
 def job_name(cron_name: str, due: datetime) -> str:
-    """`<name>-<minutes since 1970>`, like Kubernetes' CronJob."""
+    """Return the job's name, `<name>-<minutes since 1970>`, as Kubernetes' CronJob names its Jobs."""
     return f"{cron_name}-{int(due.timestamp()) // 60}"
 
 
 def read_job(raw: Raw) -> ScheduledJob:
-    """Parse a job."""
+    """Parse a DataPrepJob that a DataPrepCronJob controls."""
     metadata, status = raw["metadata"], untrusted.mapping(raw.get("status"))
     created = times.parse(metadata["creationTimestamp"])
     assert created is not None  # noqa: S101 - the API server always sets it
@@ -205,7 +206,7 @@ def read_job(raw: Raw) -> ScheduledJob:
 
 
 def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -> list[Note]:
-    """Events for conditions that changed. A spec that is accepted at once needs none."""
+    """Return Events for the conditions that changed. A spec that is accepted when it is first read causes no Event."""
     notes = []
     for condition in after.conditions:
         old = conditions.find(before.conditions, condition.type)
@@ -223,16 +224,16 @@ _WARNINGS: Final = frozenset({Reason.INVALID_SPEC, Reason.MISSED_SCHEDULE, Reaso
 
 # Any: the API's JSON.
 def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
-    """The status as the API's JSON without empty fields, so that server-side apply drops them."""
+    """Return the status as the API's JSON. Empty fields are left out, so that server-side apply removes them."""
     written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {key: value for key, value in written.items() if value != []}
 
 
-# --- inside -----------------------------------------------------------------------------------------------------------------
+# --- internals --------------------------------------------------------------------------------------------------------------
 
 
 def _with_counts(observed: ObservedCron) -> DataPrepCronJobStatus:
-    """The status with what its jobs say."""
+    """Return the status, updated from the DataPrepCronJob's jobs."""
     succeeded = [job.ended for job in observed.jobs if job.phase == "Succeeded" and job.ended is not None]
     known = times.parse(observed.status.last_successful_time)
     successful = max([*succeeded, *([known] if known else [])], default=None)
@@ -247,7 +248,7 @@ def _with_counts(observed: ObservedCron) -> DataPrepCronJobStatus:
 
 
 def _history(observed: ObservedCron, spec: DataPrepCronJobSpec) -> list[ScheduledJob]:
-    """Finished jobs beyond the history limits, oldest first."""
+    """Return the finished jobs that exceed the history limits, oldest first."""
     replaced = []
     for phase, limit in (("Succeeded", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)):
         ended = sorted((job for job in observed.jobs if job.phase == phase), key=lambda job: (job.ended or job.created, job.name))
@@ -278,12 +279,12 @@ def _with_condition(
 
 
 def _until(moment: datetime | None, now: datetime) -> float | None:
-    """Seconds until just after `moment`."""
+    """Return the seconds until just after `moment`."""
     return max(0.0, (moment - now).total_seconds()) + 0.05 if moment is not None else None
 
 
 def _scheduled_time(raw: Raw) -> datetime | None:
-    """The time in the annotation, if it matches the name. Anybody can edit an annotation, but nobody a name."""
+    """Return the time in the job's annotation if it matches the job's name. Users can edit an annotation, but not a name."""
     metadata = raw["metadata"]
     try:
         due = times.parse(untrusted.mapping(metadata.get("annotations")).get(names.ANNOTATION_SCHEDULED))

@@ -1,4 +1,4 @@
-"""Deadlines of a job, a step, or a wait. Pure."""
+"""Computes the deadlines of a job, of its current step, and of a wait for its start. All functions are pure."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND
 
 
 def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
-    """When `activeDeadlineSeconds` ends. A suspension or retry restarts the count, as for a Job."""
+    """Return when `activeDeadlineSeconds` ends. As for a Kubernetes Job, a suspension restarts the count; a retry does so too."""
     if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None
     begins = [status.start_time]
@@ -27,7 +27,7 @@ def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | No
 
 
 def step_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
-    """When the current step's limit in `stepDeadlines` ends, counted from its Job's start or last resumption."""
+    """Return when the current step's limit in `stepDeadlines` ends, counted from the start or last resumption of its Job."""
     limit = _step_limit(observed.spec, status) if observed.spec is not None else None
     child = observed.child((status.step or "Plan").lower(), status.attempt)
     if limit is None or child is None or child.suspended or child.started_at is None:
@@ -43,7 +43,7 @@ def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
 
 
 def start_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
-    """When `startDeadlineSeconds` ends for a job that waits for another job, its output, or its profile."""
+    """Return when `startDeadlineSeconds` ends, for a job that waits for another job, for its output, or for its profile."""
     waiting = conditions.find(status.conditions, ConditionType.RUNNING)
     if spec.start_deadline_seconds is None or waiting is None or waiting.reason not in NOT_STARTED:
         return None
@@ -52,7 +52,7 @@ def start_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime
 
 
 def overdue(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, now: datetime) -> tuple[Reason, str] | None:
-    """Reason and message of an exceeded deadline, if any. Suspended jobs exceed none."""
+    """Return the reason and message of an exceeded deadline, if any. Suspended jobs never exceed a deadline."""
     if spec.suspend:
         return None
     step_due = step_deadline(observed, status)

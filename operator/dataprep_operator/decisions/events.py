@@ -1,4 +1,4 @@
-"""Derives Events from two successive statuses, one per change. Pure."""
+"""Derives Events from two successive statuses, one Event for each change. All functions are pure."""
 
 import hashlib
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Note:
 
 
 def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
-    """What happened between two statuses of a job."""
+    """Return the Events for the changes between two statuses of a job."""
     notes: list[Note] = []
     if after.attempt > before.attempt and before.attempt > 0:
         notes.append(_new_attempt(before, after))
@@ -66,7 +66,7 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
         notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training has been created."))
     evicted, known = after.evictions, before.evictions
     if evicted is not None and evicted.count > (known.count if known is not None else 0):
-        # Without the count, so that repetitions are the same Event.
+        # The message leaves out the count, so that a repetition is the same Event.
         notes.append(Note("Warning", Reason.EVICTED, f"The cluster evicted pods: {evicted.reason}."))
     if _phase_and_reason(after) != _phase_and_reason(before):
         notes.append(_phase_note(after))
@@ -75,7 +75,7 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
 
 # Any: an Event as the API's JSON.
 def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: datetime, now: datetime) -> dict[str, Any]:
-    """The Event. Its name is a digest of its content, so a repetition increments the count instead of creating another."""
+    """Return the Event. Its name has a digest of its content, so a repetition increments its count instead of creating another Event."""
     identity = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     return {

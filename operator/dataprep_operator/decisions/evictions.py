@@ -1,7 +1,8 @@
-"""Counts evictions of a job's pods in the status, and pauses the job when they come in a row. Pure.
+"""Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
-An eviction is the condition `DisruptionTarget`: preemption, drain, taint, node pressure or node loss. The pod may vanish soon after, so it
-is counted by the condition's time: those later than the last one counted, plus new ones of the same second.
+An evicted pod has the condition `DisruptionTarget`, because of preemption, a drain, a taint, node pressure or a lost node. The pod may
+vanish soon afterwards. So evictions are counted by the condition's time: each is new if it is later than the last counted eviction, or if
+it is in the same second and was not counted yet.
 """
 
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ _MOST_DOUBLINGS: Final = 10
 
 
 def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """The status with new evictions counted."""
+    """Return the status with new evictions counted."""
     before = status.evictions or Evictions()
     since = times.parse(before.last_time)
     evictions = [(pod.disrupted_at, pod.disrupted_by) for own in observed.pods.values() for pod in own if pod.disrupted_at is not None]
@@ -41,17 +42,17 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def reset(status: DataPrepJobStatus) -> Evictions | None:
-    """The counts for a retry. What was counted before isn't counted again."""
+    """Return the counts at the start of a retry. They are zero, but evictions that were already counted aren't counted again."""
     return status.evictions and status.evictions.model_copy(update={"count": 0, "in_a_row": 0})
 
 
 def start_streak(status: DataPrepJobStatus) -> Evictions | None:
-    """The counts for the next step: none of its pods has been evicted yet."""
+    """Return the counts at the start of the next step, with no evictions in a row."""
     return status.evictions and status.evictions.model_copy(update={"in_a_row": 0})
 
 
 def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
-    """Why the job fails, when it has exceeded `maxEvictions`."""
+    """Return the message of the job's failure if it has exceeded `maxEvictions`, or else None."""
     evictions, limit = status.evictions, spec.max_evictions
     if evictions is None or limit is None or evictions.count <= limit:
         return None
@@ -59,9 +60,9 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 
 
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
-    """When pods may be created again: after a pause that doubles with each round of evictions without a finished shard.
+    """Return when pods may be created again. The pause doubles with each round of evictions without a finished shard.
 
-    None while a pod runs, since the pause would stop it, and none for Jobs that a queue controls.
+    Returns None while a pod runs, because the pause would stop it. Jobs that a queue controls are never paused.
     """
     evictions = status.evictions
     last = times.parse(evictions.last_time) if evictions is not None else None
@@ -78,9 +79,9 @@ def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobS
 def pause_message(
     observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None, *, now: datetime
 ) -> str | None:
-    """The message during a pause; None outside of one."""
+    """Return the status message during a pause, or None if the job is not paused."""
     until = paused_until(observed, spec, status, child)
     if until is None or now >= until or status.evictions is None:
         return None
     evictions = status.evictions
-    return f"Pods were evicted {evictions.in_a_row} times without a finished shard, the last time by {evictions.reason}: new ones are created at {times.text(until)}."
+    return f"Pods were evicted {evictions.in_a_row} times without a finished shard, the last time by {evictions.reason}; new pods are created at {times.text(until)}."

@@ -1,7 +1,9 @@
-"""The handover: a ConfigMap with the job's name that describes the finished data set. Pure.
+"""Builds the handover ConfigMap, which has the job's name and describes the finished data set. All functions are pure.
 
-A training Job can refer to it in advance: `envFrom` waits for it, and mounted it provides `dataset.json`. ConfigMaps aren't watched, as
-that requires the right to read all of them. Instead a finished job checks its own, less often the longer ago it finished.
+A training Job can refer to the ConfigMap before it exists. Its pods wait for it if they use `envFrom`, or mount it to read `dataset.json`.
+
+ConfigMaps aren't watched, because that requires the right to read all of them. Instead, the operator checks the ConfigMap of each finished
+job, and does so less often the longer ago the job finished.
 """
 
 import json
@@ -21,7 +23,7 @@ from dataprep_operator.objects.observed import Observed
 
 FIRST_LOOK_SECONDS: Final = 60.0
 LAST_LOOK_SECONDS: Final = 3600.0
-"""After this, the resync of finished jobs checks as often."""
+"""Age of a finished job after which only the resync checks its ConfigMap."""
 FIRST_RETRY_SECONDS: Final = 10.0
 LONGEST_RETRY_SECONDS: Final = 600.0
 
@@ -31,7 +33,7 @@ _NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9]+")
 
 
 def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Body:
-    """The immutable ConfigMap of a succeeded job."""
+    """Return the immutable ConfigMap of a succeeded job."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -42,7 +44,7 @@ def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobSta
 
 
 def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
-    """The status with the condition that says why the ConfigMap is missing, or without it when there is no fault."""
+    """Return the status with a condition that explains why the ConfigMap is missing. Without a fault, the condition is removed."""
     if fault is None:
         rest = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
         return status if rest == status.conditions else status.model_copy(update={"conditions": rest})
@@ -60,7 +62,10 @@ def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetim
 
 
 def next_check_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
-    """When to check the ConfigMap next: after as long as the job has been finished, or the ConfigMap refused."""
+    """Return when to check the ConfigMap next.
+
+    The pause is as long as the time since the job finished, or since the ConfigMap was first refused.
+    """
     refused = conditions.find(status.conditions, ConditionType.HANDED_OVER)
     since = times.parse(refused.last_transition_time if refused is not None else status.completion_time)
     age = times.seconds_between(since, now)
@@ -102,13 +107,13 @@ def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any
 
 
 def _channels(status: DataPrepJobStatus) -> dict[str, str]:
-    """SageMaker's `InputDataConfig`, if SageMaker can read the data set."""
+    """Return a file with SageMaker's `InputDataConfig`, if SageMaker can read the data set."""
     variables = status.output.channels if status.output is not None else None
     return {CHANNELS: _json(variables.input_data_config())} if variables is not None else {}
 
 
 def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
-    """By split, the URI of the folder that holds only its files, for loaders that read whole folders."""
+    """Return, by split, the URI of the folder that holds only this split's files, for loaders that read all files of a folder."""
     output, several = spec.output, len(status.splits) > 1
     if output.format == COPY or spec.script is not None:
         return {}
@@ -117,7 +122,7 @@ def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]
         for split in status.splits
     }
     folder_uris = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
-    # A data set extended from an older release keeps its old file names.
+    # If a data set was written by an older release and later extended, its older files may be outside of these folders.
     strayed = {
         file.split for file in status.outputs if file.split in folder_uris and not file.uri.startswith(f"{folder_uris[file.split]}/")
     }
@@ -133,5 +138,5 @@ def _json(document: Any) -> str:  # Any: JSON
 
 
 def _format(spec: DataPrepJobSpec) -> str | None:
-    """The format of the files. For a copy, only the manifest knows it."""
+    """Return the format of the files, or None for a copy, whose format is only in the manifest."""
     return spec.output.format if spec.output.format != COPY else None

@@ -1,4 +1,4 @@
-"""Raises the memory of a step whose pods ran out of it, and records that in the status. Pure."""
+"""Raises the memory of a step whose pods ran out of memory, and records it in the status. All functions are pure."""
 
 from typing import Final
 
@@ -9,17 +9,17 @@ from dataprep_operator.children.pod_template import memory_limit
 from dataprep_operator.settings import PodDefaults
 
 _FIELDS: Final = {"Plan": "plan_memory", "Convert": "memory", "Commit": "commit_memory"}
-"""Each step has its own, since they hold different things in memory."""
+"""Maps each step to its field in `status.effective`. The steps have separate fields because their memory use differs."""
 
 
 def of(status: DataPrepJobStatus) -> str | None:
-    """The raised memory of the current step, if it was raised."""
+    """Return the current step's memory if it was raised, or else None."""
     memory: str | None = getattr(status.effective, _FIELDS[status.step or "Plan"], None)
     return memory
 
 
 def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaults) -> Effective | None:
-    """The effective values with more memory for the current step. None when `retry` is unset or its maximum is reached."""
+    """Return the effective values with more memory for the current step, or None when `retry` is unset or its maximum is reached."""
     known = of(status)
     had = quantity.to_bytes(known) if known else memory_limit(spec, defaults)
     if spec.retry is None or had is None:
@@ -32,6 +32,6 @@ def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefa
 
 
 def carry_over(effective: Effective | None) -> Effective | None:
-    """The effective values that a manual retry keeps."""
+    """Return the effective values that a manual retry keeps."""
     kept = Effective(**{field: getattr(effective, field, None) for field in _FIELDS.values()})
     return kept if kept != Effective() else None

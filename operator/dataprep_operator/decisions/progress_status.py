@@ -1,4 +1,4 @@
-"""Derives `status.progress`: from live reports while the job runs, from the commit step's counts at the end. Pure."""
+"""Derives `status.progress`, from live reports while the job runs and from the commit step's counts at the end. All functions are pure."""
 
 from datetime import datetime
 from typing import Final
@@ -16,7 +16,7 @@ LONGEST_ETA_SECONDS: Final = 100 * 86_400
 
 
 def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress:
-    """Progress while workers run. It never decreases, and never reaches 100 percent."""
+    """Return the progress while workers run. It never decreases, and never reaches 100 percent."""
     before, tasks = status.progress or Progress(), status.tasks or 1
     if child is None:
         return before
@@ -54,13 +54,13 @@ def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rat
     worked = times.seconds_between(child.started_at, now) or 0.0
     if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked < ETA_AFTER_SECONDS:
         return None
-    # A stalled job's rate approaches zero; then no estimate is shown.
+    # The rate of a stalled job approaches zero. No estimate is shown then.
     remaining = max(0, records.total - records.in_) / rate
     return round(remaining) if remaining <= LONGEST_ETA_SECONDS else None
 
 
 def final(status: DataPrepJobStatus, result: CommitResult, *, now: datetime) -> Progress:
-    """Final progress, as counted by the commit step."""
+    """Return the final progress, from the commit step's counts."""
     seconds = (status.timings.running_seconds if status.timings else None) or 0.0
     measured = seconds >= 1 and not status.reused
     return Progress(

@@ -1,4 +1,4 @@
-"""Derives the condition `QuotaReserved` from what `kueue` reports about the convert Job. Pure."""
+"""Derives the condition `QuotaReserved` from the convert Job's state in Kueue. All functions are pure."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -9,13 +9,16 @@ from dataprep_operator.objects.child_jobs import QUEUE_LABEL, Child
 from dataprep_operator.objects.observed import Admission, Observed
 
 UNQUEUED_AFTER_SECONDS: Final = 30.0
-"""Kueue creates a Workload at once. If none exists after this time, Kueue isn't managing the Job."""
+"""Kueue creates a Workload immediately. If none exists after this time, Kueue isn't managing the Job."""
 
 
 def quota_condition(
     observed: Observed, child: Child | None, *, has_condition: bool, now: datetime
 ) -> tuple[Literal["True", "False"], Reason, str] | None:
-    """Status, reason and message of the condition, or None when there is nothing to say. `has_condition`: the job has it already."""
+    """Return the condition's status, reason and message, or None to leave it unchanged.
+
+    `has_condition` tells whether the job already has the condition.
+    """
     admission = observed.admission
     if child is None and has_condition:
         return "False", Reason.QUEUED, "No convert Job is in the queue."
@@ -23,8 +26,8 @@ def quota_condition(
         return None
     unknown_for = times.seconds_between(child.created, now) or 0.0
     if admission is not None and not admission.exists and unknown_for >= UNQUEUED_AFTER_SECONDS:
-        how = "waits for a Workload of Kueue" if child.suspended else "runs without a Workload of Kueue"
-        message = f"The convert Job {how}, which has made none: is Kueue running, is batch/job among its integrations, and is the queue's label right?"
+        how = "waits for" if child.suspended else "runs without"
+        message = f"The convert Job {how} a Workload, because Kueue has not created one. Check that Kueue is running, that batch/job is among its integrations, and that the queue's label is right."
         return "False", Reason.NOT_QUEUED, message
     if not child.suspended and (admission is None or admission.exists):
         return "True", Reason.QUOTA_RESERVED, f"The queue {observed.queue} has admitted the convert Job."
@@ -33,13 +36,13 @@ def quota_condition(
 
 
 def waiting_message(observed: Observed, child: Child | None = None) -> str:
-    """The message for a queued or suspended Job, without details from Kueue."""
+    """Return the message for a queued or suspended Job, without details from Kueue."""
     step = child.step if child is not None else "convert"
     if observed.queue is not None:
         return f"The queue {observed.queue} holds the {step} Job back."
     return (
-        f"Somebody else has suspended the {step} Job, and the operator leaves it so. If it is Kueue, which may manage Jobs without a queue too:"
-        f" put the label {QUEUE_LABEL} on a new DataPrepJob, and all of its Jobs wait in that queue. Else: kubectl patch job"
+        f"Somebody else has suspended the {step} Job, and the operator doesn't resume it. If Kueue did, which can also manage Jobs without a queue,"
+        f" put the label {QUEUE_LABEL} on a new DataPrepJob, so that all of its Jobs wait in that queue. Otherwise run: kubectl patch job"
         f' {child.name if child is not None else ""} -p \'{{"spec":{{"suspend":false}}}}\''
     )
 

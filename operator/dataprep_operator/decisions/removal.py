@@ -1,7 +1,7 @@
-"""Decides whether a deleted job's output is removed. Pure.
+"""Decides whether a deleted job's output is removed. All functions are pure.
 
-With `deletionPolicy: Delete`, a job has our finalizer from before its first pod until its output is removed or certain to stay. Only this
-module releases it.
+A job with `deletionPolicy: Delete` has the operator's finalizer from before its first pod starts. The finalizer stays until the output is
+removed, or until it is certain that the output is kept. Only this module decides to remove the finalizer from a deleted job.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ _LET_GO: Final = "To delete the job and keep the files, set spec.deletionPolicy 
 
 @dataclass(frozen=True)
 class Release:
-    """Drop the finalizer."""
+    """Remove the finalizer."""
 
     note: Note | None
-    """The reason as an Event, if it deserves one."""
+    """An Event with the reason, or None for no Event."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Wait, for this reason."""
+    """Wait for the given reason."""
 
     reason: Reason
     message: str
@@ -42,7 +42,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Remove:
-    """Nobody writes any more: create the Job that removes the files of these runs."""
+    """Create the Job that removes the files of these runs. No pod of the job can write any more."""
 
     runs: tuple[str, ...]
     reason: Reason
@@ -51,7 +51,7 @@ class Remove:
 
 
 def judge(observed: Observed) -> Release | Wait | Remove:
-    """Decide about the output of a deleted job with our finalizer."""
+    """Decide what to do with the output of a deleted job that has the operator's finalizer."""
     uri = (
         observed.status.output.uri
         if observed.status.output is not None
@@ -102,7 +102,7 @@ def _removed(observed: Observed, child: Child, uri: str) -> Note:
     if result.owner is not None:
         return Note("Normal", Reason.OUTPUT_KEPT, f"{uri} belongs to the run {result.owner} now and stays.")
     if result.kept:
-        stay = f"{result.kept} files stay, since others wrote them later: {', '.join(result.kept_files)}."
+        stay = f"{result.kept} files stay, because others wrote them later: {', '.join(result.kept_files)}."
         return Note("Warning", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed; {stay}")
     return Note("Normal", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed, {result.bytes} bytes.")
 

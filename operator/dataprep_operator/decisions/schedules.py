@@ -1,7 +1,7 @@
-"""Computes a schedule's times with cronsim. Pure.
+"""Computes the times of a schedule with cronsim. All functions are pure.
 
-Daylight saving follows Debian's cron: a fixed time that the clock skips is due right after the gap, and a time that comes twice is due at
-its first occurrence.
+Changes to and from daylight saving time are handled as in Debian's cron. A fixed time that the clock skips is due right after the gap. A
+time that occurs twice is due at its first occurrence.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-# How far to look back for the last time, shortest first: frequent schedules need only a little.
+# How far to look back for the last scheduled time. The shortest comes first, because it is enough for frequent schedules.
 _LOOKS_BACK: Final = (timedelta(hours=2), timedelta(days=2), timedelta(days=62), timedelta(days=800))
 
 
@@ -31,7 +31,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str, time_zone: str | None) -> Self:
-        """Parse a schedule. Raises BadSchedule naming the field or the time zone."""
+        """Parse a schedule. Raises BadSchedule, naming the invalid field or the time zone."""
         try:
             zone = ZoneInfo(time_zone or "UTC")
         except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
@@ -47,19 +47,19 @@ class Schedule:
         return cls(text, zone)
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """All times after `moment`, in UTC."""
+        """Yield all scheduled times after `moment`, in UTC."""
         for each in CronSim(self.text, moment.astimezone(self.zone)):
             due = each.astimezone(UTC)
-            # In a repeated hour, cronsim may start with a time of the first round.
+            # If `moment` is in the second pass of a repeated hour, cronsim may start with a time in the first pass.
             if due > moment:
                 yield due
 
     def next(self, moment: datetime) -> datetime | None:
-        """The first time after `moment`."""
+        """Return the first scheduled time after `moment`."""
         return next(self.after(moment), None)
 
     def last(self, *, after: datetime, until: datetime) -> datetime | None:
-        """The last time in (`after`, `until`]."""
+        """Return the last scheduled time in the interval (`after`, `until`]."""
         for back in _LOOKS_BACK:
             start = max(after, until - back)
             latest = _last(itertools.takewhile(lambda due: due <= until, self.after(start)))
@@ -68,7 +68,7 @@ class Schedule:
         return _last(itertools.takewhile(lambda due: due <= until, self.after(after)))
 
     def has_more(self, *, after: datetime, until: datetime, than: int) -> bool:
-        """Whether there are more than `than` times in (`after`, `until`]."""
+        """Return whether the interval (`after`, `until`] has more than `than` scheduled times."""
         due = next(itertools.islice(self.after(after), than, None), None)
         return due is not None and due <= until
 

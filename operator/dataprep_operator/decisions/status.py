@@ -1,6 +1,6 @@
-"""Derives the whole status from the previous one and the observed state. Pure.
+"""Derives the complete status from the previous status and the observed state. All functions are pure.
 
-The file follows the order of the questions: is the job finished? may it run? which step is it at, and how is that step doing?
+`_derive` first checks whether the job is finished, then whether it may run, and then the state of its current step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,28 +51,28 @@ from dataprep_operator.objects.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 
 _RETRY_FROM_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
-# Only the plan step claims the output folder, so only it can claim it again.
+# A job with one of these reasons is retried from the plan step. Only that step claims the output folder, so only it can claim it again.
 _RETRY_FROM_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a status is derived from, besides the previous one."""
+    """The inputs from which a status is derived, besides the previous status."""
 
     observed: Observed
     now: datetime
     defaults: PodDefaults
-    """Defaults for what the job leaves out."""
+    """Defaults for values that the job's spec leaves out."""
 
     @property
     def spec(self) -> DataPrepJobSpec:
-        """The valid spec. Only after `observed.spec` was checked."""
+        """The valid spec. May only be used after checking that `observed.spec` is not None."""
         assert self.observed.spec is not None  # noqa: S101 - checked by `_derive`
         return self.observed.spec
 
 
 def next_status(observed: Observed, *, now: datetime, defaults: PodDefaults) -> DataPrepJobStatus:
-    """The job's next status."""
+    """Return the job's next status."""
     return bounded(_keep_times(observed.status, redaction.redact_status(_derive(Context(observed, now, defaults)))))
 
 
@@ -90,11 +90,12 @@ def _derive(context: Context) -> DataPrepJobStatus:
     by = f", with the DataPrepProfile {observed.profile}" if observed.profile is not None else ""
     status = _with_condition(context, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{by}.")
     if status.output is None:
-        # Early, so that `kubectl get -o wide` shows the output with its parameters filled in.
+        # Set this early, so that `kubectl get -o wide` shows the output with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=context.spec.output.uri)})
     if observed.wait_cycle:
         return _fail(context, status, Reason.CIRCULAR_WAIT, _cycle_message(observed))
-    # In this order: a job that waits for others writes nothing yet, and often one of them writes to its output until then.
+    # Dependencies are checked before the output, because a job that waits for other jobs doesn't write yet. Often one of those jobs uses
+    # the same output.
     blockage = (
         _profile_blockage(context) or _dependency_blockage(observed.dependencies) or _removal_blockage(context) or _rival_blockage(context)
     )
@@ -120,7 +121,7 @@ def _enforce_deadlines(context: Context, status: DataPrepJobStatus) -> DataPrepJ
 
 
 def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """The CRD is newer than this operator: running jobs go on, new ones wait."""
+    """Make new jobs wait if the CRD is newer than this operator. Running jobs continue."""
     if status.start_time is not None:
         return status
     fields = ", ".join(context.observed.too_new)
@@ -129,7 +130,7 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """`after` with the old times wherever nothing else changed, so that an unchanged job keeps an equal status."""
+    """Return `after`, with the old times wherever no other value changed. So an unchanged job's new status equals the old one."""
     known = {(each.type, each.status, each.reason): each.last_transition_time for each in before.conditions}
     kept = [
         each.model_copy(update={"last_transition_time": known.get((each.type, each.status, each.reason), each.last_transition_time)})
@@ -142,11 +143,11 @@ def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrep
     return after.model_copy(update={"conditions": kept, "progress": progress})
 
 
-# --- the beginning and the end --------------------------------------------------------------------------------------------
+# --- start and end of a job -----------------------------------------------------------------------------------------------
 
 
 def _keep_final(context: Context) -> DataPrepJobStatus:
-    """A final status doesn't change, except to note a retry annotation on a job that can't be retried."""
+    """Return the final status unchanged, except that it records a retry annotation on a job that can't be retried."""
     observed = context.observed
     if observed.retry is not None and observed.retry != observed.status.handled_retry:
         return observed.status.model_copy(update={"handled_retry": observed.retry[:256]})
@@ -154,7 +155,7 @@ def _keep_final(context: Context) -> DataPrepJobStatus:
 
 
 def _await_removal(context: Context) -> DataPrepJobStatus:
-    """While the output of a deleted job is removed, only the condition OutputRemoved changes."""
+    """Return the status of a deleted job whose output is being removed. Only the condition OutputRemoved changes."""
     judgement = removal.judge(context.observed)
     if isinstance(judgement, removal.Release):
         return context.observed.status
@@ -168,7 +169,7 @@ def _initialize(context: Context) -> DataPrepJobStatus:
     if observed.retry_wanted:
         return _retry(context, status)
     if observed.retry is not None and observed.retry != status.handled_retry:
-        # Set before anything failed, so it doesn't apply to a later failure.
+        # The annotation was set before the job failed, so it doesn't apply to a later failure.
         status = status.model_copy(update={"handled_retry": observed.retry[:256]})
     if status.phase is None:
         status = status.model_copy(update={"phase": "Pending", "attempt": 1, "step": "Plan"})
@@ -212,7 +213,7 @@ def _start(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
         return status
     source = context.spec.source
     name = source.from_job.name if source is not None and source.from_job is not None else None
-    # Recorded before anything is created from it: after a restart the other job may be gone.
+    # Record the other job's output before creating children that depend on it, because the other job may be gone after a restart.
     found = next((each.data_set for each in context.observed.dependencies if each.name == name), None)
     return status.model_copy(
         update={"start_time": times.text(context.now), "child_prefix": context.observed.child_prefix, "from_job": found}
@@ -220,14 +221,14 @@ def _start(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _dependency_blockage(jobs: Sequence[Dependency]) -> Blockage | None:
-    """Other jobs keep this one from starting."""
+    """Return the blockage if other jobs keep this job from starting."""
     phrases = {None: "which does not exist", "Failed": "which has failed and may be retried"}
     waiting = [f"{each.name}, {phrases.get(each.phase, f'which is {each.phase}')}" for each in jobs if not each.complete]
     return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {'; '.join(waiting)}.") if waiting else None
 
 
 def _profile_blockage(context: Context) -> Blockage | None:
-    """A missing profile keeps the job from starting. Its values are taken once, at the start."""
+    """Return the blockage if a missing profile keeps the job from starting. A profile's values are read once, at the start."""
     missing = context.observed.profile_missing
     if missing is None:
         return None
@@ -235,7 +236,7 @@ def _profile_blockage(context: Context) -> Blockage | None:
 
 
 def _removal_blockage(context: Context) -> Blockage | None:
-    """A removal of the output keeps the job from starting."""
+    """Return the blockage if another job's removal of the output keeps this job from starting."""
     if context.observed.output_remover is None:
         return None
     who = context.observed.describe(context.observed.output_remover, how="deleted")
@@ -243,7 +244,7 @@ def _removal_blockage(context: Context) -> Blockage | None:
 
 
 def _rival_blockage(context: Context) -> Blockage | None:
-    """Another job that writes to the same place keeps this one from working."""
+    """Return the blockage if another job that writes to the same location keeps this job from working."""
     rival = context.observed.rival
     if rival is None:
         return None
@@ -280,7 +281,7 @@ def _finish(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _history_entry(context: Context, status: DataPrepJobStatus, ended: str) -> Run:
-    """The history entry of the attempt that ends now. It began with the job or with the last retry."""
+    """Return the history entry of the attempt that ends now. The attempt began at the job's start or at the last retry."""
     retried = conditions.find(context.observed.status.conditions, ConditionType.FAILED)
     began = retried.last_transition_time if retried is not None and retried.status == "False" else status.start_time
     running = conditions.find(status.conditions, ConditionType.RUNNING)
@@ -325,7 +326,7 @@ def _resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Take every finished step into account."""
+    """Update the status from the current step. When a step has finished, continue with the next."""
     if status.step == "Plan":
         status = _plan_step(context, status)
     if status.step == "Convert" and status.phase != "Failed":
@@ -478,7 +479,7 @@ def _report_blockage(context: Context, status: DataPrepJobStatus, blockage: Bloc
 
 
 def _blocked_since(context: Context, status: DataPrepJobStatus, blockage: Blockage) -> datetime:
-    """When the blockage began, by the scheduler or by the condition that was written for it."""
+    """Return when the blockage began, according to the scheduler or to the condition that reported it."""
     if blockage.since is not None and not blockage.fatal:
         return blockage.since
     before = conditions.find(status.conditions, ConditionType.RUNNING)
@@ -487,7 +488,7 @@ def _blocked_since(context: Context, status: DataPrepJobStatus, blockage: Blocka
 
 
 def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Under `Preferred`, start another attempt on CPU nodes when no GPU pod was scheduled in time."""
+    """With the policy `Preferred`, start another attempt on CPU nodes when no GPU pod was scheduled in time."""
     child = context.observed.child("convert", status.attempt)
     if child is None or accelerator(context.spec, status) != "GPU" or context.spec.workers.accelerator.policy != "Preferred":
         return status
@@ -502,7 +503,7 @@ def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJo
 
 
 def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CPU", "GPU"]:
-    """What the convert step runs on: the spec's preference, unless this attempt has fallen back."""
+    """Return what the convert step runs on: the spec's choice, unless this attempt has fallen back to the CPU."""
     if spec.workers.accelerator.policy == "None" or (status.effective is not None and status.effective.accelerator == "CPU"):
         return "CPU"
     return "GPU"
@@ -519,7 +520,7 @@ def _with_effective(context: Context, status: DataPrepJobStatus, child: Child | 
 
 
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
-    """Another attempt with more memory, if the step ran out of it and may have more."""
+    """Return the status of another attempt with more memory, if the step ran out of memory and may have more. Otherwise return None."""
     if not isinstance(judgement, Failed) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None
     raised = memory.increase(status, context.spec, context.defaults)
@@ -573,7 +574,7 @@ def _failed_task_ranges(status: DataPrepJobStatus, child: Child | None) -> str |
     return ranges.shortened(ranges.write(steps.failed_tasks(child, tasks=status.tasks or 1)), limit=2048) or None
 
 
-# --- small ones -------------------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------------------
 
 
 def _with_phase(
@@ -592,14 +593,14 @@ def _with_condition(
 
 
 def _with_duration(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
-    """Record a step's duration, until its Job's end or else `ended_at`."""
+    """Return the timings with a step's duration. The step ended with its Job, or else at `ended_at`."""
     timings = status.timings or Timings()
     seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None
     return timings if seconds is None else timings.model_copy(update={field: seconds})
 
 
 def _last_end(observed: Observed, child: Child | None) -> datetime | None:
-    """When the Job's last pod ended."""
+    """Return when the Job's last pod ended."""
     return max((pod.finished_at for pod in observed.pods_of(child) if pod.finished_at), default=None) if child is not None else None
 
 
@@ -613,6 +614,6 @@ def _bounded_warnings(warnings: Sequence[str]) -> list[str]:
 
 # Any: the API's JSON.
 def as_json(status: DataPrepJobStatus) -> dict[str, Any]:
-    """The status as the API's JSON without empty fields, so that server-side apply drops them."""
+    """Return the status as the API's JSON. Empty fields are left out, so that server-side apply removes them."""
     written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {key: value for key, value in written.items() if value != []}

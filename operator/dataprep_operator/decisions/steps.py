@@ -1,6 +1,6 @@
-"""Judges a step by its Job and pods: absent, queued, blocked, running, succeeded or failed. Pure.
+"""Determines the state of a step from its Job and pods: absent, queued, blocked, running, succeeded or failed.
 
-`pods.py` reads one pod; `status.py` derives the job's phase from the judgement.
+`pods.py` reads a single pod, and `status.py` derives the job's phase from the step's state. All functions are pure.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Queued:
-    """A queue, or somebody who suspended it, holds the Job back."""
+    """The Job waits, because its queue has not admitted it or because somebody else suspended it."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Running:
 
 @dataclass(frozen=True)
 class Succeeded:
-    """The Job succeeded. The result is None when its pod is gone, and for the convert step, whose results are in the store."""
+    """The Job succeeded. The result is None when its pod is gone, and always for the convert step, whose results are in the store."""
 
     result: PlanResult | CommitResult | None
     unreadable: str | None = None
-    """What the pod said instead of a result."""
+    """The pod's termination message, if it is not a result."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The Job failed for good."""
+    """The Job failed and isn't retried by Kubernetes."""
 
     reason: Reason
     message: str
@@ -61,7 +61,7 @@ Judgement = Absent | Queued | Blocked | Running | Succeeded | Failed
 
 
 def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> Judgement:
-    """Judge one step of the job."""
+    """Return the state of one step of the job."""
     child = observed.child(step, attempt)
     if child is None:
         return Blocked(observed.refusal) if observed.refusal is not None else Absent()
@@ -81,30 +81,31 @@ def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int)
 
 
 def is_left_suspended(observed: Observed, child: Child) -> bool:
-    """Whether the operator accepts that somebody else suspended the Job.
+    """Return whether the operator accepts that somebody else suspended the Job.
 
-    A job with a queue puts it into that queue. Otherwise the operator resumes it once, in case it was an accident, and then leaves it
-    alone: Kueue, for one, suspends again whatever it manages.
+    If the DataPrepJob has a queue, its Job is put into that queue. Otherwise the operator resumes the Job once, in case it was suspended by
+    accident. It does so only once, because Kueue suspends the Jobs it manages again each time.
     """
     return child.suspended_by_others and (observed.queue is not None or child.resumed)
 
 
 def has_reported_plan(observed: Observed, child: Child) -> bool:
-    """Whether the plan pod has reported its plan. Waiting for the Job controller, which counts finished pods once a second, would gain
-    nothing.
+    """Return whether the plan pod has reported its plan.
+
+    The operator doesn't wait until the Job is complete, because the Job controller counts finished pods only once a second.
     """
     return child.step == "plan" and not child.failed and not child.deleting and observed.result_of(child) is not None
 
 
 def lacks_result(observed: Observed, child: Child) -> bool:
-    """Whether the step ended but no cached pod says how. The Job's watch may be ahead of the pods'."""
+    """Return whether the step has ended but no cached pod has its result. The watch of Jobs may be ahead of the watch of pods."""
     if child.complete:
         return child.step != "convert" and observed.result_of(child) is None
     return child.failed and not _decisive(child, _pod_failures(observed.pods_of(child)))
 
 
 def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
-    """The step's failures so far, latest first, with repetitions counted."""
+    """Return the step's failures so far, latest first. Equal failures are merged and counted."""
     child = observed.child(step, attempt)
     found = [failed for pod in observed.pods_of(child) if (failed := pods.failure(pod))] if child else []
     found.sort(key=lambda failed: failed.at or "", reverse=True)
@@ -117,24 +118,27 @@ def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
 
 
 def tasks_of(child: Child, *, tasks: int) -> list[int]:
-    """The task of each index of a convert Job."""
+    """Return the task of each index of a convert Job."""
     return ranges.parse(child.tasks, below=tasks) if child.tasks else list(range(tasks))
 
 
 def completed_tasks(child: Child, *, tasks: int) -> set[int]:
-    """Tasks that a convert Job has completed."""
+    """Return the tasks that a convert Job has completed."""
     behind = tasks_of(child, tasks=tasks)
     return {behind[index] for index in ranges.parse(child.completed_indexes, below=len(behind))}
 
 
 def failed_tasks(child: Child, *, tasks: int) -> set[int]:
-    """Tasks that a convert Job has failed for good."""
+    """Return the tasks of a convert Job that failed and aren't retried."""
     behind = tasks_of(child, tasks=tasks)
     return {behind[index] for index in ranges.parse(child.failed_indexes, below=len(behind))}
 
 
 def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
-    """Tasks that the previous convert Job left over. Empty when unknown: then all tasks run and skip what is done."""
+    """Return the tasks that the previous convert Job has not completed.
+
+    The list is empty when they are unknown. In that case all tasks run, and skip the shards that are finished.
+    """
     earlier = [
         child for child in observed.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256
     ]
@@ -146,13 +150,13 @@ def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, task
 
 
 def tasks_before(child: Child, *, tasks: int) -> int:
-    """Tasks that were finished before this convert Job was created."""
+    """Return the number of tasks that were finished before this convert Job was created."""
     return tasks - child.completions if child.tasks else 0
 
 
 # --- reasons ------------------------------------------------------------------------------------------------------------
 
-# The Job's failure reason when a single pod's failure ended it.
+# The Job's failure reason if the failure of a single pod ended the Job.
 _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 
@@ -168,9 +172,9 @@ def _failed(child: Child, own: Sequence[Pod]) -> Failed:
 
 
 def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod]) -> Failed | None:
-    """Fail the step when pods ended with 143, unstopped, more often than failures are allowed.
+    """Fail the step if pods that were not stopped ended with exit code 143 more often than the back-off limit allows.
 
-    The Job can't count these, since a suspension also ends pods with 143.
+    The Job can't count these failures, because a suspension also ends pods with 143.
     """
     limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
     stopped = [(pod, failed) for pod, failed in _pod_failures(own) if pod.terminated_unprompted]
@@ -184,12 +188,12 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod
 
 
 def _pod_failures(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
-    """Failed pods with their failures, latest last."""
+    """Return the failed pods with their failures, latest last."""
     return sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
 
 
 def _decisive(child: Child, failed: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
-    """The failures that ended the Job. If a single pod did, the Job's message names it."""
+    """Return the failures that ended the Job. If a single pod's failure ended it, the Job's message names that pod."""
     if child.failure_reason != _ONE_POD_DECIDED:
         return failed
     return [each for each in failed if f"/{each[0].name} " in child.failure_message]
@@ -209,7 +213,7 @@ def _last_message(own: Sequence[Pod]) -> str | None:
 
 
 def _blockage(observed: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: Child) -> Blockage | None:
-    """Why none of the step's pods has started. One started pod proves that they can."""
+    """Return why none of the step's pods has started. If any pod has started, the step isn't blocked."""
     alive = [pod for pod in own if pod.deletion_due is None]
     if any(pod.started for pod in own):
         return None

@@ -1,1 +1,1 @@
-"""Watches with their cache, and the work queue."""
+"""The watches, the cache that they fill, and the work queue."""

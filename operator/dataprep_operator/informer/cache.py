@@ -1,4 +1,4 @@
-"""An indexed cache of the watched objects: DataPrepJobs, DataPrepCronJobs, DataPrepProfiles, and our Jobs and pods."""
+"""An indexed cache of the watched objects: DataPrepJobs, DataPrepCronJobs, DataPrepProfiles, and the operator's Jobs and pods."""
 
 import json
 from collections import OrderedDict, defaultdict
@@ -20,16 +20,16 @@ from dataprep_operator.objects.untrusted import Raw
 
 K = TypeVar("K")
 _Owner = tuple[str, str]
-"""Namespace and uid. An owner never has dependents in another namespace, whatever their ownerReferences say."""
+"""The owner's namespace and uid. Owner references to an object in another namespace are ignored."""
 V = TypeVar("V")
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _REMEMBERED_ENDS: Final = 10_000
-"""More than are deleted while one request is in flight."""
+"""Number of deleted objects whose versions are remembered. Fewer objects are deleted while one request is in flight."""
 
 
 class Kind(StrEnum):
-    """The watched kinds, by plural."""
+    """The watched kinds. The values are the plural names of the resources."""
 
     DATAPREPJOBS = "dataprepjobs"
     DATAPREPCRONJOBS = "dataprepcronjobs"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A DataPrepJob as JSON text, which takes a fifth of the memory of objects, with its indexed fields."""
+    """A DataPrepJob and its indexed fields. It is kept as JSON text, which takes a fifth of the memory of Python objects."""
 
     text: str
     uid: str
@@ -49,20 +49,20 @@ class _Entry:
     has_started: bool
     is_deleted: bool
     is_being_removed: bool
-    """Deleted, but held by our finalizer until its output is removed."""
+    """Whether the job is deleted, but the operator's finalizer keeps it until its output is removed."""
     records_per_second: float
     output: str | None
-    """The place it writes to (see `outputs.py`)."""
+    """The location that the job writes to (see `outputs.py`)."""
     dependencies: tuple[Key, ...]
     cron_uid: str | None
-    """The uid of the DataPrepCronJob that created it."""
+    """The uid of the DataPrepCronJob that created the job."""
 
     @property
     def is_unfinished(self) -> bool:
         return self.phase not in TERMINAL_PHASES and not self.is_deleted
 
     def raw(self) -> Raw:
-        """The object, without what `_slim` drops."""
+        """Return the object without the fields that `_slim` drops."""
         raw: Raw = json.loads(self.text)
         return raw
 
@@ -80,22 +80,22 @@ class Cache:
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
         self._written: dict[str, int] = {}
-        """Versions of jobs that result from our own status writes."""
+        """Versions of jobs that result from the operator's own status writes, by uid."""
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
-        """Versions of recently deleted objects, since a response may arrive after the deletion event."""
+        """Versions of recently deleted objects, by uid. They are needed because a response may arrive after the deletion event."""
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._waiters: defaultdict[Key, set[Key]] = defaultdict(set)
-        """By the job that is waited for. Only jobs that have not started wait."""
+        """Maps a job to the jobs that wait for it. Only jobs that have not started wait."""
         self._crons: dict[Key, Raw] = {}
         self._profiles: dict[str, Raw] = {}
-        """By uid; there are few."""
+        """The DataPrepProfiles by uid. They have no other index, because there are few."""
         self._jobs_of_cron: defaultdict[_Owner, set[Key]] = defaultdict(set)
         """Jobs by the uid of their DataPrepCronJob."""
 
-    # --- filling ------------------------------------------------------------------------------------------------------
+    # --- updates ------------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, raw: Raw) -> bool:
-        """Store an object unless it is older than the cached one. Returns whether its owner must be reconciled."""
+        """Store an object, unless the cache has a newer version of it. Return whether its owner must be reconciled."""
         uid, version = raw["metadata"]["uid"], _version(raw)
         if version and max(self._versions.get(uid, 0), self._dropped_versions.get(uid, 0)) > version:
             return False
@@ -115,12 +115,12 @@ class Cache:
         return True
 
     def put_written(self, raw: Raw) -> None:
-        """Store the response to a status write. The watch event for it is no news."""
+        """Store the response to a status write, so that the watch event of the write doesn't cause another reconcile."""
         self._written[raw["metadata"]["uid"]] = _version(raw)
         self.put(Kind.DATAPREPJOBS, raw)
 
     def drop(self, kind: Kind, raw: Raw) -> Key | None:
-        """Forget a deleted object. Returns the key to reconcile."""
+        """Forget a deleted object. Return the key to reconcile."""
         key, uid = self.key_of(kind, raw), raw["metadata"]["uid"]
         self._dropped_versions[uid] = max(_version(raw), self._versions.get(uid, 0), self._dropped_versions.get(uid, 0))
         self._drop(kind, uid)
@@ -129,7 +129,7 @@ class Cache:
         return key
 
     def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
-        """Forget objects that were `known` before a listing and aren't in it. Returns the keys to reconcile."""
+        """Forget the objects that were `known` before a listing and are not in it. Return the keys to reconcile."""
         deleted = set(known) - set(listed)
         keys = []
         for uid in deleted & set(self.uids(kind, namespace=namespace)):
@@ -141,70 +141,73 @@ class Cache:
                 keys += [key, *others]
         return keys
 
-    # --- looking up -----------------------------------------------------------------------------------------------------
+    # --- lookups --------------------------------------------------------------------------------------------------------
 
     def job(self, key: Key) -> Raw | None:
-        """The DataPrepJob with that key."""
+        """Return the DataPrepJob with this key, if it exists."""
         entry = self._jobs.get(key)
         return entry.raw() if entry is not None else None
 
     def keys(self) -> list[Key]:
-        """The keys of all DataPrepJobs and DataPrepCronJobs."""
+        """Return the keys of all DataPrepJobs and DataPrepCronJobs."""
         return [*self._jobs, *self._crons]
 
     def keys_in(self, namespace: str | None) -> list[Key]:
-        """The keys in one namespace."""
+        """Return the keys of all DataPrepJobs and DataPrepCronJobs in one namespace."""
         return [key for key in (*self._jobs, *self._crons) if key.namespace == namespace]
 
     def knows(self, key: Key) -> bool:
-        """Whether the DataPrepJob or DataPrepCronJob exists."""
+        """Return whether the DataPrepJob or DataPrepCronJob exists."""
         return key in self._jobs or key in self._crons
 
     def active_keys(self) -> list[Key]:
-        """All keys except those of finished jobs, of which there may be thousands."""
+        """Return all keys except those of finished jobs, of which there may be thousands."""
         return [*(key for key, entry in self._jobs.items() if entry.is_unfinished or entry.is_deleted), *self._crons]
 
     def is_new(self, key: Key) -> bool:
-        """Whether nobody has reconciled the job yet. Its user is waiting for the plan Job, so it has priority."""
+        """Return whether the job has never been reconciled. Such a job has priority, because its user waits for the plan Job."""
         entry = self._jobs.get(key)
         return entry is not None and not entry.phase
 
     def has_succeeded(self, key: Key) -> bool:
-        """Whether the job has succeeded. Reconciling it only checks a ConfigMap, and there may be thousands."""
+        """Return whether the job has succeeded. Such jobs have low priority: they may be thousands, and only their ConfigMap is checked."""
         entry = self._jobs.get(key)
         return entry is not None and entry.phase == "Succeeded" and not entry.is_deleted
 
     def cron(self, key: Key) -> Raw | None:
-        """The DataPrepCronJob with that key."""
+        """Return the DataPrepCronJob with this key, if it exists."""
         return self._crons.get(key)
 
     def profile(self, namespace: str, name: str) -> Raw | None:
-        """The DataPrepProfile of that name. If one is just being replaced, the newer counts."""
+        """Return the DataPrepProfile with this name. If the cache has two, because it was deleted and created again, the newer counts."""
         matches = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
         return max(matches, key=_version, default=None)
 
     def not_started(self, namespace: str) -> list[Key]:
-        """Jobs of a namespace that have not started, and so depend on its profiles."""
+        """Return the jobs of a namespace that have not started. These still depend on the namespace's profiles."""
         return [key for key, entry in self._jobs.items() if key.namespace == namespace and not entry.has_started]
 
     def jobs_of_cron(self, namespace: str, uid: str) -> list[Raw]:
-        """The DataPrepJobs controlled by the DataPrepCronJob with that uid."""
+        """Return the DataPrepJobs that the DataPrepCronJob with this uid controls."""
         return [self._jobs[key].raw() for key in sorted(self._jobs_of_cron.get((namespace, uid), ()))]
 
     def dependents(self, job: Raw) -> list[Key]:
-        """What else to reconcile when a DataPrepJob changes: jobs that wait for it or its output, and its DataPrepCronJob."""
+        """Return the other objects to reconcile when a DataPrepJob changes.
+
+        These are the jobs that wait for the job or for its output, and its DataPrepCronJob.
+        """
         metadata, owner = job["metadata"], controller(job)
         crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
         key, entry = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
-        # Jobs with the same output care only about its end and about a removal. Finished jobs don't wait.
+        # Unfinished jobs with the same output wait for the end of this job. Deleted jobs that still remove the output wait for any change.
         over = entry is None or not entry.is_unfinished
         sharing = [each for each in others if self._jobs[each].is_being_removed or (over and self._jobs[each].is_unfinished)]
         return [*self.waiters(key), *sharing, *crons]
 
     def phases(self) -> dict[str, int]:
-        """The number of jobs in each phase."""
+        """Return the number of jobs in each phase."""
         counted: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
         for entry in self._jobs.values():
             phase = entry.phase or "Pending"
@@ -212,29 +215,29 @@ class Cache:
         return counted
 
     def records_per_second(self) -> float:
-        """The total rate of all running jobs, from their statuses."""
+        """Return the sum of the rates of all running jobs, according to their statuses."""
         return sum(entry.records_per_second for entry in self._jobs.values() if entry.phase == "Running")
 
     def children_of(self, namespace: str, uid: str) -> tuple[Child, ...]:
-        """The Jobs controlled by the DataPrepJob, oldest attempt first."""
+        """Return the Jobs that the DataPrepJob controls, oldest attempt first."""
         matches = [self._children[each] for each in self._children_of.get((namespace, uid), ())]
         return tuple(sorted(matches, key=lambda child: (child.attempt, child.name)))
 
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
-        """The pods controlled by the Job, by name. Labels don't count, since anybody can set them."""
+        """Return the pods that the Job controls, sorted by name. Labels don't count, because anybody can set them."""
         return tuple(sorted((self._pods[each] for each in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod of that name."""
+        """Return the pod with this name, if it exists."""
         uid = self._pods_by_name.get((namespace, name))
         return self._pods.get(uid) if uid else None
 
     def child_of(self, pod: Pod) -> Child | None:
-        """The child Job that controls the pod."""
+        """Return the child Job that controls the pod, if it exists."""
         return self._child(pod.namespace, pod.owner_uid)
 
     def uids(self, kind: Kind, *, namespace: str | None) -> list[str]:
-        """The uids of all cached objects of a kind, in one namespace or all."""
+        """Return the uids of all cached objects of a kind, in one namespace or in all."""
         match kind:
             case Kind.DATAPREPJOBS:
                 return [uid for uid, key in self._keys_by_uid.items() if key.kind == KIND and namespace in (None, key.namespace)]
@@ -248,7 +251,7 @@ class Cache:
                 return [uid for uid, pod in self._pods.items() if namespace in (None, pod.namespace)]
 
     def key_of(self, kind: Kind, raw: Raw) -> Key | None:
-        """The key to reconcile for an object: its own, or its DataPrepJob's."""
+        """Return the key to reconcile when an object changes: the object's own key, or the key of its DataPrepJob."""
         metadata = raw["metadata"]
         if kind is Kind.DATAPREPCRONJOBS:
             return Key(metadata["namespace"], metadata["name"], CRON_KIND)
@@ -262,14 +265,14 @@ class Cache:
         child = self._child(metadata["namespace"], untrusted.text(controller(raw).get("uid")))
         if child is not None:
             return Key(child.namespace, child.owner_name)
-        # A pod whose Job is gone is matched by its label, within its namespace.
+        # If the pod's Job is gone, the pod's label identifies the DataPrepJob, which must be in the same namespace.
         key = self._keys_by_uid.get(untrusted.text(untrusted.mapping(metadata.get("labels")).get(names.LABEL_JOB_UID)))
         return key if key is not None and key.namespace == metadata["namespace"] else None
 
     def rival_of(self, key: Key) -> Key | None:
-        """The unfinished job with the same output and a better claim to it than `key`, if any.
+        """Return the unfinished job that has the same output as `key` and the best claim to it, if that is not `key` itself.
 
-        A job that waits for `key` is no rival, since it starts later.
+        A job that waits for `key` is not a rival, because it starts later.
         """
         mine = self._jobs.get(key)
         others = [
@@ -281,19 +284,22 @@ class Cache:
         return rival if best < claim(mine.raw()) else None
 
     def removing(self, key: Key) -> Key | None:
-        """A deleted job whose removal of the same output is under way."""
+        """Return a deleted job that is still removing the same output, if any."""
         return next((each for each in sorted(self._sharing(key)) if self._jobs[each].is_being_removed), None)
 
     def output_user_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
-        """Another job that writes to the same output or reused the data set of one of `runs`."""
+        """Return another job that writes to the same output, or that uses the data set of one of `runs`, if any."""
         return next((each for each in sorted(self._sharing(key)) if _uses_output(self._jobs[each].raw(), set(runs))), None)
 
     def waiters(self, key: Key) -> list[Key]:
-        """The jobs that wait for `key`, which need not exist."""
+        """Return the jobs that wait for the job `key`. That job need not exist."""
         return sorted(self._waiters.get(key, ()))
 
     def wait_cycle(self, key: Key) -> tuple[Key, ...]:
-        """A cycle of jobs in which each waits for the next, by name or for its output, from `key` back to itself. Empty without one."""
+        """Return a cycle of jobs from `key` back to itself, or an empty tuple if there is none.
+
+        Each job in the cycle waits for the next, because its spec names that job or because both have the same output.
+        """
         came_from: dict[Key, Key] = {}
         ahead = [key]
         while ahead:
@@ -309,14 +315,14 @@ class Cache:
                     ahead.append(next_key)
         return ()
 
-    # --- inside -----------------------------------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------------------------------
 
     def _child(self, namespace: str, uid: str) -> Child | None:
         child = self._children.get(uid)
         return child if child is not None and child.namespace == namespace else None
 
     def _sharing(self, key: Key) -> set[Key]:
-        """Other jobs with the same output."""
+        """Return the other jobs with the same output."""
         mine = self._jobs.get(key)
         return self._outputs.get(mine.output, set()) - {key} if mine is not None and mine.output is not None else set()
 
@@ -328,7 +334,7 @@ class Cache:
         return [*entry.dependencies, *([rival] if rival is not None else [])]
 
     def _depends_on(self, key: Key, other: Key) -> bool:
-        """Whether `key` waits for `other`, directly or through other jobs."""
+        """Return whether `key` waits for `other`, directly or through other jobs."""
         seen, ahead = {key}, [key]
         while ahead:
             entry = self._jobs.get(ahead.pop())
@@ -350,7 +356,7 @@ class Cache:
             self._update_outputs(raw["metadata"]["namespace"])
 
     def _update_outputs(self, namespace: str) -> None:
-        """Recompute the outputs of a namespace's jobs: a profile may set their stores' endpoints."""
+        """Recompute the output locations of a namespace's jobs, because a profile may set the endpoints of their stores."""
         for key, entry in [each for each in self._jobs.items() if each[0].namespace == namespace]:
             self._index(key, replace(entry, output=self._place_of(entry.raw())))
 
@@ -398,7 +404,7 @@ class Cache:
         self._written.pop(uid, None)
         if kind is Kind.DATAPREPJOBS:
             key = self._keys_by_uid.pop(uid, None)
-            # A new job of that name may have taken the key.
+            # A new job with the same name may already use the key.
             if key is not None and key in self._jobs and self._jobs[key].uid == uid:
                 self._index(key, None)
         elif kind is Kind.DATAPREPCRONJOBS:
@@ -427,7 +433,7 @@ class Cache:
         return Key(child.namespace, child.owner_name) if child is not None else None
 
     def _index(self, key: Key, entry: _Entry | None) -> None:
-        """Replace a job's entry, and update the indexes."""
+        """Replace or remove a job's entry, and update the indexes."""
         before = self._jobs.pop(key, None)
         if before is not None:
             for each in before.dependencies:
@@ -469,20 +475,23 @@ Claim = tuple[bool, datetime, str]
 
 
 def claim(raw: Raw) -> Claim:
-    """Orders jobs by their claim to an output: started jobs first, then the older (a retry counts as new), then the uid."""
+    """Return a job's sort key among the jobs with the same output. The job with the smallest key has the best claim.
+
+    Started jobs come first, then older jobs, then smaller uids. The age of a retried job counts from its retry.
+    """
     status = untrusted.mapping(raw.get("status"))
     since = times.parse(raw["metadata"].get("creationTimestamp"))
     failed = untrusted.conditions(status).get("Failed", {})
     if failed.get("status") == "False":
         since = times.parse(failed.get("lastTransitionTime")) or since
     if untrusted.text(status.get("phase")) in TERMINAL_PHASES:
-        # As if retried now: jobs under way come first.
+        # Treat a finished job as if it were retried now, so that running jobs come first.
         return True, times.now(), raw["metadata"]["uid"]
     return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
 
 
 def _dependencies_of(raw: Raw) -> list[Key]:
-    """The jobs that one waits for. A started job waits for none; a failed one would again after a retry."""
+    """Return the jobs that a job waits for. Started and succeeded jobs don't wait, but a failed job waits again after a retry."""
     spec, status = untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
     if status.get("startTime") or status.get("phase") == "Succeeded":
         return []
@@ -516,7 +525,7 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
 
 
 def _slim(raw: Raw) -> Raw:
-    """The object without `managedFields`, which are half of its size, and without kubectl's copy of it."""
+    """Return the object without `managedFields`, which are half of its size, and without kubectl's last-applied annotation."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
     if _LAST_APPLIED in untrusted.mapping(metadata.get("annotations")):
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}

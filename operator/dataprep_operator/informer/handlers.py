@@ -1,6 +1,6 @@
-"""kopf's event handlers: they update the cache and enqueue the affected jobs.
+"""kopf's event handlers, which update the cache and enqueue the affected jobs.
 
-Only `on.event`. kopf's stateful handlers annotate objects, add finalizers, and have run several times under load.
+They only use `on.event`. kopf's stateful handlers annotate objects, add finalizers, and have run more than once per change under load.
 """
 
 import functools
@@ -20,12 +20,12 @@ from dataprep_operator.settings import Settings
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-# Seconds. Pods change in crowds and are handled together.
+# Delays in seconds. Many pods often change at the same time, so a short delay lets one reconcile handle all of them.
 _DELAYS: Final = {Kind.DATAPREPJOBS: 0.0, Kind.DATAPREPCRONJOBS: 0.0, Kind.DATAPREPPROFILES: 0.0, Kind.JOBS: 0.0, Kind.PODS: 0.2}
 
 
 def registry(*, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> kopf.OperatorRegistry:
-    """Register the handlers."""
+    """Return a registry with the handlers of all watched kinds."""
     handlers = kopf.OperatorRegistry()
 
     take = functools.partial(_take, cache=cache, streams=streams, enqueue=enqueue)
@@ -56,7 +56,7 @@ def registry(*, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], 
 
 # Any: kopf's event is the API's JSON.
 def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> None:
-    """Apply an event to the cache and enqueue the affected jobs. Half of all events change nothing that is read."""
+    """Apply an event to the cache and enqueue the affected jobs. About half of all events change no field that the operator reads."""
     raw = event["object"]
     try:
         if event["type"] == "DELETED":
@@ -65,7 +65,7 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Ca
             has_changed = cache.put(kind, raw) or event["type"] != "MODIFIED"
             key = cache.key_of(kind, raw) if has_changed else None
     finally:
-        # Even if the object is malformed, so that the sync doesn't wait for it.
+        # This also runs if the object is malformed, so that the initial sync doesn't wait for it.
         streams.mark_cached(kind, raw["metadata"]["uid"])
     others = cache.dependents(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:
@@ -76,19 +76,19 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Ca
 
 # Any: the API's JSON.
 def _ends_the_plan(pod: Any) -> bool:
-    """Whether the pod is a finished plan, which the workers wait for."""
+    """Return whether the pod has finished the plan step, which the start of the workers waits for."""
     labels, status = untrusted.mapping(pod["metadata"].get("labels")), untrusted.mapping(pod.get("status"))
     return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
 
 
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:
-    """kopf's settings, where they differ from the defaults."""
+    """Return kopf's settings. This sets only those that differ from kopf's defaults."""
     chosen = kopf.OperatorSettings()
-    # Needs no permissions on CRDs and namespaces. The CRDs were checked at the start.
+    # Scanning needs permissions on CRDs and namespaces. Without it kopf can't miss a CRD, because the operator checks them at startup.
     chosen.scanning.disabled = True
-    # A Lease elects the leader. kopf's peering pauses all replicas of one priority.
+    # A Lease elects the leader. kopf's peering, in contrast, pauses all replicas that have the same priority.
     chosen.peering.standalone = True
-    # The actuator records Events, deduplicated.
+    # The actuator records and deduplicates Events instead.
     chosen.posting.enabled = False
     of_the_class = f"{names.LABEL_CLASS}={settings.operator_class}" if settings.operator_class else f"!{names.LABEL_CLASS}"
     for plural in (PLURAL, CRON_PLURAL):
@@ -103,7 +103,7 @@ def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     chosen.networking.request_timeout = 30
     chosen.networking.connect_timeout = 10
     chosen.networking.enforce_retry_after = True
-    # `streams.py` restarts failed streams; kopf's back-off only delays that.
+    # `streams.py` restarts failed streams, and kopf's back-off only delays that.
     chosen.networking.error_backoffs = (0.5, 1, 2, 3, 5)
     chosen.persistence.consistency_timeout = 60
     chosen.execution.max_workers = 8
@@ -112,13 +112,16 @@ def operator_settings(settings: Settings) -> kopf.OperatorSettings:
 
 
 def expected_streams(settings: Settings) -> frozenset[StreamName]:
-    """The streams that kopf opens: one for each kind and namespace."""
+    """Return the names of the streams that kopf opens, one for each kind and namespace."""
     return frozenset((kind, namespace) for kind in Kind for namespace in (settings.namespaces or (None,)))
 
 
 # Any: kopf's settings and its other arguments.
 async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
-    """Connect to the cluster of `KUBECONFIG`, or as this pod's account. By IP address, so that DNS isn't needed."""
+    """Return how to connect to the cluster of `KUBECONFIG`, or else to this pod's cluster with the pod's service account.
+
+    The connection of a pod uses the API server's IP address, so that it doesn't depend on DNS.
+    """
     if os.environ.get("KUBECONFIG"):
         return kopf.login_with_kubeconfig(settings=settings, **rest)
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")

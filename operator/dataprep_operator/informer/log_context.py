@@ -1,4 +1,4 @@
-"""Fields for the log lines of the current reconciliation. Each worker is a task, and so has its own context."""
+"""The fields that are added to the log lines of the current reconciliation. Each worker is a task, so it has a separate context."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -12,15 +12,15 @@ _about: ContextVar[Mapping[str, str | None]] = ContextVar("about", default=_NOTH
 
 
 def bind(key: Key) -> None:
-    """Log this object from now on in the current task."""
+    """Add this object's name to all further log lines of the current task."""
     _about.set({"namespace": key.namespace, "cronJob" if key.kind == CRON_KIND else "job": key.name})
 
 
 def bind_run(run_id: str | None) -> None:
-    """Log the job's run id as well."""
+    """Add the job's run id to all further log lines of the current task."""
     _about.set({**_about.get(), "runId": run_id})
 
 
 def fields() -> Mapping[str, str | None]:
-    """The fields of a log line."""
+    """Return the fields to add to a log line of the current task."""
     return _about.get()

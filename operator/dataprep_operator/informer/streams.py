@@ -1,12 +1,12 @@
-"""Tracks kopf's watch streams, and restarts those that break.
+"""Tracks kopf's watch streams, and restarts streams that break.
 
-kopf's handlers get objects, but not the end of a listing or bookmarks. Without those nobody knows when the cache has synced, which objects
-vanished between two watches, or whether a silent stream is still alive. kopf has no public API for this, so we wrap the function behind
-every stream. kopf is pinned to a minor version, and a test fails when the function is gone.
+kopf's handlers receive objects, but neither bookmarks nor the end of a listing. Without these, the operator can't know when the cache has
+synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public API for this, so this
+module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no longer exists.
 
-kopf exits when a stream breaks in an unexpected way: a truncated line, an error event, a namespace without permissions. Here only that
-stream is listed again. A forbidden namespace, deleted with its RoleBindings, doesn't block the others: its jobs are left alone until all of
-its streams are listed again.
+kopf exits when a stream breaks unexpectedly, for example by a truncated line, an error event, or missing permissions for a namespace. This
+module lists only the broken stream again. A namespace becomes forbidden when it is deleted together with its RoleBindings. It doesn't block
+the other namespaces, and its jobs are not reconciled until all of its streams have been listed again.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ _POLL_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 1.0
 _FORBIDDEN_RETRY_SECONDS: Final = 5.0
 FORGET_AFTER_SECONDS: Final = 60.0
-"""After this long without permissions, a namespace's objects are dropped, so that they can't block jobs elsewhere."""
-# A truncated line isn't valid JSON or UTF-8. JSON of an unexpected shape lacks a key, attribute or index.
+"""When a namespace has been forbidden for this long, its objects are dropped, so that they can't block jobs in other namespaces."""
+# A truncated line isn't valid JSON or UTF-8, so it raises a ValueError. JSON of an unexpected shape raises one of the next four errors.
 _BROKEN: Final = (
     ValueError,
     LookupError,
@@ -54,7 +54,7 @@ class _Stream:
     listed_uids: set[str] = field(default_factory=set)
     known_before: set[str] = field(default_factory=set)
     forbidden_since: float | None = None
-    """Since when the namespace has been forbidden."""
+    """The time at which the namespace became forbidden, if it is."""
 
     @property
     def is_forbidden(self) -> bool:
@@ -62,7 +62,7 @@ class _Stream:
 
 
 class Streams:
-    """The state of every watch stream."""
+    """Keeps track of the state of every watch stream."""
 
     def __init__(
         self, *, expected: frozenset[StreamName], cache: Cache, enqueue: Callable[[Key], None], clock: Callable[[], float] = time.monotonic
@@ -71,33 +71,33 @@ class Streams:
         self._cache = cache
         self._concerns = enqueue
         self._streams = {name: _Stream(heard_at=clock()) for name in expected}
-        # Listed objects that the handlers have not cached yet.
+        # Uids of listed objects that the handlers have not put into the cache yet.
         self._uncached: dict[StreamName, set[str]] = {name: set() for name in expected}
 
     @property
     def synced(self) -> bool:
-        """Whether every permitted stream is listed and everything listed is in the cache."""
+        """Whether every permitted stream has been listed and all listed objects are in the cache."""
         return all(stream.listed or stream.is_forbidden for stream in self._streams.values()) and not any(self._uncached.values())
 
     def is_synced(self, namespace: str) -> bool:
-        """Whether the cache has all objects of the namespace. If its Jobs were unlisted, they would seem to be missing."""
+        """Return whether the cache has all objects of the namespace. Before that, existing Jobs would seem to be missing."""
         own = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
         return all(stream.listed and not stream.is_forbidden and not self._uncached.get(name) for name, stream in own.items())
 
     async def wait_for_sync(self) -> None:
-        """Wait until `synced`."""
+        """Wait until `synced` is true."""
         while not self.synced:
             await asyncio.sleep(_POLL_SECONDS)
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the most silent stream last received anything."""
+        """The longest time, in seconds, for which any stream has received no data."""
         now = self._clock()
         return max((now - stream.heard_at for stream in self._streams.values()), default=0.0)
 
     @property
     def unsynced(self) -> list[str]:
-        """Streams that are not listed yet, for messages."""
+        """Descriptions of the streams that have not been listed yet, for use in messages."""
         return [
             f"{kind} in {namespace or 'all namespaces'}"
             for (kind, namespace), stream in self._streams.items()
@@ -105,14 +105,14 @@ class Streams:
         ]
 
     def mark_cached(self, kind: Kind, uid: str) -> None:
-        """The handlers have cached the object."""
+        """Record that the handlers have put the object into the cache."""
         for (stream_kind, _), uids in self._uncached.items():
             if stream_kind is kind:
                 uids.discard(uid)
 
     # Any: kopf's own bookmark, or an event as JSON.
     def observe(self, name: StreamName, event: Any) -> None:
-        """Take in what a stream yields."""
+        """Update the state of a stream by an event or bookmark that it yields."""
         stream = self._streams.setdefault(name, _Stream(heard_at=self._clock()))
         stream.heard_at = self._clock()
         if event is watching.Bookmark.LISTED:
@@ -125,20 +125,20 @@ class Streams:
             self._uncached.setdefault(name, set()).add(uid)
 
     def reset(self, name: StreamName) -> None:
-        """A stream broke. Discard its unfinished listing."""
+        """Discard the unfinished listing of a stream that broke."""
         stream = self._streams.get(name)
         if stream is not None:
             stream.listed_uids, stream.known_before = set(), set()
 
     def mark_forbidden(self, name: StreamName, why: object) -> None:
-        """The API server forbids reading a stream's namespace."""
+        """Record that the API server forbids reading the stream's namespace."""
         kind, namespace = name
         now = self._clock()
         stream = self._streams.setdefault(name, _Stream(heard_at=now))
         if stream.forbidden_since is None:
             logger.warning("%s in %s can't be read, so jobs of this namespace are not reconciled: %s", kind, namespace, why)
             stream.forbidden_since, stream.listed = now, False
-        # Even a refusal shows that the API server is there.
+        # Even a refusal shows that the API server is reachable.
         stream.heard_at, stream.listed_uids, stream.known_before = now, set(), set()
         self._uncached.get(name, set()).clear()
         if now - stream.forbidden_since >= FORGET_AFTER_SECONDS:
@@ -161,7 +161,7 @@ class Streams:
 def wrap_kopf(
     streams: Streams, *, again_seconds: float = _RETRY_SECONDS, refused_seconds: float = _FORBIDDEN_RETRY_SECONDS
 ) -> Callable[[], None]:
-    """Wrap kopf's streams. Returns a function that unwraps them."""
+    """Wrap the kopf function that runs every stream. Return a function that restores the original."""
     original = watching.infinite_watch
 
     @functools.wraps(original)
@@ -200,7 +200,7 @@ def wrap_kopf(
 
 # Any: what kopf yields.
 def _has_identity(event: Any) -> bool:
-    """Whether an event identifies its object. Bookmarks needn't."""
+    """Return whether an event identifies its object. Bookmarks are accepted without this."""
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":
         return True
     metadata = event["object"]["metadata"]

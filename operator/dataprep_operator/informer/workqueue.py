@@ -1,6 +1,7 @@
-"""A work queue like client-go's: each key once, never processed twice at a time, with back-off after failures and three priorities.
+"""A work queue like client-go's, with three priorities and with back-off after failures.
 
-kopf's event handlers aren't retried; this queue does it.
+Each key is in the queue at most once, and is never processed by two workers at the same time. kopf doesn't retry event handlers, so this
+queue retries the keys instead.
 """
 
 import asyncio
@@ -19,22 +20,25 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
-"""Short, because a job waits this long after the API server has recovered. The client's rate limit protects the server."""
+"""Short, because a job may wait this long after the API server has recovered. The client's rate limit protects the API server."""
 
 _NORMAL_TURN = 4
-"""Every fourth key comes from the normal lane if possible, so that it can't starve."""
+"""Every fourth key comes from the normal lane, if that has any, so that the lane can't starve."""
 _LOW_TURN = 16
-"""Every sixteenth key comes from the low-priority lane."""
+"""Every sixteenth key comes from the low-priority lane, if that has any."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:
-    """The delay after that many failures: exponential and capped, reduced by up to half by `chance` (0 to 1)."""
+    """Return the delay after the given number of failures. It grows exponentially up to a limit.
+
+    `chance`, from 0 to 1, reduces the delay by up to half.
+    """
     whole = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 16))
     return whole * (1 - chance / 2)
 
 
 class WorkQueue(Generic[K]):
-    """First come, first served, in lanes for high-priority, normal and low-priority keys."""
+    """A queue of keys with lanes for high, normal and low priority. Each lane is first in, first out."""
 
     def __init__(
         self, *, high_priority: Callable[[K], bool] = lambda _: False, low_priority: Callable[[K], bool] = lambda _: False
@@ -46,7 +50,7 @@ class WorkQueue(Generic[K]):
         self._low: deque[K] = deque()
         self._taken = 0
         self._waiting: dict[K, float] = {}
-        """Since when, by the event loop's clock."""
+        """Maps a waiting key to the time since which it waits, by the event loop's clock."""
         self._processing: set[K] = set()
         self._dirty: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -57,7 +61,7 @@ class WorkQueue(Generic[K]):
         return len(self._waiting)
 
     def add(self, key: K) -> None:
-        """Enqueue a key. One that is being processed is enqueued again afterwards."""
+        """Enqueue a key. If the key is being processed, it is enqueued again afterwards."""
         self._forget_timer(key)
         if key in self._processing:
             self._dirty.add(key)
@@ -67,7 +71,7 @@ class WorkQueue(Generic[K]):
             self._wakeup.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Enqueue a key after a delay, unless it is due earlier anyway."""
+        """Enqueue a key after a delay, unless it is already due earlier."""
         if seconds <= 0:
             self.add(key)
             return
@@ -80,7 +84,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = loop.call_later(seconds, self.add, key)
 
     async def run(self, work: Callable[[K], Awaitable[None]]) -> None:
-        """Run one worker until cancelled. Start as many as needed."""
+        """Run one worker until it is cancelled. Several workers may run at the same time."""
         while True:
             key = await self._next()
             try:
@@ -109,7 +113,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def _next_lane(self) -> deque[K]:
-        """The lane to take the next key from."""
+        """Return the lane to take the next key from."""
         if self._low and (self._taken % _LOW_TURN == 0 or not (self._high or self._normal)):
             return self._low
         return self._normal if self._normal and (self._taken % _NORMAL_TURN == 0 or not self._high) else self._high
@@ -134,5 +138,5 @@ class WorkQueue(Generic[K]):
 
 
 def _needs_traceback(exc: Exception) -> bool:
-    """Whether to log a traceback. Our own errors don't need one."""
+    """Return whether to log a traceback. The operator's own errors don't need one."""
     return not isinstance(exc, OperatorError)

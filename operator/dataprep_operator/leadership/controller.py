@@ -1,4 +1,4 @@
-"""Runs kopf's watches in every replica, and the reconcile workers with their periodic resync in the leader."""
+"""Runs kopf's watches in every replica, and the reconcile workers and the periodic resync in the leader only."""
 
 import asyncio
 import functools
@@ -24,10 +24,13 @@ from dataprep_operator.settings import Settings
 logger = logging.getLogger(__name__)
 
 _FINISHED_EVERY: Final = 12
-"""Finished jobs join every twelfth resync, so hourly by default: reconciling 5,000 of them takes seconds. `handover` relies on it."""
+"""Every twelfth resync includes finished jobs, which is hourly by default, because reconciling 5,000 of them takes seconds.
+
+The `handover` module relies on this resync.
+"""
 
 Reconcile = Callable[[Key], Awaitable[float | None]]
-"""Reconciles one object; returns the seconds after which to reconcile it again."""
+"""Reconciles one object, and returns the seconds after which to reconcile it again, if any."""
 
 
 Enqueue = Callable[[Key, float], None]
@@ -42,10 +45,10 @@ CREDENTIALS_TASK: Final = "credentials retriever"
 
 
 async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:
-    """Keep the cache up to date until `stop` is set. A standby does so too, and can take over without listing.
+    """Keep the cache up to date until `stop` is set. A standby does this too, so it can take over without listing all objects first.
 
-    kopf's tasks must live as long as the operator. When one ends early, kopf stops the others one by one, which has taken minutes, so
-    `died` must end the process.
+    kopf's tasks must live as long as the operator. When one of them ends early, kopf stops the others one by one, which can take minutes.
+    So `died` must end the process.
     """
     unwrap = wrap_kopf(streams)
     before = asyncio.all_tasks()
@@ -53,14 +56,14 @@ async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: 
         roots = await kopf.spawn_tasks(
             registry=handlers.registry(cache=cache, streams=streams, enqueue=enqueue),
             settings=handlers.operator_settings(settings),
-            # By default kopf looks up the user's name, and user 65532 of an image has none.
+            # By default kopf looks up the user's name, but in the image the user 65532 has no name.
             identity=settings.identity,  # type: ignore[arg-type]  # kopf's NewType of str is not public
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
             stop_flag=stop,
         )
-        # kopf has just replaced the signal handlers.
+        # Set the signal handlers again, because kopf has just replaced them.
         stop_by_signals(stop)
         spawned = asyncio.all_tasks() - before
         for task in {*roots, *(each for each in spawned if each.get_name() == CREDENTIALS_TASK)}:
@@ -97,7 +100,7 @@ async def lead(
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        # On exit, kopf cancels every task younger than its own.
+        # When kopf exits, it cancels every task that was started after its own, so `work` may have been cancelled.
         if work.done() and not work.cancelled():
             work.result()
     finally:
@@ -109,9 +112,9 @@ async def lead(
 
 
 async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
-    """Run the workers once the cache has synced. Before that, children would seem to be missing."""
+    """Run the workers after the cache has synced. Before that, existing children would seem to be missing."""
     await streams.wait_for_sync()
-    # Unfinished objects first: there may be thousands of finished ones.
+    # Unfinished objects come first, because there may be thousands of finished ones.
     for key in [*cache.active_keys(), *cache.keys()]:
         queue.add(key)
     async with asyncio.TaskGroup() as group:
@@ -139,7 +142,7 @@ def _worker(queue: WorkQueue[Key], reconcile: Reconcile) -> Callable[[Key], Awai
 
 
 async def _resync(cache: Cache, queue: WorkQueue[Key], *, every_seconds: float) -> None:
-    """Enqueue every object now and then, in case an event was lost; finished ones less often."""
+    """Enqueue every object periodically, in case a watch event was lost. Finished objects are enqueued less often."""
     for number in itertools.count(1):
         await asyncio.sleep(every_seconds)
         for key in cache.active_keys() if number % _FINISHED_EVERY else cache.keys():

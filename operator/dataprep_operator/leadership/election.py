@@ -1,7 +1,7 @@
-"""Leader election: holds the Lease and the scope markers from a thread with its own event loop and connections.
+"""Leader election. A thread with its own event loop and connections holds the Lease and the scope markers.
 
-A busy main loop, with thousands of jobs or a flood of requests, must not cost the Lease. But a main loop that has stalled for a minute may
-never recover, so then the Lease is given up.
+The replica must not lose the Lease because its main loop is busy with thousands of jobs or a flood of requests. But a main loop that has
+stalled for a minute may never recover, so the thread then gives up the Lease.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ class Connection(Cluster, Protocol):
 
 
 class LeaderElector:
-    """Acquires the Lease and keeps it. Calls `lost`, on the thread, when it can't be kept: the process must then exit at once."""
+    """Acquires the Lease and keeps it.
+
+    When the Lease can't be kept, the election thread calls `lost`, which must end the process immediately.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica surely leads."""
+        """Whether this replica is certainly the leader."""
         return self._lease is not None and self._lease.is_valid
 
     async def begin(self) -> None:
@@ -72,7 +75,7 @@ class LeaderElector:
         if self._thread.ident is None:
             self._loop.close()
             return
-        # RuntimeError: the loop is closed, since the thread has ended by itself.
+        # RuntimeError means that the loop is closed, because the thread has already ended.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
         await asyncio.shield(asyncio.wrap_future(self._over))
@@ -82,14 +85,14 @@ class LeaderElector:
             self._beaten_at = time.monotonic()
             await asyncio.sleep(_BEAT_SECONDS)
 
-    # --- on the thread ------------------------------------------------------------------------------------------------------
+    # --- methods that run on the election thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._stay())
         except asyncio.CancelledError:
             pass
-        except BaseException as exc:  # begin() must not wait for ever
+        except BaseException as exc:  # passed to begin(), which would otherwise wait forever
             if not self._begun.done():
                 self._begun.set_exception(exc)
         finally:

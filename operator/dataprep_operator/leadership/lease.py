@@ -1,6 +1,8 @@
-"""A `coordination.k8s.io` Lease: valid for 12 seconds, renewed every 2, given up after 9 without success.
+"""A `coordination.k8s.io` Lease that elects the leader.
 
-A replica that isn't sure to hold it must exit. Two leaders can't harm data, but would overwrite each other's statuses.
+It is valid for `DURATION_SECONDS`, is renewed every `RETRY_SECONDS`, and is given up after `RENEW_DEADLINE_SECONDS` without a renewal.
+A replica that isn't certain to hold the Lease must exit. Two leaders can't damage data, but would overwrite the statuses that the other
+wrote.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ DURATION_SECONDS: Final = 12
 RENEW_DEADLINE_SECONDS: Final = 9.0
 RETRY_SECONDS: Final = 2.0
 _MOMENT_SECONDS: Final = 0.05
-# Leaves time for a second try when a request hangs.
+# Short enough to leave time for a second attempt when a request hangs.
 _TRY_SECONDS: Final = 2.5
 _AGAIN_SECONDS: Final = 0.5
 
@@ -35,7 +37,7 @@ class Lease:
         self._name = name
         self._identity = identity
         self._clock = clock
-        # The holder's last record and when our clock first saw it: clocks of other machines are not compared.
+        # The holder's last record, and the local time when it was first seen. Clocks of different machines are never compared.
         self._record: tuple[str, str] | None = None
         self._record_since = clock()
         self._expires_at = clock()
@@ -43,11 +45,11 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether no other replica can lead yet. False after a long pause of the process, until the Lease is renewed."""
+        """Whether it is certain that no other replica leads. False after a long pause of the process, until the Lease is renewed."""
         return self._clock() - self._renewed_at <= RENEW_DEADLINE_SECONDS
 
     async def acquire(self) -> None:
-        """Wait until this replica leads."""
+        """Wait until this replica is the leader."""
         while True:
             try:
                 if await self.try_once():
@@ -95,7 +97,7 @@ class Lease:
         return True
 
     async def release(self) -> None:
-        """Release the Lease so that another replica can take it at once. Best effort."""
+        """Release the Lease so that another replica can take it immediately. A failure is only logged."""
         try:
             body = await self._cluster.get(LEASES, self._namespace, self._name)
             if (body.get("spec") or {}).get("holderIdentity") == self._identity:
@@ -122,7 +124,7 @@ class Lease:
         return self._clock() > self._expires_at
 
     def _until_next_try(self) -> float:
-        """Seconds until the next try: the usual pause, or less when the holder's record expires sooner."""
+        """Return the seconds until the next attempt: the usual pause, or less when the holder's record expires sooner."""
         remaining = self._expires_at - self._clock()
         return min(RETRY_SECONDS, remaining + _MOMENT_SECONDS) if remaining >= 0 else RETRY_SECONDS
 

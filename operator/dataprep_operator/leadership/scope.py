@@ -1,11 +1,12 @@
-"""Keeps two releases from reconciling the same jobs, where they would overwrite each other's statuses.
+"""Keeps two releases of the chart from reconciling the same jobs, because each would overwrite the statuses that the other wrote.
 
-Each release keeps a marker, a Lease with a fixed name, in each of its namespaces, or in its own namespace when it works cluster-wide. A
-marker expires 15 seconds after its last renewal. The later release refuses to start when it finds another's marker.
+Each release keeps a marker, a Lease with a fixed name, in each namespace that it watches. A cluster-wide release keeps one marker, in the
+namespace that it is installed in. A marker expires 15 seconds after its last renewal. If a release finds the marker of an earlier release,
+it refuses to start.
 
-A namespaced release can't see the marker of a cluster-wide one. So the cluster-wide release looks for new markers every five seconds and
-annotates them with its refusal, and a namespaced release waits for that before it starts. Each operator class has its own marker name,
-since classes share no jobs.
+A namespaced release can't see the marker of a cluster-wide release. So the cluster-wide release looks for new markers every five seconds
+and refuses their releases by an annotation, and a namespaced release waits for such a refusal before it starts. Each operator class has a
+separate marker name, because classes don't share jobs.
 """
 
 import asyncio
@@ -28,13 +29,13 @@ NOTICE_SECONDS: Final = 7.0
 """Time within which a cluster-wide release notices a new marker."""
 EVERYWHERE: Final = f"{GROUP}/works-everywhere"
 REFUSED_BY: Final = f"{GROUP}/refused-by"
-_HOW: Final = "List other namespaces in one of them, or give one a class of its own (operatorClass)."
+_HOW: Final = "List other namespaces in one of them, or give one of them a separate operator class (operatorClass)."
 
 Body = dict[str, Any]  # the API's JSON
 
 
 def marker(operator_class: str | None) -> str:
-    """The marker's name for an operator class."""
+    """Return the marker's name for an operator class."""
     return f"dataprep-operator-scope-{operator_class}" if operator_class else "dataprep-operator-scope"
 
 
@@ -58,7 +59,7 @@ class Scope:
         self._everywhere = not settings.namespaces
         self._places: Sequence[str] = settings.namespaces or (self._own,)
         self._checks_others = self._everywhere
-        """Whether to look for other releases' markers; False once listing them was forbidden."""
+        """Whether to look for other releases' markers. Becomes False when the API server forbids listing them."""
 
     async def claim(self) -> None:
         """Create the markers. Raises Overlap when another release owns one of the namespaces."""
@@ -91,7 +92,10 @@ class Scope:
                 self._raise_if_refused(place, await self._cluster.get(LEASES, place, self._name))
 
     async def _claim_all(self) -> list[str]:
-        """Create or renew all markers; returns the namespaces where they are new. Skips namespaces that are missing or forbidden."""
+        """Create or renew all markers, and return the namespaces where they are new.
+
+        Namespaces that don't exist, or that the operator may not access, are skipped.
+        """
         new = []
         for place in self._places:
             try:
@@ -143,7 +147,7 @@ class Scope:
                 )
 
     async def _check_others(self, *, begins: bool) -> None:
-        """Cluster-wide only: give way to earlier releases, and refuse later ones."""
+        """Give way to earlier releases, and refuse later ones. Only a cluster-wide release does this."""
         mine = await self._cluster.get(LEASES, self._own, self._name)
         try:
             markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
@@ -166,7 +170,7 @@ class Scope:
                     LEASES, place, self._name, lease | {"metadata": lease["metadata"] | {"annotations": annotations}}
                 )
             except (Conflict, NotFound):
-                continue  # tried again in five seconds
+                continue  # the next check, in five seconds, tries again
             except Refused as exc:
                 logger.warning("can't refuse the release %s in %s: %s", self._holder(lease), place, exc)
                 continue
@@ -188,7 +192,7 @@ class Scope:
         return str((lease.get("spec") or {}).get("renewTime") or "")
 
     def _since(self, lease: Body) -> tuple[str, str]:
-        """When the holder started, with its name as the tie-breaker."""
+        """Return when the holder started, with the holder's name as the tie-breaker."""
         return str((lease.get("spec") or {}).get("acquireTime") or ""), self._holder(lease)
 
     def _alive(self, lease: Body) -> bool:

@@ -1,1 +1,1 @@
-"""The cluster's objects, parsed into values."""
+"""Parses the cluster's objects into values."""

@@ -1,4 +1,4 @@
-"""Parses the child Jobs of a DataPrepJob. Pure."""
+"""Parses the child Jobs of a DataPrepJob. All functions are pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.pods import CONTAINER
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
-"""On a convert Job that runs only some tasks: the task of each index."""
+"""Annotation on a convert Job that runs only some tasks. It maps each completion index to a task."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
-"""On every child Job: the digest of the spec in the job's ConfigMap."""
+"""Annotation on every child Job: the digest of the spec in the DataPrepJob's ConfigMap."""
 ANNOTATION_SUSPEND: Final = "dataprep.io/suspend"
-"""On every child Job outside a queue: the value that the operator last set `suspend` to, or RESUMED."""
+"""Annotation on every child Job without a queue: the value that the operator last set `suspend` to, or RESUMED."""
 RESUMED: Final = "resumed"
-"""The operator has resumed the Job after somebody else suspended it."""
+"""Value of the annotation after the operator has resumed a Job that somebody else suspended."""
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
 CLEANUP: Final = "cleanup"
@@ -27,7 +27,7 @@ CLEANUP: Final = "cleanup"
 
 @dataclass(frozen=True)
 class Child:
-    """A child Job, parsed."""
+    """A parsed child Job."""
 
     name: str
     namespace: str
@@ -40,11 +40,11 @@ class Child:
     created: datetime | None = None
     suspended: bool = False
     queued: bool = False
-    """Whether a queue decides when it runs."""
+    """Whether Kueue decides when the Job runs."""
     suspended_by_others: bool = False
-    """Whether it is suspended against the operator's wish, by Kueue's `manageJobsWithoutQueueName` or by hand."""
+    """Whether the Job is suspended although the operator didn't suspend it: by Kueue's `manageJobsWithoutQueueName` or by hand."""
     resumed: bool = False
-    """Whether the operator has already resumed it once."""
+    """Whether the operator has already resumed the Job once."""
     parallelism: int = 1
     completions: int = 1
     active: int = 0
@@ -59,10 +59,10 @@ class Child:
     tasks: str | None = None
     plan_sha256: str | None = None
     spec_sha256: str | None = None
-    """Digest of the spec that its pods mount. None on a Job of an older operator."""
+    """Digest of the spec that the Job's pods mount. None if an older operator created the Job."""
     deleting: bool = False
     image: str | None = None
-    """The image of its pods. An operator with another default may have created it."""
+    """The image of the Job's pods. It may differ from today's default, if an older operator created the Job."""
 
     @property
     def finished(self) -> bool:
@@ -78,7 +78,7 @@ def read(raw: Mapping[str, Any]) -> Child:
     owner = controller(raw)
     owner = owner if owner.get("kind") == KIND else {}
     conditions = {kind: each for kind, each in untrusted.conditions(status).items() if each.get("status") == "True"}
-    # FailureTarget comes first and has the actual reason; Failed follows when the last pod is gone.
+    # FailureTarget, which Kubernetes sets first, is ignored: only Failed means that the Job's last pod has ended.
     broken = conditions.get("Failed") or {}
     ended = broken or conditions.get("Complete") or {}
     return Child(

@@ -1,4 +1,4 @@
-"""The observed state of one DataPrepJob and its children. Values only; nothing here decides."""
+"""The observed state of one DataPrepJob and its children. This module only holds values and makes no decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveProgress:
-    """The sum of what the workers report."""
+    """The sum of the workers' progress reports."""
 
     shards_done: int = 0
     shards_active: int = 0
@@ -45,24 +45,24 @@ class Dependency:
     phase: str | None
     """None when the job doesn't exist."""
     data_set: FromJob | None = None
-    """Its output, once it has succeeded."""
+    """The job's output, if the job has succeeded."""
 
     @property
     def complete(self) -> bool:
-        """Whether it has succeeded."""
+        """Whether the job has succeeded."""
         return self.phase == "Succeeded"
 
 
 @dataclass(frozen=True)
 class Admission:
-    """What Kueue says about the convert Job."""
+    """The state of the convert Job in Kueue."""
 
     exists: bool = False
     """Whether the Job has a Workload."""
     reserved: bool = False
     message: str = ""
     position: int | None = None
-    """Zero-based position among the waiting Workloads of the queue."""
+    """Zero-based position among the Workloads that wait in the queue."""
 
 
 @dataclass(frozen=True)
@@ -72,53 +72,53 @@ class Observed:
     key: Key
     uid: str
     version: str
-    """The resourceVersion that was read."""
+    """The resourceVersion of the job that was read."""
     generation: int
     status: DataPrepJobStatus
     """The stored status."""
     spec: DataPrepJobSpec | None
-    """None when the spec is rejected; `faults` or `too_new` says why."""
-    # Any: the spec as stored, for the ConfigMap.
+    """The parsed spec, or None when it is rejected. In that case `faults` or `too_new` gives the reason."""
+    # Any: the spec as stored in the API, which is copied to the ConfigMap.
     raw_spec: Mapping[str, Any]
     faults: str = ""
     too_new: tuple[str, ...] = ()
-    """Fields that the CRD has and this operator doesn't know, when nothing else is wrong."""
+    """Spec fields that the CRD has but this operator doesn't know. Empty if the spec has other faults."""
     deleting: bool = False
     has_finalizer: bool = False
-    """Whether the job has our finalizer."""
+    """Whether the job has the operator's finalizer."""
     deletes_output: bool = False
     """Whether the live spec's `deletionPolicy` is Delete."""
     namespace_terminating: bool = False
-    """Whether the namespace is terminating and stuck on pods that only the deletion of their Job frees."""
+    """Whether the namespace's termination is stuck on pods that are only removed when their Job is deleted."""
     retry: str | None = None
     queue: str | None = None
-    # The job's kueue.x-k8s.io/… labels, copied to the convert Job.
+    # The job's kueue.x-k8s.io/… labels, which are copied to the convert Job.
     queue_labels: Mapping[str, str] = field(default_factory=dict)
     queue_annotations: Mapping[str, str] = field(default_factory=dict)
     """The job's kueue.x-k8s.io/… annotations."""
     admission: Admission | None = None
-    """None when Kueue wasn't asked."""
+    """The convert Job's state in Kueue, or None when Kueue wasn't asked."""
     children: tuple[Child, ...] = ()
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
-    """When a child that existed was first found missing, by step and attempt."""
+    """Maps the step and attempt of a child that has disappeared to the time when it was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
-    """By the uid of their Job."""
+    """The pods, by the uid of their Job."""
     rival: Key | None = None
-    """Another unfinished job with the same output and the better claim to it."""
+    """Another unfinished job that has the same output and a better claim to it."""
     profile: str | None = None
     """The DataPrepProfile whose defaults were applied."""
     profile_missing: str | None = None
-    """The DataPrepProfile that the job names, when it doesn't exist."""
+    """The name of the job's DataPrepProfile, if it doesn't exist."""
     dependencies: tuple[Dependency, ...] = ()
-    """The jobs that this one waits for; empty once it has started."""
+    """The jobs that this job waits for. Empty after it has started."""
     output_remover: Key | None = None
-    """A deleted job whose removal of the same output is under way."""
+    """A deleted job that is still removing the same output."""
     output_user: Key | None = None
-    """For a deleted job: another job that uses its data set or writes to its output."""
+    """Set only if this job is deleted: another job that uses its data set or writes to its output."""
     writing_pods: tuple[Pod, ...] = ()
-    """For a deleted job: pods that may still write."""
+    """Set only if this job is deleted: its pods that may still write."""
     wait_cycle: tuple[Key, ...] = ()
-    """A cycle of jobs that wait for each other, from this one back to itself."""
+    """A cycle of jobs that wait for each other. It starts and ends with this job."""
     start_blockage: Blockage | None = None
     """Why pods can't be created or started, according to Events."""
     refusal: Blockage | None = None
@@ -127,12 +127,12 @@ class Observed:
 
     @property
     def finished(self) -> bool:
-        """Whether the phase is final."""
+        """Whether the job's phase is final."""
         return self.status.phase in TERMINAL_PHASES
 
     @property
     def child_prefix(self) -> str:
-        """Prefix of the children's names. Jobs that started before the status recorded it keep the older form."""
+        """Prefix of the children's names. Jobs that were started by an operator that didn't record the prefix keep its older form."""
         reported = self.status.child_prefix
         named = names.first_child_base if self.status.start_time is not None else names.child_base
         return reported or named(self.key.name, self.uid)
@@ -144,7 +144,7 @@ class Observed:
 
     @property
     def written_run_ids(self) -> list[str]:
-        """Ids of the runs that the job itself has written, newest first; a reused data set is not among them."""
+        """Ids of the runs that this job has written, newest first. The run of a reused data set is excluded."""
         reported = [
             result.run_id for child in self.children if isinstance(result := self.result_of(child), PlanResult) and not result.reused
         ]
@@ -152,20 +152,20 @@ class Observed:
         return list(dict.fromkeys(run for run in results if run and not (self.status.reused and run == self.status.run_id)))
 
     def describe(self, other: Key, *, how: str = "") -> str:
-        """How messages refer to another job. They don't name jobs of other namespaces."""
+        """Return how messages refer to another job. The names of jobs in other namespaces are not disclosed."""
         kind = f"{how} {KIND}".strip()
         return f"the {kind} {other}" if other.namespace == self.key.namespace else f"another namespace's {kind}"
 
     def child(self, step: str, attempt: int) -> Child | None:
-        """The Job of that step and attempt."""
+        """Return the child Job of this step and attempt, if it exists."""
         return next((child for child in self.children if child.step == step and child.attempt == attempt), None)
 
     def pods_of(self, child: Child) -> tuple[Pod, ...]:
-        """The Job's pods."""
+        """Return the Job's pods."""
         return self.pods.get(child.uid, ())
 
     def work_results(self) -> dict[int, WorkResult]:
-        """The results of finished tasks, by task. A task that ran twice counts once."""
+        """Return the results of the finished tasks, by task. A task that ran twice counts once."""
         results: dict[int, WorkResult] = {}
         for child in self.children:
             for pod in self.pods_of(child) if child.step == "convert" else ():
@@ -175,7 +175,7 @@ class Observed:
         return results
 
     def result_of(self, child: Child) -> PlanResult | CommitResult | None:
-        """The result of the plan or commit step's pod."""
+        """Return the result that the pod of the plan or commit step reports, if there is one."""
         for pod in self.pods_of(child):
             result = pod.result if pod.phase == "Succeeded" else None
             if isinstance(result, PlanResult if child.step == "plan" else CommitResult):

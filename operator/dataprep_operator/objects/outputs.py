@@ -1,7 +1,7 @@
-"""Maps a job's output to a place, to detect two jobs that would overwrite each other. Pure.
+"""Maps a job's output to its location, to detect jobs that would overwrite each other's output. All functions are pure.
 
-`names.normalised` gives a URI its canonical form. This also considers bucket endpoints, volume mounts and the namespace, by which one URI can
-mean two places.
+`names.normalised` gives a URI its canonical form. But the same URI can mean different locations, depending on the bucket's endpoint, the
+volume mounts and the namespace. This module considers these too.
 """
 
 import json
@@ -20,12 +20,12 @@ _ALIBABA: Final = ".aliyuncs.com"
 _CLUSTER: Final = (".svc.cluster.local", ".svc")
 _PORTS: Final = {"http": 80, "https": 443}
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Where the converter looks for the endpoint of a store that names none, in order."""
+"""Environment variables in which the converter looks, in this order, for the endpoint of a store that names none."""
 
 
 # Any: unvalidated objects as the API's JSON.
 def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str | None:
-    """The place of a job's output, with the profile `defaults` applied, or None when the spec names none."""
+    """Return the location of a job's output, or None when the spec names none. `defaults` is the job's profile."""
     spec, namespace = untrusted.mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
     if defaults is not None:
         spec = profile.merged(spec, untrusted.mapping(defaults.get("spec")), name="")
@@ -56,7 +56,10 @@ def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[st
 
 
 def _bucket(text: str, endpoint: str | None, *, namespace: str) -> str:
-    """Bucket names are unique across all of Amazon and all of Alibaba, but only within any other service."""
+    """Return the location of a bucket's path.
+
+    Amazon's and Alibaba's bucket names are unique across all of their endpoints. For other services, the endpoint is part of the location.
+    """
     if endpoint is None:
         return text
     parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
@@ -74,7 +77,10 @@ def _bucket(text: str, endpoint: str | None, *, namespace: str) -> str:
 
 
 def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
-    """A path by its volume: one claim is one place under any mount path, and one path on two claims is two."""
+    """Return the location of a file path, given by the volume that is mounted there.
+
+    The same volume claim is the same location wherever it is mounted. The same path on two claims is two locations.
+    """
     own = f"{path} of {namespace}"
     mounts = [
         (names.normalised(each["mountPath"]), each)
@@ -93,5 +99,5 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
         if isinstance(named.get(outer), str):
             root = f"{named.get('server') or ''}:{named[outer].rstrip('/')}" if kind != "persistentVolumeClaim" else named[outer]
             return f"{kind} {root}/{within}{whose}"
-    # Other volumes are told apart by their definition.
+    # Other types of volumes are distinguished by their definition.
     return f"{json.dumps(volume, sort_keys=True)} {own}" if volume else own

@@ -1,4 +1,4 @@
-"""Reads ownerReferences. Pure."""
+"""Reads owner references. All functions are pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from dataprep_operator.objects import untrusted
 
 
 def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The controller's ownerReference, or an empty mapping."""
+    """Return the owner reference of the object's controller, or an empty mapping."""
     return next((owner for owner in untrusted.mappings(raw["metadata"].get("ownerReferences")) if owner.get("controller")), {})
 
 
 def owned_by(raw: Mapping[str, Any], *, uid: str) -> bool:
-    """Whether the DataPrepJob with that uid controls the object."""
+    """Return whether the DataPrepJob with this uid controls the object."""
     owner = controller(raw)
     return owner.get("kind") == KIND and owner.get("uid") == uid

@@ -1,6 +1,6 @@
-"""Parses a pod: its termination message, and what the scheduler and the kubelet report about it. Pure.
+"""Parses a pod: its termination message, and the scheduler's and kubelet's reports about it. All functions are pure.
 
-`steps.py` judges all pods of a step; this module reads one.
+This module reads a single pod. `steps.py` evaluates all pods of a step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,18 +38,18 @@ _STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commi
 
 @dataclass(frozen=True)
 class Blockage:
-    """Why a pod, or a whole step, can't start."""
+    """The reason why a pod, or all pods of a step, can't start."""
 
     reason: Reason
     message: str
     since: datetime | None = None
     fatal: bool = False
-    """Whether only the user can fix it. The job then fails after a grace period."""
+    """Whether only the user can remove the blockage. If so, the job fails after a grace period."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod of a child Job, parsed."""
+    """A parsed pod of a child Job."""
 
     name: str
     namespace: str
@@ -57,7 +57,7 @@ class Pod:
     version: str
     """The resourceVersion."""
     owner_uid: str
-    """The uid of the Job that controls it."""
+    """The uid of the Job that controls the pod."""
     owner_name: str
     phase: str
     step: str
@@ -67,54 +67,57 @@ class Pod:
     unschedulable: Blockage | None = None
     waiting: Blockage | None = None
     creating: bool = False
-    """Scheduled, but the container has not been created yet."""
+    """Whether the pod is scheduled, but its container has not been created yet."""
     deletion_due: datetime | None = None
-    """The end of its grace period, when it is being deleted."""
+    """The end of the pod's grace period, if it is being deleted."""
     disrupted_at: datetime | None = None
-    """Transition time of its `DisruptionTarget` condition."""
+    """Transition time of the pod's `DisruptionTarget` condition."""
     disrupted_by: str = ""
     kubelet_message: str = ""
-    """The kubelet's message on an eviction, for example about an emptyDir over its size limit."""
+    """The kubelet's message when it evicts the pod, for example because an emptyDir exceeds its size limit."""
     index: int | None = None
     exit_code: int | None = None
     exit_reason: str | None = None
     finished_at: datetime | None = None
     message: str = ""
     script: bool = False
-    """Whether it runs the user's program, whose exit codes and messages mean nothing to us."""
+    """Whether the pod runs the user's program. The operator doesn't interpret that program's exit codes and messages."""
 
     @property
     def finished(self) -> bool:
-        """Whether all of its containers have ended."""
+        """Whether all containers of the pod have ended."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def scheduled(self) -> bool:
-        """Whether it has a node."""
+        """Whether the pod is assigned to a node."""
         return self.scheduled_at is not None
 
     @property
     def started(self) -> bool:
-        """Whether its container has run."""
+        """Whether the pod's container has started."""
         return self.finished or (self.phase == "Running")
 
     @property
     def terminated_unprompted(self) -> bool:
-        """Whether it ended with SIGTERM's exit code although it was neither disrupted nor deleted."""
+        """Whether the pod ended with SIGTERM's exit code although it was neither disrupted nor deleted."""
         return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
 
     def stuck_creating(self, now: datetime) -> bool:
-        """Whether its container is overdue, so that the pod's Events should say why."""
+        """Whether the container's creation takes so long that the pod's Events are worth reading for the reason."""
         waited = times.seconds_between(self.scheduled_at, now)
         return self.creating and waited is not None and waited > STUCK_CREATING_SECONDS
 
     def stuck_terminating(self, now: datetime) -> bool:
-        """Whether its node, lost or out of reach, hasn't confirmed the end."""
+        """Whether the node hasn't confirmed the end of the deleted pod in time, because the node is lost or unreachable."""
         overdue = times.seconds_between(self.deletion_due, now)
         return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
 
     def awaits_finalizer(self, now: datetime) -> bool:
-        """Whether it is finished and deleted but held by a finalizer, until its Job creates a replacement."""
+        """Whether the pod is finished and deleted, but still exists because of a finalizer.
+
+        The Job controller removes the finalizer when the Job creates a replacement.
+        """
         overdue = times.seconds_between(self.deletion_due, now)
         return self.finished and overdue is not None and overdue >= LINGERING_SECONDS
 
@@ -174,7 +177,7 @@ def read(raw: Mapping[str, Any]) -> Pod:
 
 
 def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
-    """The object that a volume of the pod needs and that doesn't exist, from the pod's Events. A slow mount doesn't count."""
+    """Return the message of the pod's latest Event about a volume that needs a missing object. Slow mounts don't count."""
     for event in reversed(pod_events):
         message = untrusted.text(event.get("message"))
         if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _GONE_FOR_GOOD):
@@ -183,17 +186,17 @@ def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def pod_creation_error(job_events: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why the API server refuses a Job's pods, from the Job's Events."""
+    """Return why the API server refuses to create a Job's pods, according to the Job's Events."""
     return next((untrusted.text(event.get("message")) for event in reversed(job_events) if event.get("reason") == "FailedCreate"), None)
 
 
 def is_temporary(refusal: str) -> bool:
-    """Whether a refusal may pass by itself, as a full quota does."""
+    """Return whether a refusal may resolve itself, as when a quota is full."""
     return "exceeded quota" in refusal
 
 
 def failure(pod: Pod) -> Failure | None:
-    """Why the pod failed. None when it didn't, or when it was told to stop."""
+    """Return why the pod failed, or None if it didn't fail or was asked to stop."""
     is_evicted = bool(pod.kubelet_message) and pod.disrupted_at is None
     if pod.phase != "Failed" or (pod.exit_code in (None, Exit.DONE) and not is_evicted):
         return None
@@ -267,6 +270,6 @@ def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
 
 
 def _job(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The ownerReference of the controlling Job, or an empty mapping."""
+    """Return the owner reference of the controlling Job, or an empty mapping."""
     controller = next((owner for owner in untrusted.mappings(metadata.get("ownerReferences")) if owner.get("controller")), {})
     return controller if controller.get("kind") == "Job" else {}

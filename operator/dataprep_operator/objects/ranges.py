@@ -1,6 +1,6 @@
-"""Index sets in the notation of Kubernetes and `dataprep work --tasks`: `0-3,7`.
+"""Reads and writes sets of indexes in the notation `0-3,7`, which Kubernetes and `dataprep work --tasks` use.
 
-The text is untrusted and may name more indexes than fit in memory, so ranges are not expanded without a bound.
+The text is untrusted and may name more indexes than fit in memory, so ranges are never expanded without a bound.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataprep_operator.objects import untrusted
 
 
 def runs(text: str | None) -> list[tuple[int, int]]:
-    """First and last index of each range, sorted and merged. Skips malformed parts."""
+    """Return the first and last index of each range, sorted and merged. Malformed parts are skipped."""
     read: list[tuple[int, int]] = []
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
@@ -26,17 +26,17 @@ def runs(text: str | None) -> list[tuple[int, int]]:
 
 
 def count(text: str | None) -> int:
-    """The number of indexes in `text`."""
+    """Return the number of indexes in `text`."""
     return sum(last - first + 1 for first, last in runs(text))
 
 
 def parse(text: str | None, *, below: int) -> list[int]:
-    """The indexes in `text` below the bound, ascending."""
+    """Return the indexes in `text` that are less than `below`, in ascending order."""
     return [index for first, last in runs(text) for index in range(first, min(last + 1, below))]
 
 
 def write(indexes: Iterable[int]) -> str:
-    """The shortest notation for `indexes`."""
+    """Return the shortest notation for `indexes`."""
     merged: list[tuple[int, int]] = []
     for index in sorted(set(indexes)):
         if merged and merged[-1][1] == index - 1:
@@ -47,5 +47,5 @@ def write(indexes: Iterable[int]) -> str:
 
 
 def shortened(text: str, *, limit: int) -> str:
-    """`text` cut at a comma to at most `limit` characters, so that it still parses."""
+    """Cut `text` to at most `limit` characters, at a comma, so that it can still be parsed."""
     return text if len(text) <= limit else text[: limit + 1].rpartition(",")[0]

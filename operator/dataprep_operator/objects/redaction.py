@@ -1,4 +1,7 @@
-"""Redacts credentials and escapes control characters in what pods, nodes and the API server say, before it reaches a status. Pure."""
+"""Redacts credentials and escapes control characters in texts from pods, nodes and the API server, before they reach a status.
+
+All functions are pure.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -9,15 +12,15 @@ from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.shown import redacted, shown
 
 _MIN_LENGTH: Final = 256
-"""Shortest length that any text may be cut to, except digests."""
+"""The shortest length limit of all texts in a status, apart from digests. Redaction never cuts a text to less than this."""
 _M = TypeVar("_M", bound=BaseModel)
 
 
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """The status with every text `shown`, within its length limit.
+    """Return the status with every text passed through `shown`, and still within its length limit.
 
-    Texts that are read back are left alone: the handled retry, and the URIs of the output and of `fromJob`, unless they contain
-    credentials.
+    Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. The URIs are
+    redacted only if they contain credentials.
     """
     place = status.output.uri if status.output is not None else None
     found = _redact_model(status, place if place is not None and redacted(place) == place else None)

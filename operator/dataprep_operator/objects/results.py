@@ -1,4 +1,4 @@
-"""Validates what plan and commit pods report. It is untrusted input. Pure."""
+"""Validates the reports of plan and commit pods, which are untrusted input. All functions are pure."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
-    """Why the result can't be this run's, or None."""
+    """Return why the result can't belong to this run, or None if it can."""
     records = result.records
     digests = [result.manifest_sha256, *(file.sha256 for file in result.outputs), *([result.digest] if result.digest is not None else [])]
     for digest in digests:
@@ -26,7 +26,7 @@ def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
 
 
 def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
-    """Why the plan can't be trusted, or None. Its values become arguments of the next step."""
+    """Return why the plan's result is invalid, or None if it is valid. Its values become arguments of the next step."""
     if not _RUN_ID.fullmatch(result.run_id):
         return f"The plan step reports a malformed run id: {result.run_id!r}"
     if not _DIGEST.fullmatch(result.plan_sha256):

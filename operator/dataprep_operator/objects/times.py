@@ -1,4 +1,4 @@
-"""Kubernetes timestamps (RFC 3339, UTC, whole seconds) and readable durations."""
+"""Parses and formats Kubernetes timestamps (RFC 3339, UTC, whole seconds), and formats durations."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -8,37 +8,37 @@ _LAST_YEAR: Final = 9000
 
 
 def now() -> datetime:
-    """The current time. Decisions don't call it; they take the time as an argument."""
+    """Return the current time. The modules in `decisions` don't call this, but take the time as an argument."""
     return datetime.now(UTC)
 
 
 def text(moment: datetime) -> str:
-    """`2026-01-31T12:00:00Z`."""
+    """Format a time as in `2026-01-31T12:00:00Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse(value: str | None) -> datetime | None:
-    """The time in `value`, or None when it is absent or malformed."""
+    """Return the time in `value`, or None when it is absent or malformed."""
     if not isinstance(value, str) or not value:
         return None
     try:
         moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
     except ValueError:
         return None
-    # Near datetime.min and datetime.max, arithmetic and zone conversions overflow.
+    # Years near datetime.min and datetime.max are rejected, because arithmetic and time zone conversions overflow there.
     known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return known if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """Seconds from `start` to `end`, at least 0; None when either is unknown."""
+    """Return the seconds from `start` to `end`, but at least 0, or None when either is unknown."""
     if start is None or end is None:
         return None
     return max(0.0, (end - start).total_seconds())
 
 
 def for_people(seconds: float) -> str:
-    """`45s`, `1m20s`, `2h05m`, `3d04h`."""
+    """Format a duration as in `45s`, `1m20s`, `2h05m` or `3d04h`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -1,1 +1,1 @@
-"""Reconcilers: observe, decide, write the status, act."""
+"""The reconcilers. Each observes an object, decides, writes its status, and performs the actions."""

@@ -44,15 +44,15 @@ _WEBHOOK = "failed calling webhook"
 
 
 class ForeignChild(ClusterError):
-    """An object with a child's name belongs to someone else."""
+    """An object with a child's name exists, but doesn't belong to the job."""
 
 
 class LeftoverChild(ForeignChild):
-    """The object belongs to a deleted job of the same name, and is about to be garbage-collected."""
+    """The object belongs to a deleted job with the same name, and is about to be garbage-collected."""
 
 
 class Actuator:
-    """All effects on the cluster."""
+    """Makes all changes to the cluster for DataPrepJobs."""
 
     def __init__(self, *, cache: Cache, cluster: Cluster, observer: Observer, clock: Callable[[], datetime]) -> None:
         self._cache = cache
@@ -64,9 +64,9 @@ class Actuator:
     # --- the job itself -----------------------------------------------------------------------------------------------------
 
     async def write_status(self, observed: Observed, desired: DataPrepJobStatus) -> Observed:
-        """Write the status, if the job has not changed since. Otherwise refresh the cache and raise Conflict.
+        """Write the status, and return the observed state with the new resourceVersion.
 
-        Returns the observed state with the new resourceVersion.
+        If the job has changed since it was observed, this refreshes the cache and raises Conflict.
         """
         place = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
@@ -81,9 +81,9 @@ class Actuator:
         return replace(observed, version=written["metadata"]["resourceVersion"])
 
     async def publish_handover(self, observed: Observed, desired: DataPrepJobStatus) -> str | None:
-        """Ensure that the handover ConfigMap exists. Returns why it doesn't, if it can't be created; the data set is complete anyway.
+        """Ensure that the handover ConfigMap exists. If it can't be created, return the reason; the data set is complete nevertheless.
 
-        Raises LeftoverChild before the job is Complete when a deleted job's ConfigMap is still there.
+        If the ConfigMap of a deleted job with the same name still exists, this raises LeftoverChild, so the job isn't Complete yet.
         """
         is_new = observed.status.phase != "Succeeded"
         try:
@@ -118,14 +118,14 @@ class Actuator:
         return True
 
     async def _confirm_exists(self, observed: Observed) -> None:
-        """Raise Conflict when the job was deleted or replaced and the watch missed it. Refreshes the cache."""
+        """Refresh the cache, and raise Conflict if the job was deleted or replaced without the watch noticing."""
         await self._observer.refresh(observed.key)
         now = self._cache.job(observed.key)
         if now is None or now["metadata"]["uid"] != observed.uid:
             raise Conflict("the job was deleted during its reconciliation")
 
     async def _set_finalizer(self, observed: Observed, *, on: bool) -> None:
-        """Add or remove our finalizer, if the job has not changed since. Keeps other finalizers."""
+        """Add or remove the operator's finalizer, and keep all others. Raises Conflict if the job has changed since it was observed."""
         raw = self._cache.job(observed.key)
         if raw is None or raw["metadata"]["uid"] != observed.uid:
             return
@@ -143,14 +143,17 @@ class Actuator:
             await self._observer.refresh(observed.key)
             raise
         if observed.deleting and not on:
-            # The job is gone with its last finalizer, so the response must not enter the cache.
+            # The job was deleted together with its last finalizer, so the response must not enter the cache.
             self._observer.forget(observed.uid)
             logger.info("%s: finalizer removed", observed.key)
         else:
             self._cache.put(Kind.DATAPREPJOBS, written)
 
     async def _delete(self, observed: Observed) -> None:
-        """Delete the job, if it has not changed since: the user may have just requested a retry or a longer TTL."""
+        """Delete the job. Raises Conflict if it has changed since it was observed.
+
+        The user may just have requested a retry or a longer TTL.
+        """
         place = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
             await self._cluster.delete(*place, uid=observed.uid, resource_version=observed.version)
@@ -188,7 +191,7 @@ class Actuator:
             case DeletePod(pod=pod):
                 await self._cluster.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
             case FailPod(pod=pod):
-                logger.warning("%s: pod %s marked as failed, since its node never confirmed its end", observed.key, pod.name)
+                logger.warning("%s: pod %s marked as failed, because its node never confirmed its end", observed.key, pod.name)
                 await self._patch_child(
                     PODS, Kind.PODS, pod.namespace, pod.name, pod.uid, _failed_pod_status(pod, now=self._clock()), "status"
                 )
@@ -200,7 +203,7 @@ class Actuator:
                 await self._delete(observed)
 
     async def _create(self, action: CreateJob, observed: Observed) -> None:
-        """Create the ConfigMap and then the Job. A refusal becomes the job's reason and is retried."""
+        """Create the ConfigMap and then the Job. If the API server refuses, the job's status reports it, and the creation is retried."""
         try:
             spec = self._observer.frozen_spec(observed.uid)
             if spec is None:
@@ -241,7 +244,7 @@ class Actuator:
         try:
             patched = await self._cluster.patch(resource, namespace, name, body, subresource=subresource)
         except NotFound:
-            # The watch may have missed it.
+            # The watch may have missed the deletion.
             self._cache.drop(kind, {"metadata": {"uid": uid, "namespace": namespace, "name": name}})
             raise
         self._cache.put(kind, patched)
@@ -254,18 +257,21 @@ class Actuator:
 
 
 def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
-    """The status of an abandoned pod. The Job controller then replaces it, and DisruptionTarget keeps it from counting as a failure."""
+    """Return the status that marks a pod on a lost node as failed.
+
+    The Job controller then replaces the pod. Because of the condition DisruptionTarget, this doesn't count as a failure.
+    """
     message = "The node never confirmed the end of this pod, so the operator marked it as failed."
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "DeletionByDataprepOperator",
         "message": message,
-        # Keep the time of an earlier eviction, so that it counts once.
+        # Keep the time of an earlier eviction, so that the eviction is counted only once.
         "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
-        # Guarded by the version: the node may have come back and confirmed the end.
+        # The write fails if the resourceVersion has changed, because the node may have come back and confirmed the end.
         "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

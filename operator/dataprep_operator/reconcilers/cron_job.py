@@ -1,4 +1,4 @@
-"""Reconciles one DataPrepCronJob: observe, decide, create, write the status, delete."""
+"""Reconciles one DataPrepCronJob: observes it, decides, creates the due job, writes the status, and deletes old jobs."""
 
 import logging
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from dataprep_operator.reconcilers.event_recorder import EventRecorder
 
 logger = logging.getLogger(__name__)
 
-# A refusal may pass, for example when a quota has room again.
+# A refused creation is retried, because the reason may disappear, for example when a quota has room again.
 _RETRY_REFUSED_SECONDS: Final = 60.0
 
 
 class CronStatusUnreadable(OperatorError):
-    """The stored status can't be parsed, so the object is left alone."""
+    """The stored status can't be parsed, so the DataPrepCronJob isn't reconciled."""
 
 
 class CronReconciler:
-    """Level-triggered and stateless: everything it needs is in the API."""
+    """Reconciles DataPrepCronJobs. It is level-triggered and stateless, because its complete state is in the API."""
 
     def __init__(self, *, cache: Cache, cluster: Cluster, clock: Callable[[], datetime] = times.now) -> None:
         self._cache = cache
@@ -43,7 +43,7 @@ class CronReconciler:
         self._events = EventRecorder(cluster=cluster, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Do what is due. Returns the seconds after which to reconcile again even without an event."""
+        """Reconcile a DataPrepCronJob. Return the seconds after which to reconcile it again even without an event."""
         raw = self._cache.cron(key)
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             return None
@@ -51,7 +51,7 @@ class CronReconciler:
         observed = _observe(key, raw, self._cache)
         decision = crons.decide(observed, now=now)
         if decision.due is not None:
-            # Before the status: a crash in between leaves the job to be found. The other way round, the job would be lost.
+            # Create the job before writing the status. After a crash in between, the existing job shows that its time was handled.
             decision = await self._create_due_job(observed, decision, decision.due, now=now)
         if decision.status != observed.status:
             await self._write_status(observed, decision.status)
@@ -62,7 +62,10 @@ class CronReconciler:
         return decision.requeue_after_seconds
 
     async def _delete(self, key: Key, job: ScheduledJob) -> None:
-        """Delete a job, if it has not changed since: a failed one may be retried, and a running one may have just succeeded."""
+        """Delete a job. Raises Conflict if it has changed since it was observed.
+
+        A failed job may have been retried, and a running job may just have succeeded.
+        """
         place = (DATAPREPJOBS, key.namespace, job.name)
         try:
             await self._cluster.delete(*place, uid=job.uid, resource_version=job.version)
@@ -72,7 +75,7 @@ class CronReconciler:
         logger.info("%s: %s deleted", key, job.name)
 
     async def _create_due_job(self, observed: ObservedCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
-        """Create the due job. An existing job with its name is either ours or a conflict."""
+        """Create the due job. If a job with its name exists, it either belongs to this DataPrepCronJob or is a conflict."""
         body = crons.job_body(observed, due)
         name = body["metadata"]["name"]
         try:
@@ -86,7 +89,7 @@ class CronReconciler:
             message = f"DataPrepJob {name} exists and doesn't belong to this DataPrepCronJob; delete it, or wait for the next time."
             return replace(decision, status=crons.with_failure(observed, decision.status, Reason.CONFLICTING_CHILD, message, now=now))
         self._cache.put(Kind.DATAPREPJOBS, raw)
-        logger.info("%s: %s made for %s", observed.key, name, times.text(due))
+        logger.info("%s: %s created for %s", observed.key, name, times.text(due))
         job = replace(crons.read_job(raw), scheduled=due)
         return replace(decision, status=crons.with_created_job(observed, decision.status, job, now=now))
 
@@ -97,7 +100,7 @@ class CronReconciler:
             return await self._cluster.get(DATAPREPJOBS, namespace, name)
 
     async def _write_status(self, observed: ObservedCron, status: DataPrepCronJobStatus) -> None:
-        """Write the status, if the object has not changed since. Otherwise refresh the cache and raise Conflict."""
+        """Write the status. If the object has changed since it was observed, refresh the cache and raise Conflict."""
         place = (DATAPREPCRONJOBS, observed.key.namespace, observed.key.name)
         version = observed.raw["metadata"]["resourceVersion"]
         try:
@@ -112,7 +115,7 @@ class CronReconciler:
 
 
 def _observe(key: Key, raw: Raw, cache: Cache) -> ObservedCron:
-    """The object and its jobs, from the cache."""
+    """Return the DataPrepCronJob and its jobs, from the cache."""
     metadata = raw["metadata"]
     created = times.parse(metadata["creationTimestamp"])
     assert created is not None  # noqa: S101 - the API server always sets it

@@ -1,4 +1,4 @@
-"""Records Events. Repetitions increment an Event's count."""
+"""Records Events. A repeated Event increments the count of the existing one."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from dataprep_operator.objects.observed import Key
 
 logger = logging.getLogger(__name__)
 
-# Counts are kept in memory for this many Events, and then start over.
+# Maximum number of Events whose counts are kept in memory. When it is reached, all counts start over.
 _MAX_COUNTED_EVENTS: Final = 2048
 
 
 class EventRecorder:
-    """Records Events about our objects."""
+    """Records Events about DataPrepJobs and DataPrepCronJobs."""
 
     def __init__(self, *, cluster: Cluster, clock: Callable[[], datetime]) -> None:
         self._cluster = cluster
@@ -27,7 +27,7 @@ class EventRecorder:
         self._counts: dict[str, tuple[int, datetime]] = {}
 
     async def record(self, key: Key, *, uid: str, attempt: int, notes: Sequence[Note]) -> None:
-        """Record each note. A failure is logged, and holds nothing up."""
+        """Record each note as an Event. A failure is only logged."""
         for note in notes:
             now = self._clock()
             body = events.body(note, key=key, uid=uid, attempt=attempt, count=1, first=now, now=now)

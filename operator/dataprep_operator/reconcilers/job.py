@@ -1,4 +1,4 @@
-"""Reconciles one DataPrepJob: observe, derive the status, write it, act."""
+"""Reconciles one DataPrepJob: observes it, derives its status, writes the status, and performs the actions."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -22,7 +22,7 @@ from dataprep_operator.settings import Settings
 
 
 class Reconciler:
-    """Level-triggered: it depends on the observed state only, so any number of calls in any order converge."""
+    """Reconciles DataPrepJobs. It is level-triggered: it depends on the observed state only, so calls in any order converge."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Reconciler:
         self._actuator = Actuator(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Reconcile a job. Returns the seconds after which to reconcile again even without an event."""
+        """Reconcile a job. Return the seconds after which to reconcile it again even without an event."""
         with tracing.span("reconcile", job=key.name, namespace=key.namespace) as tell:
             return await self._reconcile(key, tell)
 
@@ -61,7 +61,7 @@ class Reconciler:
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         wait = self._progress_delay(observed, desired, now=now)
         if desired.phase == "Succeeded" and not observed.deleting:
-            # Before the status says Complete, since a training Job may start then.
+            # Publish the handover before the status becomes Complete, because a training Job may start then.
             fault = await self._actuator.publish_handover(observed, desired)
             desired = handover.with_condition(desired, fault, now=now, generation=observed.generation)
         notes: list[events.Note] = []
@@ -74,26 +74,26 @@ class Reconciler:
             for action in decision.actions:
                 await self._actuator.perform(action, observed=observed, status=desired)
         finally:
-            # Last, since pods don't depend on Events.
+            # Events are recorded last, because pods don't depend on them.
             await self._actuator.record_events(observed, desired, notes)
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(observed.uid)
         return _earliest(wait, decision.requeue_after_seconds)
 
     def _needs_fresh_read(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
-        """Whether the cached job is not recent enough for what is about to be done."""
+        """Return whether the job must be read from the API server before the next actions, because the cache may be outdated."""
         if _starts_or_rejects(observed, desired):
-            # A watch from before a CRD upgrade omits new fields, and what a job starts with is final.
+            # The spec is frozen when a job starts, but a watch that was opened before a CRD upgrade omits the CRD's new fields.
             return self._observer.frozen_spec(observed.uid) is None
         if self._observer.is_confirmed(observed.uid) or (
             desired != observed.status and self._progress_delay(observed, desired, now=now) is None
         ):
-            # The status write checks the version.
+            # The status write fails if the cached version is outdated.
             return False
         return bool(actions.decide(observed, desired, now=now, defaults=self._settings.pods).actions)
 
     def _progress_delay(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
-        """Seconds to delay a status that differs only in its progress; None when it may be written."""
+        """Return the seconds by which to delay a status that differs only in its progress, or None if it may be written now."""
         before = observed.status.progress
         if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != observed.status:
             return None
@@ -103,7 +103,7 @@ class Reconciler:
 
 
 def _starts_or_rejects(observed: Observed, desired: DataPrepJobStatus) -> bool:
-    """Whether a job without any children is about to start or to be rejected."""
+    """Return whether a job without any children is about to start or to be rejected."""
     if observed.deleting or observed.children:
         return False
     if desired.phase in TERMINAL_PHASES:
@@ -138,7 +138,7 @@ def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPre
 
 
 def _count_commit(observed: Observed, *, attempt: int) -> None:
-    """Count what the commit step reports. Only known labels count, since a pod may report anything."""
+    """Add the commit step's numbers to the metrics. Unknown label values are ignored, because a pod may report any text."""
     child = observed.child("commit", attempt)
     result = observed.result_of(child) if child is not None else None
     if not isinstance(result, CommitResult):

@@ -1,4 +1,4 @@
-"""Collects the observed state of a job: from the cache, the frozen spec, and a few requests where no watch has the answer."""
+"""Collects the observed state of a job from the cache, the frozen spec, and a few requests for data that isn't watched."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ from dataprep_operator.objects.untrusted import Raw
 from dataprep_operator.server.progress import ProgressStore
 from dataprep_operator.settings import PodDefaults
 
-# The pods of a step share a template, so a few stuck ones are representative.
+# Number of stuck pods whose Events are read. The pods of a step have the same template, so a few of them are representative.
 MOST_LOOK_UPS: Final = 2
 MOST_RETRY_TEXT: Final = 256
 """Maximum length of `status.handledRetry`."""
@@ -49,12 +49,12 @@ _LIVE_FIELDS: Final = (
     "deletionPolicy",
     "retry",
 )
-# Parsing a spec takes an eighth of a millisecond, and keeping one 20 KB.
+# Parsing a spec takes an eighth of a millisecond, and a parsed spec takes 20 KB of memory.
 _MAX_PARSED_SPECS: Final = 256
 
 
 class StatusUnreadable(OperatorError):
-    """The stored status can't be parsed, so the job is left alone."""
+    """The stored status can't be parsed, so the job isn't reconciled."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Parsed:
 
 
 class Observer:
-    """Observes jobs. Its memory is a cache that can be lost at any time."""
+    """Observes jobs. Its state is only a cache, which may be lost at any time."""
 
     def __init__(
         self, *, cache: Cache, cluster: Cluster, progress_store: ProgressStore, defaults: PodDefaults, kueue: Kueue | None = None
@@ -78,17 +78,17 @@ class Observer:
         self._kueue = kueue
         self._warning_events = WarningEvents(cluster)
         self._frozen: dict[str, str] = {}
-        """Specs as JSON text, which takes a seventh of the memory of objects."""
+        """Frozen specs as JSON text, which takes a seventh of the memory of Python objects."""
         self._parsed: dict[str, _Parsed] = {}
         self._refusals: dict[str, Blockage] = {}
         self._confirmed: set[str] = set()
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
-        """By job: every child that existed, by step and attempt, and since when it has been missing, if it is."""
+        """Maps a job's uid to all children that it ever had, by step and attempt, with the time since which each has been missing."""
         self._uids: dict[Key, str] = {}
         """The uids of observed jobs."""
 
     async def observe(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
-        """The job and everything that belongs to it, or None when it is gone. `fresh` reads the job from the API server."""
+        """Return the job and everything that belongs to it, or None when it is gone. `fresh` reads the job from the API server."""
         if fresh:
             await self.refresh(key)
         raw = self._cache.job(key)
@@ -126,9 +126,9 @@ class Observer:
         return observed
 
     async def _observe_removal(self, observed: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
-        """A deleted job that waits for the removal of its output.
+        """Return the state of a deleted job that waits for the removal of its output.
 
-        Pods are listed from the API server: the cache doesn't have those whose Job is gone.
+        Pods are listed from the API server, because the cache can't find pods whose Job is gone.
         """
         labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={observed.uid}"
         found = [pods.read(raw) for raw in await self._cluster.list(PODS, observed.key.namespace, labels=labels)]
@@ -147,7 +147,7 @@ class Observer:
         )
 
     def set_refusal(self, uid: str, refusal: Blockage | None) -> None:
-        """Remember the API server's refusal of a child, or that there is none."""
+        """Remember the API server's refusal to create a child, or forget it if `refusal` is None."""
         if refusal is None:
             self._refusals.pop(uid, None)
         else:
@@ -168,12 +168,12 @@ class Observer:
 
     # Any: the same.
     def frozen_spec(self, uid: str) -> Mapping[str, Any] | None:
-        """The spec in the job's ConfigMap, if known. It applies whatever the job says now."""
+        """Return the spec in the job's ConfigMap, if known. It applies even if the job's spec was edited later."""
         text = self._frozen.get(uid)
         return json.loads(text) if text is not None else None
 
     def _track_uid(self, key: Key, uid: str | None) -> None:
-        """Forget the job that had this key before, if another or none has it now."""
+        """Forget the job that had this key before, if it was deleted or replaced."""
         before = self._uids.pop(key, None)
         if before is not None and before != uid:
             self.forget(before)
@@ -182,7 +182,7 @@ class Observer:
             self._uids[key] = uid
 
     def forget(self, uid: str) -> None:
-        """Forget a job that is gone or finished."""
+        """Forget a job that is deleted or finished."""
         for memory in (self._frozen, self._parsed, self._refusals, self._children):
             memory.pop(uid, None)
         self._progress_store.forget(uid)
@@ -218,7 +218,7 @@ class Observer:
 
     # Any: specs as the API's JSON.
     def _merge_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-        """The spec with its profile's defaults, and the name of the profile if it is missing."""
+        """Return the spec with its profile's defaults, and the name of the profile if it is missing."""
         wanted = spec.get("profile")
         found = self._cache.profile(namespace, wanted or profile.DEFAULT)
         if found is None:
@@ -241,16 +241,16 @@ class Observer:
         return self.frozen_spec(observed.uid)
 
     async def spec_of_run(self, observed: Observed) -> DataPrepJobSpec | None:
-        """The spec that a finished job ran with, since the live one may have been edited. Raises SpecUnreadable."""
+        """Return the spec that a finished job ran with. The live spec may have been edited since. Raises SpecUnreadable."""
         frozen = await self._frozen_spec(observed, observed.raw_spec)
         found = _parse(observed.key, observed.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
         place = observed.status.output.uri if observed.status.output is not None else None
         if frozen is None and found is not None and found.output.uri != place:
-            raise SpecUnreadable("the spec of the run is gone, and the job's spec has another output")
+            raise SpecUnreadable("the spec that the run used is gone, and the job's current spec has another output")
         return found
 
     def _unedited_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The live spec, if the children's digests prove that it is unchanged. Saves a new leader from reading every ConfigMap."""
+        """Return the live spec if the children's digests prove that it is unchanged. So a new leader needn't read every ConfigMap."""
         digests = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
         if len(digests) != 1 or None in digests:
             return None
@@ -265,15 +265,15 @@ class Observer:
         return gone
 
     def _dependencies(self, observed: Observed) -> tuple[Dependency, ...]:
-        """The jobs that this one waits for. A started job waits for none."""
+        """Return the jobs that this job waits for. A started job doesn't wait any more."""
         if observed.spec is None or not _not_started(observed):
             return ()
         return tuple(_dependency(name, self._cache.job(Key(observed.key.namespace, name))) for name in observed.spec.awaited)
 
-    # --- look-ups -------------------------------------------------------------------------------------------------------
+    # --- lookups --------------------------------------------------------------------------------------------------------
 
     async def _rival(self, key: Key) -> Key | None:
-        """The job with the better claim to the output. It is refreshed first, in case the watch missed its end."""
+        """Return the job that has a better claim to the output, if any. It is refreshed first, in case the watch missed its end."""
         rival = self._cache.rival_of(key)
         if rival is None:
             return None
@@ -288,12 +288,15 @@ class Observer:
             self._cache.put(Kind.DATAPREPJOBS, found)
             self.confirm(found["metadata"]["uid"])
         except NotFound:
-            # The watch may have brought a new job of that name since.
+            # Drop only the cached job. In the meantime the watch may have delivered a new job with the same name.
             if cached is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, cached)
 
     async def _with_final_pods(self, observed: Observed) -> Observed:
-        """List the step's pods once more when it ended and no cached pod says how. The Job's watch may be ahead of the pods'."""
+        """List the step's pods again if the step has ended but no cached pod has its result.
+
+        The watch of Jobs may be ahead of the watch of pods.
+        """
         step = (observed.status.step or "Plan").lower()
         child = observed.child(step, observed.status.attempt)
         if child is None or not steps.lacks_result(observed, child):
@@ -305,19 +308,19 @@ class Observer:
         return replace(observed, pods={**observed.pods, child.uid: self._cache.pods_of(child.namespace, child.uid)})
 
     async def _namespace_terminating(self, namespace: str) -> bool:
-        """Whether the namespace is terminating.
+        """Return whether the namespace is terminating.
 
-        It waits for its pods, but a Job with a back-off per index holds a finished pod until it has created the next one, which is
-        forbidden there. Only deleting the Job frees both.
+        A terminating namespace waits for its pods. But a Job with a back-off limit per index keeps a failed pod until it has created the
+        replacement, and creating pods is forbidden in a terminating namespace. Only deleting the Job resolves this.
         """
         try:
             found = await self._cluster.get(NAMESPACES, namespace, "")
-        except (NotFound, Refused):  # not permitted, as in older installations
+        except (NotFound, Refused):  # older installations lack the permission
             return False
         return (found.get("status") or {}).get("phase") == "Terminating"
 
     async def _start_blockage(self, observed: Observed, *, now: datetime) -> Blockage | None:
-        """Why pods can't be created or started, where only Events say so."""
+        """Return why pods can't be created or started, if only Events report it."""
         child = observed.child((observed.status.step or "Plan").lower(), observed.status.attempt)
         return await self._start_blockage_of(observed, child, now=now) if child is not None else None
 
@@ -332,12 +335,12 @@ class Observer:
         for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
             message = pods.missing_mount(await self._warning_events.about(pod.namespace, pod.uid, now=now))
             if message is not None:
-                # Our own ConfigMap is recreated, and the kubelet retries.
+                # If the operator's ConfigMap is missing, the operator recreates it and the kubelet retries, so the job needn't fail.
                 return Blockage(Reason.CONFIG_MISSING, message, fatal=spec_config_map_name(observed) not in message)
         return None
 
     async def _admission(self, observed: Observed) -> Admission | None:
-        """Kueue's view of a convert Job that it hasn't admitted, or that runs without admission."""
+        """Return the state in Kueue of a convert Job that isn't admitted, or that runs without admission."""
         child = observed.child("convert", observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None
@@ -355,7 +358,7 @@ class Observer:
 
 
 def _may_write(observed: Observed, pod: Pod) -> bool:
-    """Whether a pod of a deleted job may still write. Names decide, since its Job may be gone."""
+    """Return whether a pod of a deleted job may still write. This is decided by names, because the pod's Job may be gone."""
     of = pod.owner_name or pod.name
     return of.startswith(f"{observed.child_prefix}-") and not of.startswith(child_name(observed, CLEANUP, 1))
 
@@ -374,12 +377,12 @@ def _dependency(name: str, raw: Raw | None) -> Dependency:
     try:
         return Dependency(name, phase, FromJob(uri=output["uri"], digest=output.get("digest")))
     except (KeyError, ValidationError):
-        return Dependency(name, "Succeeded, but doesn't say what it wrote")
+        return Dependency(name, "Succeeded, but doesn't report its output")
 
 
 def _status(raw: Raw) -> DataPrepJobStatus:
     try:
-        # A newer operator, since rolled back, may have added fields.
+        # Ignore unknown fields, which a newer operator may have written before it was rolled back.
         return DataPrepJobStatus.model_validate(raw.get("status") or {}, extra="ignore")
     except ValidationError as exc:
         raise StatusUnreadable(f"the stored status can't be read: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
@@ -408,7 +411,7 @@ def _from_raw(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
 
 
 def _retry_value(retry: Any) -> str | None:  # Any: an annotation's value
-    """The annotation, shortened to fit the status: a long value keeps its beginning and gets a digest, so it stays unique."""
+    """Return the annotation's value, shortened to fit the status. A long value is cut and gets a digest, so that it stays unique."""
     if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
         return retry if isinstance(retry, str) else None
     return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"
@@ -419,7 +422,7 @@ def _queue_marks(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def _overlay(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    """The frozen spec with the changeable fields of the live one."""
+    """Return the frozen spec with the live spec's values for the fields that may change."""
     spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
     spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
     parallelism = untrusted.mapping(live.get("workers")).get("parallelism")

@@ -1,4 +1,4 @@
-"""The HTTP handlers for progress reports, probes and metrics. They change nothing in the cluster."""
+"""The HTTP handlers for progress reports, probes and metrics. They don't change objects in the cluster."""
 
 import logging
 import time
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 LONGEST_TOKEN: Final = 8192
 MOST_REPORTS_A_SECOND: Final = 3 * REPORTS_A_SECOND
 MOST_REPORTS_AT_ONCE: Final = int(6 * REPORTS_A_SECOND)
-"""Covers many workers that start at once. Later the reply spaces out their reports."""
+"""Large enough for many workers that start at the same time. From then on, the reply to each report says when to send the next one."""
 SHOWN_SECONDS: Final = 1.0
-"""Metrics are cached this long: rendering them counts all jobs."""
+"""How long rendered metrics are cached. Rendering is expensive because it counts all jobs."""
 
 
 class Endpoint:
-    """The routes and their dependencies."""
+    """The routes of the HTTP server and their dependencies."""
 
     def __init__(
         self,
@@ -56,10 +56,13 @@ class Endpoint:
         self._clock = clock
         self._limiter = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
         self._rendered: tuple[float, bytes] | None = None
-        """When the metrics were last rendered, and the result."""
+        """The time of the last rendering of the metrics, and its result."""
 
     def application(self) -> web.Application:
-        """The aiohttp application. Bodies over the limit are refused unread, and a connection serves one request (see `gate.py`)."""
+        """Build the aiohttp application.
+
+        Bodies over the limit are refused without being read, and each connection serves one request (see `gate.py`).
+        """
         application = web.Application(client_max_size=PROGRESS_LIMIT)
         application.on_response_prepare.append(_close_connection)
         application.router.add_post(PROGRESS_PATH, self._progress)
@@ -82,10 +85,10 @@ class Endpoint:
         if not self._health.leading:
             raise ReportRefused(503, "not leader")
         if (request.content_length or 0) > PROGRESS_LIMIT:
-            raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes")
-        # Verifying a signature costs more than forging one.
+            raise ReportRefused(413, f"a report may have at most {PROGRESS_LIMIT} bytes")
+        # Rate-limit before verifying the signature, because verifying one costs more than sending a forged one.
         if not self._limiter.allow():
-            raise ReportRefused(429, "too many reports from all workers")
+            raise ReportRefused(429, "all workers together send too many reports")
         bearer = await self._verifier.bearer(_token(request))
         report = await _report(request)
         key, job_uid = self._job_of(bearer, report)
@@ -95,7 +98,10 @@ class Endpoint:
         self._enqueue(key)
 
     def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:
-        """The job that the pod works for, checked by uid and ownership against the token and the report."""
+        """Return the key and uid of the job that the pod works for.
+
+        The uids and owner references must agree with the token and with the report. Otherwise the report is refused.
+        """
         pod = self._cache.pod(bearer.namespace, bearer.pod_name)
         if pod is None or pod.uid != bearer.pod_uid:
             raise ReportRefused(403, "the token's pod is not a pod of this operator")
@@ -134,7 +140,7 @@ class Endpoint:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
-        # A standby has the jobs too, but only the leader counts them.
+        # A standby has the jobs in its cache too, but only the leader counts them.
         counted = self._cache if self._health.leading else Cache()
         metrics.RATE.set(counted.records_per_second())
         for phase, count in counted.phases().items():
@@ -151,10 +157,10 @@ def _token(request: web.Request) -> str:
 
 async def _report(request: web.Request) -> ProgressReport:
     try:
-        # A newer converter may report more fields.
+        # Ignore unknown fields, because a newer converter may report more of them.
         return ProgressReport.model_validate_json(await request.read(), extra="ignore")
     except web.HTTPRequestEntityTooLarge as exc:
-        raise ReportRefused(413, f"a report has at most {PROGRESS_LIMIT} bytes") from exc
+        raise ReportRefused(413, f"a report may have at most {PROGRESS_LIMIT} bytes") from exc
     except ValidationError as exc:
         raise ReportRefused(400, f"not a progress report: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
 

@@ -1,8 +1,8 @@
-"""Limits connections by address alone, before a byte is read: handling a request costs more than sending one.
+"""Limits connections by the client's address, before a byte is read, because handling a request costs more than sending one.
 
-A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). Each address has a limit on open connections and on
-new ones per second. When the server is full, a new connection replaces the oldest one of the address that has most, so a flood can't shut
-out the kubelet's probes or the workers' reports.
+A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). Each address has a limit on its open connections
+and on its new connections per second. When the server is full, a new connection replaces the oldest connection of the address that has the
+most. So a flood of connections can't shut out the kubelet's probes or the workers' reports.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from dataprep_operator.cluster.ratelimit import TokenBucket
 MOST: Final = 512
 MOST_PER_ADDRESS: Final = 256
 PER_ADDRESS_A_SECOND: Final = 300.0
-"""More than all workers' reports together, which may come from behind one address, even right after their start."""
+"""More than all workers send together, even right after their start. Their reports may all come from one address."""
 PER_ADDRESS_AT_ONCE: Final = 600
 LIFE_SECONDS: Final = 10.0
 BACKLOG: Final = 1024
@@ -28,21 +28,21 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Gate:
-    """The open connections, by address."""
+    """Keeps track of the open connections by address, and decides which new ones to admit."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._open: dict[str, dict[asyncio.Transport, None]] = {}
-        """Oldest first."""
+        """The open connections by address, oldest first."""
         self._count = 0
         self._limiters: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def has_finalizer(self, factory: ProtocolFactory) -> ProtocolFactory:
-        """A protocol factory that admits or aborts each connection."""
+        """Wrap a protocol factory so that each new connection is either admitted or aborted."""
         return lambda: _GatedProtocol(self, factory)
 
     def admit(self, address: str, transport: asyncio.Transport) -> bool:
-        """Whether the connection may stay. If so, call `release` when it closes."""
+        """Return whether the connection may stay open. If so, the caller must call `release` when it closes."""
         own = self._open.get(address, {})
         if len(own) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(own)):
             metrics.CONNECTIONS_REFUSED.inc()

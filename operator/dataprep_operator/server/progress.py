@@ -1,4 +1,4 @@
-"""Aggregates the workers' progress reports in memory. Nothing is decided by them, so losing them is harmless."""
+"""Aggregates the workers' progress reports in memory. Losing them is harmless, because no decision depends on them."""
 
 import math
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.ratelimit import TokenBucket
 from dataprep_operator.objects.observed import LiveProgress
 
-# Time constant of the rates.
+# Time constant of the moving averages.
 MEMORY_SECONDS: Final = 15.0
 LEAST_STEP_SECONDS: Final = 1.0
-# A worker that has been silent for longer is not active.
+# A worker that has not reported for longer than this is not counted as active.
 SILENCE_SECONDS: Final = 60.0
 REPORTS_A_SECOND: Final = 100.0
 LEAST_INTERVAL_SECONDS: Final = 2.0
@@ -33,7 +33,7 @@ class Meter:
     bytes_per_second: float | None = None
 
     def update(self, now: datetime, *, records: int, bytes_out: int) -> None:
-        """Take in the totals at `now`. Falling totals, after a worker's restart, count as no progress."""
+        """Update the rates with the totals at `now`. Totals that fell, as after a worker's restart, count as no progress."""
         if self.at is None:
             self.at, self.records, self.bytes_out = now, records, bytes_out
             return
@@ -53,25 +53,25 @@ class _Reports:
 
 
 class ProgressStore:
-    """The latest report of every worker pod, by job."""
+    """Holds the latest report of every worker pod, by job."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Reports] = {}
 
     def may_report(self, *, job_uid: str, pod_uid: str) -> bool:
-        """Rate-limit a pod's reports. Every call counts as a report."""
+        """Return whether the pod's rate limit allows a report now. Every call counts as a report."""
         paces = self._jobs.setdefault(job_uid, _Reports()).paces
         return paces.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
 
     def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
-        """Keep the report unless a later one of the pod is known."""
+        """Store the report, unless a later report of the same pod is already stored."""
         reports = self._jobs.setdefault(job_uid, _Reports())
         known = reports.by_pod.get(pod_uid)
         if known is None or known[1].sequence < report.sequence:
             reports.by_pod[pod_uid] = (now, report)
 
     def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
-        """The progress of the whole job: finished tasks by their results, others by their most advanced report."""
+        """Return the progress of the job. Finished tasks count by their results, all others by their most advanced report."""
         reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
         if reports is None:
             return LiveProgress()
@@ -108,11 +108,11 @@ class ProgressStore:
         )
 
     def forget(self, job_uid: str) -> None:
-        """Drop a finished job."""
+        """Drop the reports of a finished job."""
         self._jobs.pop(job_uid, None)
 
     def next_report_seconds(self) -> float:
-        """When a worker should report next: later the more workers there are."""
+        """Return the seconds after which a worker should report again. The more workers there are, the longer they wait."""
         reporters = sum(len(reports.by_pod) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 

@@ -1,6 +1,6 @@
 """Authorizes readers of the metrics with TokenReview and SubjectAccessReview, as kube-rbac-proxy and controller-runtime do.
 
-`tokens.py` verifies the workers' tokens by signature instead. Any account may be allowed to read metrics, which only the API server knows.
+`tokens.py`, in contrast, verifies the workers' tokens by their signature. Here only the API server knows which accounts may read metrics.
 """
 
 import hashlib
@@ -16,29 +16,32 @@ from dataprep_operator.objects import untrusted
 
 PATH: Final = "/metrics"
 KEPT_SECONDS: Final = 60.0
-"""How long an answer is cached, and so how long a change of rights may take."""
+"""How long an answer is cached. A change of rights may take this long to have an effect."""
 REVIEWS_A_SECOND: Final = 2.0
 REVIEWS_AT_ONCE: Final = 20
 _MAX_ANSWERS: Final = 256
 
 
 class Reviewer:
-    """Caches the answers, and limits the rate of reviews so that nobody can load the API server with made-up tokens."""
+    """Caches the API server's answers, and limits the rate of reviews so that made-up tokens can't overload the API server."""
 
     def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock
         self._limiter = TokenBucket(rate=REVIEWS_A_SECOND, burst=REVIEWS_AT_ONCE, clock=clock)
         self._answers: OrderedDict[bytes, tuple[float, ReportRefused | None]] = OrderedDict()
-        """By the token's digest: when it was reviewed, and the refusal, if any."""
+        """Maps the token's digest to the time of its review and to the refusal, if any."""
 
     async def check(self, token: str) -> None:
-        """Raise ReportRefused with 401, 403, 429, or with 503 when the API server can't be asked."""
+        """Raise ReportRefused if the token may not read the metrics.
+
+        The status is 401, 403 or 429, or 503 when the API server can't be asked.
+        """
         digest = hashlib.sha256(token.encode()).digest()
         attributes, refusal = self._answers.get(digest, (None, None))
         if attributes is None or self._clock() - attributes >= KEPT_SECONDS:
             if not self._limiter.allow():
-                raise ReportRefused(429, "too many unknown tokens")
+                raise ReportRefused(429, "too many requests with unknown tokens")
             refusal = await self._refusal(token)
             self._answers.pop(digest, None)
             self._answers[digest] = self._clock(), refusal

@@ -1,6 +1,6 @@
-"""Verifies the workers' projected service-account tokens by the API server's public keys.
+"""Verifies the workers' projected service-account tokens with the API server's public keys.
 
-The keys come from `/openid/v1/jwks` over the operator's own connection, never from a URL in a document.
+The keys are fetched from `/openid/v1/jwks` over the operator's connection to the API server, never from a URL found in a document.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 ALGORITHMS: Final = ("RS256", "ES256")
 KEYS_PATH: Final = "/openid/v1/jwks"
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
-# An unknown key id triggers a refetch, at most once in this time, since key ids can be made up.
+# An unknown key id triggers a refetch of the keys. Because clients can make up key ids, this happens at most once in this time.
 LEAST_REFETCH_SECONDS: Final = 60.0
 LEEWAY_SECONDS: Final = 5
 
@@ -48,7 +48,7 @@ class Verifier:
         self._fetching = asyncio.Lock()
 
     async def bearer(self, token: str) -> Bearer:
-        """The pod that the token is bound to. Raises ReportRefused with 401, or 503 when the keys can't be fetched."""
+        """Return the pod that the token is bound to. Raises ReportRefused with 401, or with 503 when the keys can't be fetched."""
         try:
             header = jwt.get_unverified_header(token)
         except jwt.InvalidTokenError as exc:
@@ -72,7 +72,7 @@ class Verifier:
 
     async def _key(self, kid: str) -> jwt.PyJWK:
         if kid not in self._keys:
-            # Concurrent callers wait for one fetch.
+            # Concurrent callers wait for the same fetch.
             async with self._fetching:
                 if kid not in self._keys and self._may_fetch():
                     await self._fetch_keys()
@@ -90,7 +90,7 @@ class Verifier:
             if self._issuer is None:
                 self._issuer = str((await self._fetch(DISCOVERY_PATH))["issuer"])
         except (ClusterError, KeyError) as exc:
-            logger.warning("the API server's signing keys can't be read (%s): progress falls back to completed tasks", exc)
+            logger.warning("the API server's signing keys can't be read (%s); jobs report progress by completed tasks only", exc)
             raise ReportRefused(503, "the API server's signing keys can't be read now") from exc
         self._keys = {key.key_id: key for key in _usable(document) if key.key_id}
 
