@@ -250,7 +250,7 @@ async def _acquire(elector: LeaderElector, streams: Streams) -> None:
 
 
 def _lost(error: BaseException) -> None:
-    """Exit before this replica writes anything more. An orderly shutdown takes seconds, and could still write during them."""
+    """Exit before this replica writes anything more. An orderly shutdown would take seconds, in which it could still write."""
     logger.error("%s; this replica stops", error)
     _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 

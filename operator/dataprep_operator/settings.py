@@ -21,7 +21,7 @@ class PodDefaults:
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     cpu_avoid_nodes: Mapping[str, str] = field(default_factory=dict)
-    """Node labels. Pods without GPUs never run on nodes that have one of them, whatever the job selects."""
+    """Labels of nodes to avoid. Pods without GPUs never run on a node with one of these labels, whatever the job selects."""
     gpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)

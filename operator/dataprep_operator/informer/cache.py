@@ -179,7 +179,7 @@ class Cache:
         return self._crons.get(key)
 
     def profile(self, namespace: str, name: str) -> Raw | None:
-        """Return the DataPrepProfile with this name. If the cache has two, because it was deleted and created again, the newer counts."""
+        """Return the DataPrepProfile with this name. If one was just deleted and created again, the newer one is returned."""
         matches = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
         return max(matches, key=_version, default=None)
 

@@ -54,7 +54,7 @@ class _Stream:
     listed_uids: set[str] = field(default_factory=set)
     known_before: set[str] = field(default_factory=set)
     forbidden_since: float | None = None
-    """The time at which the namespace became forbidden, if it is."""
+    """The time at which the namespace became forbidden, or None if it isn't forbidden."""
 
     @property
     def is_forbidden(self) -> bool:

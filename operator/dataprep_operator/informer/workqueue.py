@@ -23,9 +23,9 @@ LONGEST_DELAY_SECONDS = 30.0
 """Short, because a job may wait this long after the API server has recovered. The client's rate limit protects the API server."""
 
 _NORMAL_TURN = 4
-"""Every fourth key comes from the normal lane, if that has any, so that the lane can't starve."""
+"""Every fourth key comes from the normal lane, unless it is empty, so that this lane can't starve."""
 _LOW_TURN = 16
-"""Every sixteenth key comes from the low-priority lane, if that has any."""
+"""Every sixteenth key comes from the low-priority lane, unless it is empty."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:

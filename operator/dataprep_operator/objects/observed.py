@@ -122,7 +122,7 @@ class Observed:
     start_blockage: Blockage | None = None
     """Why pods can't be created or started, according to Events."""
     refusal: Blockage | None = None
-    """The API server's refusal of the last creation of a child."""
+    """The API server's refusal to create the latest child, if it was refused."""
     live_progress: LiveProgress = LiveProgress()
 
     @property

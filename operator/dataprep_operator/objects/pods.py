@@ -104,17 +104,17 @@ class Pod:
         return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
 
     def stuck_creating(self, now: datetime) -> bool:
-        """Whether the container's creation takes so long that the pod's Events are worth reading for the reason."""
+        """Return whether the container's creation takes so long that the pod's Events are worth reading for the reason."""
         waited = times.seconds_between(self.scheduled_at, now)
         return self.creating and waited is not None and waited > STUCK_CREATING_SECONDS
 
     def stuck_terminating(self, now: datetime) -> bool:
-        """Whether the node hasn't confirmed the end of the deleted pod in time, because the node is lost or unreachable."""
+        """Return whether the node hasn't confirmed the end of the deleted pod in time, because the node is lost or unreachable."""
         overdue = times.seconds_between(self.deletion_due, now)
         return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
 
     def awaits_finalizer(self, now: datetime) -> bool:
-        """Whether the pod is finished and deleted, but still exists because of a finalizer.
+        """Return whether the pod is finished and deleted, but still exists because of a finalizer.
 
         The Job controller removes the finalizer when the Job creates a replacement.
         """

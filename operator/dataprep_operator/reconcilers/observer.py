@@ -159,11 +159,11 @@ class Observer:
         self._frozen[uid] = json.dumps(spec, separators=(",", ":"))
 
     def confirm(self, uid: str) -> None:
-        """Mark the job as read from the API server. A watch may lag behind what the previous leader did."""
+        """Mark the job as read from the API server. Before that, the watch may lag behind the previous leader's changes."""
         self._confirmed.add(uid)
 
     def is_confirmed(self, uid: str) -> bool:
-        """Whether the job has been read from the API server."""
+        """Return whether the job has been read from the API server."""
         return uid in self._confirmed
 
     # Any: the same.
