@@ -1,4 +1,4 @@
-"""What the chart renders: rights, probes, security, scope, and which values it refuses. No cluster is needed."""
+"""Tests of the objects that the chart renders (rights, probes, security, scope) and of the values that it refuses, without a cluster."""
 
 import json
 import shutil
@@ -21,18 +21,18 @@ from dataprep_operator.objects.observed import Key, Observed
 from kubecluster import binaries
 
 pytestmark = pytest.mark.slow
-"""Helm is built from its Go module, once for a machine."""
+"""Helm is built from its Go module, once per machine."""
 
 CHART = Path(__file__).parents[2] / "charts" / "dataprep-operator"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader in C, where PyYAML has one: it takes a sixth of the time."""
+"""PyYAML's C loader, if it is available. It takes a sixth of the time."""
 Objects = Sequence[dict[str, Any]]  # Any: Kubernetes objects as Helm renders them.
 Render = Callable[..., Objects]
 
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """The path of Helm, built when it isn't there."""
+    """Return the path of Helm, which is built if it doesn't exist yet."""
     return binaries.built("helm")
 
 
@@ -43,7 +43,7 @@ def run(helm: Path, *words: str | Path, values: Mapping[str, object] | None = No
 
 @pytest.fixture
 def render(helm: Path) -> Render:
-    """The objects that the chart makes of some values, hooks left out."""
+    """Return a function that renders the chart with some values into objects, without hooks by default."""
 
     def template(values: Mapping[str, object] | None = None, *, hooks: bool = False) -> Objects:
         words = ["template", "dp", str(CHART), "--namespace=dataprep", *([] if hooks else ["--no-hooks"])]
@@ -69,12 +69,12 @@ def environment(objects: Objects) -> dict[str, str]:
 
 
 def pods_of(objects: Objects) -> list[dict[str, Any]]:
-    """The pods of the release itself: the operator's and that of `helm test`."""
+    """Return the pods of the release: the operator's pods and the pod of `helm test`."""
     return [the(objects, "Deployment")["spec"]["template"]["spec"], the(objects, "Pod")["spec"]]
 
 
 def worker_pods(defaults: settings.PodDefaults) -> list[dict[str, Any]]:
-    """The pods of every step, of jobs of every kind that name no image of their own."""
+    """Return the pods of every step, for all kinds of jobs that don't set an image."""
     uid = "0f1e2d3c-0000-0000-0000-000000000000"
     status = DataPrepJobStatus()
     seen = Observed(key=Key("team-a", "m"), uid=uid, version="1", generation=1, status=status, spec=None, raw_spec={})
@@ -256,7 +256,7 @@ def test_the_operator_is_probed_and_has_a_place_to_write(render: Render) -> None
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
     assert {"name": "tmp", "emptyDir": {}} in spec["volumes"]
-    assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]  # noqa: S108 - the pod's own
+    assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]  # noqa: S108 - a path in the pod
 
 
 def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) -> None:
@@ -361,7 +361,7 @@ def test_the_list_of_images_is_all_that_the_release_and_its_jobs_pull(render: Re
 
 def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nodes(helm: Path, tmp_path: Path) -> None:
     def notes(values: Mapping[str, object]) -> str:
-        """Helm renders notes for a cluster only; here as a file of the chart."""
+        """Helm renders the notes only with a cluster, so this renders them as a file of the chart."""
         chart = tmp_path / "chart"
         shutil.rmtree(chart, ignore_errors=True)
         shutil.copytree(CHART, chart)
@@ -378,11 +378,11 @@ def test_the_notes_name_the_images_and_the_value_that_keeps_cpu_jobs_off_gpu_nod
     assert "(workers.cpu.avoidNodes):\n\n  nvidia.com/gpu.present=true\n" in chosen
 
 
-# --- the operator's pod as an installation wants it -----------------------------------------------------------------------
+# --- settings of the operator's pod ---------------------------------------------------------------------------------------
 
 
 def test_without_a_fixed_user_no_pod_names_one(render: Render) -> None:
-    """As OpenShift's restricted-v2 asks; what else it asks of the workers' pods is tested with the operator."""
+    """OpenShift's restricted-v2 requires this. Its requirements on the workers' pods are tested with the operator."""
     objects = render({"security": {"fixedUser": False}}, hooks=True)
     workers = worker_pods(settings.from_environment(environment(objects)).pods)
 
@@ -430,7 +430,7 @@ def test_more_containers_volumes_and_mounts_stand_beside_the_operator_s(render: 
     assert [each["name"] for each in spec["containers"]] == ["operator", "proxy"]
     assert [each["name"] for each in spec["initContainers"]] == ["first"]
     assert [each["name"] for each in spec["volumes"]] == ["tmp", "certificates"]
-    assert [each["mountPath"] for each in spec["containers"][0]["volumeMounts"]] == ["/tmp", "/certificates"]  # noqa: S108 - the pod's own
+    assert [each["mountPath"] for each in spec["containers"][0]["volumeMounts"]] == ["/tmp", "/certificates"]  # noqa: S108 - a path in the pod
 
 
 def test_replicas_are_spread_over_nodes_unless_told_otherwise(render: Render) -> None:
@@ -460,7 +460,7 @@ def test_jobs_stay_unless_a_ttl_is_set(render: Render) -> None:
     assert [seconds(None), seconds(0), seconds(31_536_000)] == [None, 0, 31_536_000]
 
 
-# --- the rest -------------------------------------------------------------------------------------------------------------
+# --- other objects --------------------------------------------------------------------------------------------------------
 
 
 def test_the_service_has_an_address_for_each_replica_and_pods_are_told_its_name(render: Render) -> None:
@@ -545,7 +545,7 @@ def test_the_test_pod_is_a_hook_and_no_target_of_the_service(render: Render) -> 
     assert not the(objects, "Service")["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
 
 
-# --- refused --------------------------------------------------------------------------------------------------------------
+# --- refused values -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The chart's alerts and dashboard: what they ask for is what the operator tells, and Prometheus' own tool agrees."""
+"""The chart's alerts and dashboard only use metrics that the operator has, and promtool accepts them."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SUFFIXES = ("_total", "_bucket", "_count", "_sum", "")
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
-    """Prometheus' tool; Debian's package prometheus has it."""
+    """The path of promtool, which is in Debian's package prometheus."""
     found = shutil.which("promtool")
     return found or unavailable("promtool is not installed: apt-get install prometheus")
 
@@ -38,7 +38,7 @@ def expressions() -> list[str]:
 
 
 def told() -> set[str]:
-    """Every name that the operator's registry gives."""
+    """Return the names of all metrics in the operator's registry."""
     return {family.name + suffix for family in metrics.REGISTRY.collect() for suffix in SUFFIXES}
 
 
@@ -49,7 +49,7 @@ def test_every_metric_that_is_asked_for_is_told() -> None:
 
 
 def test_what_people_ask_of_an_operator_has_a_metric() -> None:
-    """By the names that dashboards of other people have, so that none goes away unseen."""
+    """These names are used in dashboards of other people, so the test fails if one is removed."""
     operator = {"workqueue_depth", "reconcile_duration_seconds_count", "reconcile_errors_total", "api_requests_total"}
     operator |= {"watch_last_event_age_seconds", "jobs", "workqueue_wait_seconds_count", "job_first_record_seconds_count"}
     jobs = {

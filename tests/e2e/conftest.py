@@ -1,6 +1,6 @@
-"""The cluster with the operator installed and the stores beside it. Everything is real except the OSS fake.
+"""Fixtures for the cluster, the installed operator and the stores. All of these are real programs, except the fake of OSS.
 
-All test processes share the cluster and the operator. Each process has its own stores, so a test may kill a data node, stall all writes or
+All test processes share the cluster and the operator. Each process has separate stores, so a test may kill a data node, stall all writes or
 deny any right.
 """
 
@@ -81,7 +81,7 @@ def stores(cluster: Cluster) -> Iterator[Stores]:
 
 @pytest.fixture(scope="session")
 def operator(cluster: Cluster) -> Iterator[Installation]:
-    """The operator: the one that `python -m workbench test` has installed for all test processes, or a new one."""
+    """The operator that `python -m workbench test` has installed for all test processes, or else a new one."""
     if is_shared():
         yield Installation(cluster)
         return
@@ -92,9 +92,9 @@ def operator(cluster: Cluster) -> Iterator[Installation]:
 
 @pytest.fixture
 def away(operator: Installation) -> Iterator[Installation]:
-    """The installed operator scaled down, with its rights in place.
+    """Scales down the installed operator, and keeps its rights in place.
 
-    It is brought back after the test, or once all processes that share it have ended.
+    The operator is scaled up again after the test, or after all processes that share it have ended.
     """
     send_away(operator)
     yield operator

@@ -1,4 +1,4 @@
-"""Jobs on the OSS fake that can be caught in the middle."""
+"""Slow jobs on the fake of OSS, which a test can catch while they run."""
 
 import hashlib
 import json
@@ -46,7 +46,7 @@ def assert_whole(stores: Stores, namespace: Namespace) -> dict[str, Document]:
 
 
 def some_reports(stores: Stores, namespace: Namespace, *, at_least: int) -> dict[str, Document]:
-    """Waits until that many shards are done."""
+    """Waits until the given number of shards is done."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         keys = [key for key in stores.oss.keys(BUCKET, f"{namespace.name}/") if "/reports/" in key]

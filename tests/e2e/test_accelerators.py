@@ -1,4 +1,4 @@
-"""CPU or GPU: where converter pods are scheduled, and what the status says if no node fits."""
+"""Tests of CPU and GPU nodes: where converter pods are scheduled, and the status if no node fits."""
 
 from collections.abc import Iterator
 
@@ -137,7 +137,7 @@ def other_gpu_node(cluster: Cluster) -> Iterator[str]:
 def test_two_gpus_come_from_the_selected_node(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, gpu_node: str, other_gpu_node: str
 ) -> None:
-    """Two workers with room for one at a time: the other waits and does not take GPUs with another label."""
+    """There is room for one of two workers at a time. The second worker waits, and does not use GPUs of a node with another label."""
     namespace.apply(job(namespace, stores, digits_on_hdfs, policy="Required", count=2))
     status = namespace.wait_phase("gpu", "Succeeded")
     assert status["effective"]["accelerator"] == "GPU"

@@ -1,4 +1,4 @@
-"""The Helm chart on the cluster: jobs before it is installed, install, test, upgrade and uninstall, and namespaced mode."""
+"""Tests of the Helm chart on the cluster: install, test, upgrade and uninstall, jobs from before the installation, and namespaced mode."""
 
 import json
 import uuid

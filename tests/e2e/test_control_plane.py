@@ -1,4 +1,4 @@
-"""The API server and etcd go down and come back, the CRD is upgraded under running jobs, and objects come from an older release."""
+"""Tests in which the API server and etcd fail and recover, the CRD is upgraded while jobs run, and objects are from an older release."""
 
 import json
 import time

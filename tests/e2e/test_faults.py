@@ -1,4 +1,7 @@
-"""Killed workers, deleted pods, a killed operator, a dead node, a dead data node: the bytes stay the same, with no duplicates or leftovers."""
+"""Tests with killed workers, deleted pods, a killed operator, a dead node or a dead data node.
+
+The output's bytes must stay the same, without duplicates or leftovers.
+"""
 
 import hashlib
 import os
@@ -95,7 +98,7 @@ def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores,
 @pytest.mark.long
 @pytest.mark.parametrize("node", ["dead", "silent"])
 def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str, node: str) -> None:
-    """A silent node has lost only its kubelet: its pods keep running and write alongside their replacements."""
+    """Only the kubelet of a silent node has stopped. The node's pods keep running, and write at the same time as their replacements."""
     lose, label = {"dead": cluster.kill_node, "silent": cluster.stop_kubelet}[node], f"test-{node}"
     cluster.add_node(node, labels={label: "yes"}, taints=["test=doomed:NoSchedule"])
     try:

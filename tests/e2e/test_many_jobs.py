@@ -1,4 +1,7 @@
-"""Many jobs at once: none is forgotten, none is started twice. In a file of its own, since it uses the whole machine and has a time limit."""
+"""With many jobs at the same time, no job is forgotten and no job is started twice.
+
+The test has a separate file, because it uses the complete machine and has a time limit.
+"""
 
 import time
 

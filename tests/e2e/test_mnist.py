@@ -98,7 +98,7 @@ TRAIN_SHARD_BYTES = {
 
 @pytest.mark.long
 def test_shard_counts_and_parallelism_keep_the_bytes(namespace: Namespace, stores: Stores, digits: Path, tmp_path: Path) -> None:
-    """All shard counts with parallelism 1 or 4 on the cluster, and the same counts locally: the files are equal."""
+    """All shard counts, with parallelism 1 and 4 on the cluster and also locally, give equal files."""
     volume = mount(namespace, stores)
     wanted: dict[str, dict[str, Any]] = {f"n{count}": {"count": count} for count in SHARDS} | {"target": {"targetSize": "8Mi"}}
     names = {"output__fileName": "{split}-{shard}-of-{shards}.{ext}"}

@@ -1,4 +1,4 @@
-"""Failing API requests, paused replicas, wrong clocks, an operator that crashes repeatedly: jobs continue, and nothing is done twice.
+"""Tests with failing API requests, paused replicas, wrong clocks and repeated crashes. Jobs must continue, and no step may run twice.
 
 The operator runs outside the cluster, for the test's namespace only and with the rights of the installed operator, which is scaled down.
 """
@@ -204,7 +204,7 @@ def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores,
 
 
 def until(found: Callable[[], bool], *, seconds: float) -> None:
-    """Polls until it is true."""
+    """Polls until the condition is true."""
     deadline = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""Pods that are evicted, run out of memory, can't be created or lack a mount, and children that somebody edits by hand.
+"""Tests of pods that are evicted, run out of memory, can't be created or lack a mount, and of children that somebody edits by hand.
 
 Each test checks the message that a user reads, and the time until the job recovers or fails.
 """
@@ -21,7 +21,7 @@ HEALED_SECONDS = 90
 
 
 def waits(namespace: Namespace, name: str, *, reason: str, words: list[str]) -> Document:
-    """Waits until the condition `Running` says why nothing runs."""
+    """Waits until the condition `Running` has the reason why no pod runs."""
 
     def said(status: Document) -> bool:
         return bool(condition(status, "Running").get("reason") == reason)
@@ -125,7 +125,7 @@ def until_child(namespace: Namespace, wanted: Callable[[Document], bool]) -> Non
 
 
 def test_a_resumed_child_of_a_finished_job_is_suspended_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """A job that exceeded its deadline; its condition keeps saying so."""
+    """A job exceeds its deadline, and its condition keeps that reason."""
     with slow_writes(stores, seconds=3.0):
         namespace.apply(slow_job(namespace, stores, digits_on_hdfs, stepDeadlines={"convertSeconds": 5}, **FEWER))
         failed = condition(namespace.wait_phase("slow", "Failed", seconds=120), "Failed")

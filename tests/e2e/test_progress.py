@@ -1,4 +1,4 @@
-"""What a user sees and does: live progress, suspend and resume, parallelism, retry, logs, deletion, printed columns."""
+"""Tests of live progress, suspend and resume, parallelism, retry, logs, deletion, and the columns that kubectl prints."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def test_suspend_keeps_what_is_done_and_resume_goes_on(namespace: Namespace, sto
 
 
 def test_a_retry_makes_only_what_is_missing(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    """Write access is lost half-way, so the job fails with that reason. Once it is restored, a retry finishes the job."""
+    """Write access is lost halfway, so the job fails with that reason. After the access is restored, a retry finishes the job."""
     namespace.apply(a_slow_job(namespace, stores, digits_on_hdfs))
     try:
         namespace.wait("slow", lambda s: (s.get("progress") or {}).get("shards", {}).get("done", 0) >= 2, what="two shards far")

@@ -1,4 +1,4 @@
-"""Invalid jobs: the API server rejects them with the field path, or they fail with a reason in the documented time and start no worker."""
+"""Tests of invalid jobs. The API server rejects them with the field's path, or they fail in the documented time without starting a worker."""
 
 import time
 from datetime import datetime

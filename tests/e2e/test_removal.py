@@ -1,4 +1,4 @@
-"""`deletionPolicy: Delete` on the cluster: the output is removed with its job, on a real store and with the operator's real rights."""
+"""With `deletionPolicy: Delete`, the output is removed with its job, on a real store and with the operator's real rights."""
 
 import time
 

@@ -49,7 +49,7 @@ def test_a_namespaced_operator_requests_nothing_outside_its_namespaces(asked: li
 
 
 def test_leases_are_requested_only_in_the_operators_own_namespace(asked: list[Use]) -> None:
-    # Except for release markers, which are created where a release works and looked up by name in every namespace.
+    # Release markers are an exception: they are created where a release works, and looked up by name in every namespace.
     leases = [use for use in asked if use.right.resource == "leases" and not use.name.startswith(marker(None)) and use.right.verb != "list"]
     assert {(use.account, use.namespace) for use in leases} == {(use.account, use.account.partition(":")[0]) for use in leases}
 

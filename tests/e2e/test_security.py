@@ -42,7 +42,7 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
 
 @pytest.mark.parametrize("end", ["Succeeded", "BadCredentials", "BadRecords"])
 def test_a_key_never_leaks(namespace: Namespace, stores: Stores, operator: Installation, end: str) -> None:
-    """In no encoding, and neither in the resource, its children, events, logs and status nor in the reports, the manifest and the data."""
+    """The secret is in none of the job's objects, Events and logs, and not in the reports, the manifest or the data, in any encoding."""
     key = AccessKey(f"STS.{namespace.name}", f"a/key+{namespace.name}=%41", f"a//token++{namespace.name}==")
     stores.oss.add_key(replace(key, secret_key="another") if end == "BadCredentials" else key)
     given = {"accessKeyId": key.access_key, "accessKeySecret": key.secret_key, "securityToken": str(key.security_token)}
@@ -68,7 +68,7 @@ def test_a_key_never_leaks(namespace: Namespace, stores: Stores, operator: Insta
     assert ("manifest" in places["output"]) == (end == "Succeeded")
     forms = {form for name, secret in given.items() if name != "accessKeyId" for form in forms_of(secret)}
     assert {place for place, text in places.items() if any(form in text for form in forms)} == set()
-    # Proves that the search would find the key.
+    # This shows that the search would find the key if it were there.
     assert any(form in namespace.kubectl("get", "secrets", "--output=json") for form in forms)
 
 

@@ -1,4 +1,4 @@
-"""One example of each family of sources on the cluster, all at once, with the same bytes as on a laptop."""
+"""Runs one example of each family of sources on the cluster, all at the same time. The bytes must equal those of a local run."""
 
 import hashlib
 import shutil

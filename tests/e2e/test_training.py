@@ -1,4 +1,4 @@
-"""From preparation to training: a Job that exists before its data starts once the ConfigMap does, and counts the promised records."""
+"""A training Job that was created before its data starts after the ConfigMap exists, and reads the promised number of records."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What the tests of whole lives share."""
+"""Fixtures shared by the tests that run a job from its creation to its end."""
 
 import pytest
 from tests.operator.world import World

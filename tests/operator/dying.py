@@ -1,6 +1,6 @@
-"""Runs operators that each lose one of kopf's tasks, all at the same time, and prints how each process has ended: `{task: exit code}`.
+"""Runs several operators at the same time, each of which loses one of kopf's tasks. Prints the exit codes: `{task: exit code}`.
 
-A script: the processes are forked from one that has imported everything and has no threads.
+This is a script, so that the operators can be forked from a process that has imported all modules and has no threads.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ NOBODY = "nobody"
 PATIENCE_SECONDS = 100.0
 LIFE_SECONDS = 1.0
 DEATH_SECONDS = 30
-"""A process that has not ended so long after it lost its task is ended by an alarm, and so with another exit code."""
+"""A process that is still running this long after it lost its task is ended by an alarm, which gives another exit code."""
 
 
 def lose(name: str) -> None:
-    """From now on kopf's task of that name fails soon after it was started."""
+    """Make kopf's task with this name fail soon after it is started."""
     create_task = asyncio.create_task
 
-    # Any: whatever asyncio takes.
+    # Any: the arguments of asyncio.create_task.
     def with_a_fault(coro: Coroutine[Any, Any, Any], **given: Any) -> "asyncio.Task[Any]":
         return create_task(fail(coro) if given.get("name") == name else coro, **given)
 
@@ -36,18 +36,18 @@ def lose(name: str) -> None:
         signal.alarm(DEATH_SECONDS)
         raise RuntimeError("killed by a test")
 
-    asyncio.create_task = with_a_fault  # type: ignore[assignment]  # kopf names coroutine and task only
+    asyncio.create_task = with_a_fault  # type: ignore[assignment]  # kopf only passes a coroutine and a name
 
 
 def run(names: list[str]) -> dict[str, int]:
-    """How the processes end that each lose the task of that name."""
+    """Start one process for each task name, which loses that task. Return the processes' exit codes by task name."""
     began = time.monotonic()
     names_by_pid = {}
     for name in names:
         pid = os.fork()
         if not pid:
             os.environ["DATAPREP_LEASE_NAME"] = name.replace(" ", "-").replace("/", "-")
-            # Each is a release of its own, and none is in the others' way.
+            # Each process is a separate release with a separate class, so they don't block each other.
             os.environ["DATAPREP_OPERATOR_CLASS"] = os.environ["DATAPREP_LEASE_NAME"]
             if name != NOBODY:
                 lose(name)

@@ -1,6 +1,6 @@
-"""A stub of an API server, for what a real one does only on its worst days: it ends a watch at any byte, and takes rights away.
+"""A stub of an API server that simulates rare faults: it ends a watch at any byte, and takes away permissions.
 
-It knows discovery, lists, watches and Leases. Whatever depends on the meaning of an object is tested on a real cluster.
+It serves discovery, lists, watches and Leases. Behavior that depends on the meaning of objects is tested on a real cluster.
 """
 
 import asyncio
@@ -31,28 +31,28 @@ Body = dict[str, Any]  # the API's JSON
 
 @dataclass(frozen=True)
 class Piece:
-    """What one watch brings before it ends."""
+    """The bytes that one watch sends before it ends."""
 
     content: bytes
     is_reset: bool = False
-    """Whether the connection breaks; otherwise the stream ends as a whole one does."""
+    """Whether the connection breaks. Otherwise the stream ends normally."""
 
 
 @dataclass
 class StubApi:
-    """The stub, on a thread of its own."""
+    """The stub, which runs on a separate thread."""
 
     objects: dict[str, list[Body]] = field(default_factory=dict)
-    """By plural."""
+    """The objects by the plural of their kind."""
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
-    """By plural: what its watches bring, one after the other. Then they are silent."""
+    """Maps the plural of a kind to the contents of its successive watches. Later watches send no data."""
     refused: set[str] = field(default_factory=set)
     """Namespaces that may not be read."""
     listed: Counter[str] = field(default_factory=Counter)
     leases: dict[str, Body] = field(default_factory=dict)
     address: str = ""
     serving: set[Any] = field(default_factory=set)
-    """Its tasks. Of a watch whose client was killed nobody else knows, and the garbage collector would end it with a warning."""
+    """The stub's tasks. They are kept here because otherwise the garbage collector could end a watch whose client was killed."""
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -69,7 +69,7 @@ class StubApi:
         self._loop.close()
 
     def kubeconfig(self, folder: Path) -> Path:
-        """A file that leads here."""
+        """Write a kubeconfig file with the stub's address, and return its path."""
         file = folder / "kubeconfig"
         file.write_text(
             yaml.safe_dump(
@@ -94,7 +94,7 @@ class StubApi:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.serving.add(asyncio.current_task())
-        # A task that is cancelled at the end says so to the log otherwise.
+        # Without this, a task that is cancelled at the end would log the cancellation.
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             method, target, _ = head.split("\r\n")[0].split(" ")
@@ -130,7 +130,7 @@ class StubApi:
             piece = own.pop(0)
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
             if piece.is_reset:
-                # A chunk that is announced and doesn't come to its end.
+                # The announced size of the chunk is larger than its content, so the chunk is incomplete.
                 writer.write(b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b" % (len(piece.content) + 10, piece.content))
             else:
                 writer.write(b"Connection: close\r\n\r\n" + piece.content)
@@ -166,7 +166,7 @@ class StubApi:
 
 
 def _parts(path: str) -> tuple[str, str | None, str]:
-    """Prefix, namespace and plural."""
+    """Split a path into prefix, namespace and plural."""
     parts = path.split("/")
     at = 2 if parts[0] == "api" else 3
     rest = parts[at:]

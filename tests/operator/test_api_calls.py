@@ -1,4 +1,4 @@
-"""The rate limit of requests, and the API server's answers as errors."""
+"""Tests of the rate limit of requests, and of the translation of the API server's answers to errors."""
 
 import pytest
 

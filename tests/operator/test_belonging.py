@@ -1,4 +1,7 @@
-"""What belongs to a job: what its Jobs control in its own namespace. Labels, and ownerReferences that lead into another namespace, anybody may write."""
+"""An object belongs to a job only if the job's Jobs control it in the same namespace.
+
+Labels don't count, and neither do owner references to another namespace, because anybody may write them.
+"""
 
 from typing import Any
 
@@ -14,7 +17,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def a_stranger(like: Body, **metadata: Any) -> Body:
-    """An object of another namespace with all that an object has beside its identity."""
+    """Return an object for another namespace that has all fields of `like` except those that identify it."""
     kept = {key: like["metadata"][key] for key in ("labels", "annotations", "ownerReferences") if key in like["metadata"]}
     return {**{key: like[key] for key in ("spec", "status") if key in like}, "metadata": {"name": "stranger", **kept, **metadata}}
 

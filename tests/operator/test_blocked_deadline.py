@@ -1,4 +1,4 @@
-"""How long a job waits for what somebody must mend, before it fails."""
+"""Tests of how long a job waits for a problem to be fixed before it fails."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,8 +13,8 @@ LATE = 'secret "oss-key" not found'
 TOO_MANY = "failed to pull image: 429 Too Many Requests: toomanyrequests"
 
 
-def committing(world: World, *, after_seconds: float, **spec: Any) -> None:  # Any: the spec as YAML has it
-    """Forward to the commit of a job whose conversion has taken so long."""
+def committing(world: World, *, after_seconds: float, **spec: Any) -> None:  # Any: fields of the spec
+    """Bring a job to its commit step, after a convert step that took `after_seconds`."""
     world.apply(**spec)
     world.settle()
     world.planned()

@@ -1,4 +1,4 @@
-"""Watches that break in ways that kopf doesn't know, with kopf's own client and a stub of an API server."""
+"""Tests of watches that break in ways that kopf doesn't handle, with kopf's own client and a stub of an API server."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def a_job(name: str = "a", *, namespace: str = "n", said: str = "") -> dict[str,
     return {"metadata": metadata | {"creationTimestamp": "2026-01-31T12:00:00Z"}, "spec": {}}
 
 
-# One, two, three and four bytes a character.
+# The line has characters of one, two, three and four bytes.
 LINE = json.dumps({"type": "MODIFIED", "object": a_job(said='a é 端 😀 \\ " \n')}, ensure_ascii=False).encode() + b"\n"
 
 
@@ -40,7 +40,7 @@ def api() -> Iterator[StubApi]:
 async def heard(
     api: StubApi, *, until: Any, namespace: str | None = None, follower: Streams | None = None
 ) -> list[Any]:  # Any: kopf's events
-    """What one stream yields, until it is what the test waits for."""
+    """Collect the events of one stream until the test has what it waits for."""
     vault = credentials.Vault()
     await vault.populate({"stub": kopf.ConnectionInfo(server=api.address)})
     auth.vault_var.set(vault)
@@ -70,7 +70,7 @@ async def heard(
 @pytest.mark.slow
 @pytest.mark.parametrize("is_reset", [False, True], ids=["the stream ends", "the connection breaks"])
 def test_a_cut_line_is_a_cut_stream(api: StubApi, is_reset: bool) -> None:
-    """At every byte, those within a character too."""
+    """The line is cut at every byte, including the bytes within a character."""
 
     api.pieces["dataprepjobs"] = [*(Piece(LINE[:length], is_reset=is_reset) for length in range(len(LINE) - 1)), Piece(LINE)]
 

@@ -1,4 +1,4 @@
-"""The children's bodies: names, arguments, rules and what a pod may do."""
+"""Tests of the bodies of children: their names, arguments and failure rules, and the privileges of pods."""
 
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,7 @@ def test_a_pod_meets_the_restricted_standard() -> None:
     }
 
 
-# What OpenShift's restricted-v2 lets a pod be, by its documentation: users and groups come from the namespace's range.
+# The volume types that OpenShift's SCC restricted-v2 allows, according to its documentation.
 RESTRICTED_V2_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 
 
@@ -95,7 +95,7 @@ CODE = {"git": {"url": "https://git.example/code.git", "ref": "main"}}
 
 
 def every_job(spec: DataPrepJobSpec, defaults: PodDefaults) -> list[Any]:  # Any: JSON
-    """One Job of each step."""
+    """Return one Job of each step."""
     seen = a_job()
     return [
         jobs.plan_job(seen, spec, attempt=1, defaults=defaults),
@@ -168,7 +168,7 @@ def test_pods_with_gpus_keep_off_no_node() -> None:
 def test_nodes_to_avoid_are_added_to_each_term_of_a_job_s_affinity() -> None:
     zone = {"key": "zone", "operator": "In", "values": ["a"]}
     preferred = [{"weight": 1, "preference": {"matchExpressions": [zone]}}]
-    # An empty term matches no node; it stays empty, or it would match some.
+    # An empty term matches no node. If labels were added to it, it would match some nodes, so it must stay empty.
     terms = [{"matchExpressions": [zone]}, {"matchFields": [zone | {"key": "metadata.name"}]}, {}]
     nodes = {
         "preferredDuringSchedulingIgnoredDuringExecution": preferred,
@@ -258,7 +258,7 @@ def test_gpu_pods_use_gpu_nodes_and_ask_for_their_gpus() -> None:
 
 
 def test_devices_are_the_conversions_alone() -> None:
-    """A plan that asked for a GPU would wait for one, and let it idle."""
+    """A plan pod that requested a GPU would wait for a GPU and then not use it."""
     resources = {
         "requests": {"cpu": "2", "nvidia.com/gpu": "1"},
         "limits": {"memory": "4Gi", "ephemeral-storage": "9Gi", "nvidia.com/gpu": "1", "rdma/hca": "1"},
@@ -337,7 +337,7 @@ def test_an_init_container_has_no_more_rights_than_the_converter() -> None:
 
 
 def test_every_pod_has_the_service_account_and_room_for_what_a_webhook_injects() -> None:
-    """The token of RRSA or IRSA, here mounted by hand as the webhooks mount it."""
+    """The token of RRSA or IRSA is mounted here as their webhooks would mount it."""
     token = {"serviceAccountToken": {"path": "token", "audience": "sts.aliyuncs.com", "expirationSeconds": 3600}}
     mount = {"name": "rrsa", "mountPath": "/var/run/secrets/rrsa", "readOnly": True}
     role = {"name": "ALIBABA_CLOUD_ROLE_ARN", "value": "acs:ram::1:role/training"}
@@ -358,7 +358,7 @@ def test_a_job_can_be_made_for_100_000_tasks_and_more() -> None:
     assert a_convert_job(tasks=150_000)["spec"]["maxFailedIndexes"] == 10_000
 
 
-# --- the user's own additions to the pods ---------------------------------------------------------------------------------
+# --- the user's additions to the pods -------------------------------------------------------------------------------------
 
 
 def test_pods_take_what_the_template_adds_and_keep_what_the_operator_needs() -> None:

@@ -1,4 +1,4 @@
-"""The operator's time is the API server's, and a replica that is not sure to lead writes nothing."""
+"""The operator uses the API server's time, and a replica that isn't certain to lead sends no writes."""
 
 import asyncio
 import logging
@@ -49,12 +49,12 @@ def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFi
 
 
 class FakeClient:
-    """Answers everything with an empty object."""
+    """A client that answers every request with an empty object."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
 
-    async def param_serialize(self, method: str, target: str, **_: Any) -> tuple[str, str]:  # Any: what a request has beside
+    async def param_serialize(self, method: str, target: str, **_: Any) -> tuple[str, str]:  # Any: the other arguments of a request
         return method, target
 
     async def call_api(self, method: str, target: str, **_: Any) -> Any:  # Any: a response of aiohttp
@@ -71,7 +71,7 @@ def test_a_replica_that_was_paused_writes_nothing_before_it_has_asked_for_the_le
         now = [0.0]
         lease = a_lease(FakeLeases(), "one", now)
         client = FakeClient()
-        cluster = KubernetesCluster(client, qps=100, burst=100)  # type: ignore[arg-type]  # only what is asked of it
+        cluster = KubernetesCluster(client, qps=100, burst=100)  # type: ignore[arg-type]  # a fake with the methods that are called
         cluster.may_write = lambda: lease.is_valid
         assert await lease.try_once()
         await cluster.create(JOBS, "n", {})
@@ -99,7 +99,7 @@ def test_a_replica_that_is_paused_while_it_connects_sends_nothing_when_it_wakes(
         server.app.router.add_route("*", "/{path:.*}", answer)
         async with server:
             cluster = KubernetesCluster.of(Configuration(host=str(server.make_url(""))), qps=100, burst=100)
-            # Sure when the request is begun, not any more when it is to be sent.
+            # The replica is certain to lead when the request begins, but no longer when its bytes are sent.
             sure = iter([True, False])
             cluster.may_write = lambda: next(sure)
             with pytest.raises(Unavailable, match="POST /apis/batch/v1/namespaces/n/jobs"):

@@ -1,4 +1,4 @@
-"""Whole lives of DataPrepCronJobs: driven through `reconcile` by a fake clock, with the operator restarted wherever it may stop."""
+"""Tests that run DataPrepCronJobs through `reconcile` with a fake clock, and restart the operator wherever it may stop."""
 
 from datetime import timedelta
 from typing import Any
@@ -352,7 +352,7 @@ def test_a_calm_one_writes_nothing() -> None:
     assert cron.world.cluster.calls == []
 
 
-# --- any life ---------------------------------------------------------------------------------------------------------------
+# --- random sequences -------------------------------------------------------------------------------------------------------
 
 STEPS = st.lists(
     st.one_of(

@@ -1,4 +1,4 @@
-"""How DataPrepCronJobs come to be looked at: caches, watches, the check at the start."""
+"""Tests of the parts that make DataPrepCronJobs be reconciled: the cache, the watches, and the check of CRDs at startup."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Progress reports: whose token it is, and what is done with what they say. Tokens are signed with a real RSA key."""
+"""Tests of progress reports: the verification of their tokens, and the handling of their content. Tokens are signed with a real RSA key."""
 
 import asyncio
 import json

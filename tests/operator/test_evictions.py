@@ -1,4 +1,4 @@
-"""Pods that the cluster takes away are counted, shown and followed by a pause; an end that only looks like it is a failure."""
+"""Evicted pods are counted and shown in the status, and followed by a pause. A pod that ends similarly without an eviction has failed."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from dataprep_operator.objects import times
 from dataprep_operator.settings import PodDefaults
 
 
-def evict(world: World, number: int, suffix: str = "convert-1", **rest: Any) -> None:  # Any: the same
+def evict(world: World, number: int, suffix: str = "convert-1", **rest: Any) -> None:  # Any: as above
     world.pod(suffix, disrupted(world, **rest), name=f"evicted-{number}", index=0)
 
 

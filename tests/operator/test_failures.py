@@ -1,4 +1,4 @@
-"""Failed steps, pods that can't start, and what a user reads about them."""
+"""Tests of failed steps and of pods that can't start, and of the messages that users read about them."""
 
 from datetime import timedelta
 
@@ -143,7 +143,7 @@ def test_a_message_that_is_not_ours_fails_the_step(world: World) -> None:
 
 
 def test_a_field_that_only_a_later_operator_knows_makes_a_new_job_wait(world: World) -> None:
-    """The CustomResourceDefinition is upgraded first; what it fills in by default must fail nobody's job."""
+    """The CustomResourceDefinition is upgraded before the operator. A default that it adds to a spec must not make jobs fail."""
     world.apply(provenence=False)
 
     assert world.settle() == "Pending"

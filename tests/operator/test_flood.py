@@ -1,4 +1,4 @@
-"""Somebody floods the operator's server: its Lease is renewed, its probes are answered, and it costs little."""
+"""While the operator's server is flooded, the Lease is renewed, probes are answered, and the flood costs little CPU time."""
 
 import asyncio
 import contextlib
@@ -44,14 +44,14 @@ def an_application(verifier: Verifier | None = None) -> web.Application:
 
 @contextlib.asynccontextmanager
 async def listening(monkeypatch: pytest.MonkeyPatch, gated: Gate | None = None) -> AsyncIterator[tuple[str, int]]:
-    """The operator's server on a free port."""
+    """Run the operator's server on a free port."""
     monkeypatch.setattr(program, "Gate", lambda: gated or Gate())
     async with program._listening(an_application(), Settings(listen_host="127.0.0.1", listen_port=0)) as port:
         yield "127.0.0.1", port
 
 
 async def asks(place: tuple[str, int], request: bytes, *, source: str = "127.0.0.1") -> bytes:
-    """What is answered until the connection is closed; nothing when it isn't let in."""
+    """Send a request, and return the answer, or an empty one if the connection is refused."""
     reader, writer = await asyncio.open_connection(*place, local_addr=(source, 0))
     try:
         writer.write(request)
@@ -63,8 +63,8 @@ async def asks(place: tuple[str, int], request: bytes, *, source: str = "127.0.0
 
 
 @pytest.fixture
-def flooding() -> Iterator[Any]:  # Any: a function of the place
-    """Threads that open connections as fast as they can, and say nothing, half of something, or what is forged."""
+def flooding() -> Iterator[Any]:  # Any: a function that takes the address
+    """Start threads that open connections as fast as they can, and send no data, half a request, or a forged token."""
     stop, threads = threading.Event(), list[threading.Thread]()
     requests = [b"", b"POST /", f"POST {PROGRESS_PATH} HTTP/1.1\r\nAuthorization: Bearer a.b.c\r\nContent-Length: 2\r\n\r\n{{}}".encode()]
 
@@ -135,11 +135,11 @@ def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
     assert asyncio.run(lives()) == [b"", b""]
 
 
-# --- who is let in --------------------------------------------------------------------------------------------------------------------
+# --- limits on connections ------------------------------------------------------------------------------------------------------------
 
 
 class Line(asyncio.Transport):
-    """A connection that can only be cut."""
+    """A connection whose only operation is to be aborted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ def test_when_all_places_are_taken_who_has_most_gives_one() -> None:
     assert own.admit("kubelet", Line())
     assert [line.cut for line in lines["a"]] == [True] + [False] * (gate.MOST_PER_ADDRESS - 1)
     assert own._count == gate.MOST
-    # Its own end comes later, and counts no more.
+    # The aborted connection reports its end later. That must not be counted again.
     own.release("a", lines["a"][0])
     assert own._count == gate.MOST
 
@@ -196,7 +196,7 @@ def test_addresses_are_forgotten() -> None:
     assert own._open == {}
 
 
-# --- what is looked at ----------------------------------------------------------------------------------------------------------------
+# --- limits on reports ----------------------------------------------------------------------------------------------------------------
 
 
 def test_signatures_are_checked_of_so_many_reports_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_the_metrics_are_made_once_a_second_whoever_asks() -> None:
             health=Health(age_limit_seconds=180),
             enqueue=lambda _: None,
         )
-        endpoint._render_metrics = lambda: made.append("made") or b"# metrics\n"  # type: ignore[method-assign,func-returns-value]  # counts
+        endpoint._render_metrics = lambda: made.append("made") or b"# metrics\n"  # type: ignore[method-assign,func-returns-value]  # counts the calls
         request: Any = None
         bodies = [(await endpoint._metrics(request)).body for _ in range(20)]
         assert bodies == [b"# metrics\n"] * 20

@@ -1,4 +1,7 @@
-"""A job begins as it is, not as a watch tells of it: one from before an upgrade of the CustomResourceDefinition leaves its new fields out."""
+"""A job starts with its spec as the API server has it, and not as the watch delivers it.
+
+A watch that was opened before an upgrade of the CustomResourceDefinition omits the new fields.
+"""
 
 import copy
 import json
@@ -17,7 +20,7 @@ ASKED = ("get", "dataprepjobs", "mnist")
 
 
 def pruned(world: World, field: str) -> None:
-    """The watch leaves a field of the spec out from now on."""
+    """Make the watch omit this field of the spec."""
 
     def event(plural: str, body: Body, gone: bool) -> None:
         told = copy.deepcopy(body)
@@ -44,7 +47,7 @@ def test_a_job_with_a_field_that_the_watch_leaves_out_waits(world: World) -> Non
     ("field", "value", "phase"),
     [("suspend", True, "Suspended"), ("profile", "team", "Pending"), ("runAfter", ["first"], "Pending")],
 )
-def test_a_start_is_decided_by_the_field(world: World, field: str, value: Any, phase: str) -> None:  # Any: a field as YAML has it
+def test_a_start_is_decided_by_the_field(world: World, field: str, value: Any, phase: str) -> None:  # Any: the value of a field
     pruned(world, field)
     world.apply(**{field: value})
 
@@ -53,7 +56,7 @@ def test_a_start_is_decided_by_the_field(world: World, field: str, value: Any, p
 
 
 def test_a_failure_is_decided_by_the_field(world: World) -> None:
-    """A job without an output is invalid, which can't be taken back."""
+    """A job without an output is invalid, and that failure would be final."""
     pruned(world, "output")
     world.apply()
 
@@ -81,7 +84,7 @@ def test_a_job_is_asked_for_once(world: World) -> None:
         world.later(300)
 
     assert world.cluster.calls.count(ASKED) == 1
-    # The goal for a job is 30, its progress and its pods' troubles included.
+    # The limit for a complete job is 30 requests, including those for its progress and for problems with its pods.
     assert len(world.cluster.calls) <= 20
 
 

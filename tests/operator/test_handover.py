@@ -1,4 +1,4 @@
-"""What a finished job leaves for training: the ConfigMap with its name, and the history of its attempts."""
+"""Tests of the ConfigMap that a finished job provides for training, and of the history of its attempts."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What keeps a job waiting: the scheduler, GPUs, a suspension, a deadline, a queue."""
+"""Tests of jobs that have to wait: for the scheduler, for GPUs, because of a suspension, or in a queue. Also tests of deadlines."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from dataprep_operator.objects.child_jobs import QUEUE_LABEL
 # --- scheduling and accelerators --------------------------------------------------------------------------------------------
 
 
-def gpu_workers(policy: str, **rest: Any) -> Body:  # Any: the spec as YAML has it
+def gpu_workers(policy: str, **rest: Any) -> Body:  # Any: fields of the spec
     return {"parallelism": 2, "accelerator": {"policy": policy, **rest}}
 
 
@@ -137,7 +137,7 @@ def test_a_deadline_fails_the_job_and_stops_its_pods(world: World) -> None:
 
 
 def started(world: World, suffix: str) -> None:
-    """The Job controller has made the step's first pod."""
+    """Set the step's start time, as the Job controller does when it creates the first pod."""
     world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"status": {"startTime": times.text(world.cluster.now)}})
     world.settle()
 

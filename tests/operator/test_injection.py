@@ -1,4 +1,4 @@
-"""What users write can't reach where it would be more than text: pod specs, command lines, log lines, labels of metrics."""
+"""Texts from users must stay texts. They can't change pod specs, command lines, log lines or labels of metrics."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ HOSTILE = [
     "../../../etc/passwd",
     "\x1b[2J\r\x00",
 ]
-PLACES: dict[str, Callable[[str], dict[str, Any]]] = {  # Any: the spec as YAML has it
+PLACES: dict[str, Callable[[str], dict[str, Any]]] = {  # Any: fields of the spec
     "output": lambda text: {"output": {"uri": f"s3://out/{text}"}},
     "file names": lambda text: {"output": {"uri": "s3://out/x", "fileName": f"{text}{{shard}}"}},
     "inputs": lambda text: {"source": {"csv": {"uris": [f"s3://in/{text}"]}}},
@@ -44,7 +44,7 @@ PLACES: dict[str, Callable[[str], dict[str, Any]]] = {  # Any: the spec as YAML 
 
 
 def pods(spec: DataPrepJobSpec) -> list[Any]:  # Any: JSON
-    """The pod specs of all three steps."""
+    """Return the pod specs of all three steps."""
     seen = a_job()
     made = [
         jobs.plan_job(seen, spec, attempt=1, defaults=DEFAULTS),
@@ -57,7 +57,7 @@ def pods(spec: DataPrepJobSpec) -> list[Any]:  # Any: JSON
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_of_a_spec_reaches_a_pod(place: str, text: str) -> None:
-    """It travels in the ConfigMap as JSON, or is refused; the pods are the same as those of a harmless job."""
+    """The text is refused, or is passed as JSON in the ConfigMap. The pods are equal to those of a harmless job."""
     try:
         spec = a_spec(**PLACES[place](text))
     except SpecError:
@@ -67,7 +67,7 @@ def test_no_text_of_a_spec_reaches_a_pod(place: str, text: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_harmless_text_is_accepted_everywhere(place: str) -> None:
-    """Else the test above would show nothing."""
+    """If harmless texts were refused, the previous test would prove nothing."""
     assert pods(a_spec(**PLACES[place]("harmless")))
 
 
@@ -75,7 +75,7 @@ def test_a_harmless_text_is_accepted_everywhere(place: str) -> None:
 def test_a_script_s_words_stay_one_word_each_and_no_shell_is_asked(text: str) -> None:
     spec = a_spec(source=None, script={"image": "mine:1", "command": ["python3", text], "outputs": ["*.tfrecords"]})
     [container] = a_convert_job(spec)["spec"]["template"]["spec"]["containers"]
-    # `$(NAME)` would be filled in by the kubelet; `$$(NAME)` is the text.
+    # The kubelet would expand `$(NAME)`. It replaces `$$(NAME)` by the text `$(NAME)`.
     assert [word.replace("$$(", "$(") for word in [*container["command"], *container.get("args", [])]] == ["python3", text]
     assert "$(" not in str(container["command"]).replace("$$(", "")
 
@@ -98,7 +98,7 @@ def test_a_text_in_a_log_is_one_line(text: str) -> None:
 
 
 def test_labels_of_metrics_hold_no_text_of_users(world: World) -> None:
-    """Whoever looks at the dashboard sees phases, reasons, codes and methods."""
+    """The labels of metrics only have phases, reasons, codes and methods as values."""
     world.apply("hostile-name", output={"uri": "s3://out/<script>"})
     world.settle("hostile-name")
     world.cluster.end("dataprepjobs", NAMESPACE, "hostile-name")

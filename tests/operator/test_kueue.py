@@ -1,4 +1,7 @@
-"""Jobs in a queue of Kueue: its words in a condition, its changes left alone, and a warning when nobody looks after the queue."""
+"""Tests of jobs in a Kueue queue.
+
+Kueue's messages appear in a condition, its changes to Jobs aren't reverted, and there is a warning if no Kueue manages the queue.
+"""
 
 import asyncio
 from typing import Any
@@ -24,7 +27,7 @@ def world() -> World:
 
 
 def queued(world: World, **labels: str) -> Body:
-    """Forward to a convert Job that waits in a queue."""
+    """Bring a job to a convert Job that waits in a queue."""
     world.apply(labels={QUEUE_LABEL: "research", **labels})
     world.settle()
     world.planned()
@@ -173,7 +176,7 @@ def test_a_job_without_a_queue_has_no_such_condition(world: World) -> None:
     assert not [call for call in world.cluster.calls if call[1] == "workloads"]
 
 
-# --- asking ---------------------------------------------------------------------------------------------------------------------
+# --- requests to Kueue ----------------------------------------------------------------------------------------------------------
 
 
 def asked(world: World) -> Admission | None:
@@ -211,7 +214,7 @@ def test_the_setting_is_the_chart_s() -> None:
 
 
 def kueue_manages_all(world: World, suffix: str) -> None:
-    """What Kueue does with a Job that runs and that it has not admitted: its webhook when the Job is made, its controller later."""
+    """Suspend a running Job, as Kueue does if it has not admitted it: by its webhook at the creation, or later by its controller."""
     world.cluster.change("jobs", world.job(suffix)["metadata"]["name"], {"spec": {"suspend": True}})
 
 

@@ -1,4 +1,4 @@
-"""What the leader looks at: all jobs when it takes over, and a scan from time to time."""
+"""The leader reconciles all jobs when it takes over, and again from time to time."""
 
 import asyncio
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def test_a_scan_takes_what_has_ended_once_an_hour(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(asyncio, "sleep", pause)
     queue = SimpleNamespace(add=lambda key: scans[-1].append(key.name))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(controller._resync(cache, queue, every_seconds=300))  # type: ignore[arg-type]  # only what it asks of a queue
+        asyncio.run(controller._resync(cache, queue, every_seconds=300))  # type: ignore[arg-type]  # a fake with the methods that are called
 
     assert scans[:11] == [["runs", "leaves"]] * 11
     assert scans[11] == ["done", "runs", "leaves"]

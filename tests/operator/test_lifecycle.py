@@ -1,4 +1,4 @@
-"""A job's life from its first plan to its end, and what becomes of it then."""
+"""Tests of jobs from the plan step to their end, and of their cleanup."""
 
 import asyncio
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_bad_records_are_shown_with_examples_and_where_all_of_them_are(world: Wo
 
 def test_the_work_of_a_finished_job_is_counted_once_and_by_words_of_ours(world: World) -> None:
     def told() -> dict[str, float]:
-        """Samples by name and by what they are counted by."""
+        """Return the samples of all metrics, by name and label values."""
         families = [family for family in metrics.REGISTRY.collect() if family.name.startswith("dataprep_")]
         return {f"{s.name} {' '.join(s.labels.values())}".strip(): s.value for family in families for s in family.samples}
 
@@ -257,7 +257,7 @@ def test_the_output_counts_after_its_params(world: World) -> None:
 # --- the end ------------------------------------------------------------------------------------------------------------------
 
 
-def succeeded(world: World, **spec: Any) -> None:  # Any: the spec as YAML has it
+def succeeded(world: World, **spec: Any) -> None:  # Any: fields of the spec
     world.apply(**spec)
     world.settle()
     world.planned(reused=True, commit=a_commit())

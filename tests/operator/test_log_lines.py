@@ -1,4 +1,4 @@
-"""Log lines of the operator say which job and run they are about, whoever writes them."""
+"""All log lines of a reconciliation name its job and run, whichever module writes them."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from dataprep_operator.objects.observed import Key
 
 
 class Lines(logging.Handler):
-    """What would be written."""
+    """A handler that collects log lines instead of writing them."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -41,7 +41,7 @@ def lines() -> Any:  # Any: an iterator of Lines
 
 
 def worked(world: World, *keys: Key) -> None:
-    """One worker looks at each, as the leader has it."""
+    """Reconcile each key by a worker, as the leader does."""
 
     async def lives() -> None:
         queue = WorkQueue[Key]()

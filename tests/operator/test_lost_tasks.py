@@ -1,4 +1,4 @@
-"""kopf's own tasks: whichever of them ends, the process ends with it, at once and with an error."""
+"""If any of kopf's own tasks ends, the process exits immediately with an error."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ def test_these_are_all_of_kopfs_tasks() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_loses_a_task_of_kopfs_is_gone_in_seconds(api: StubApi, tmp_path: Path) -> None:
-    """Leaders too: a Lease that they did not release expires. A process that loses nothing ends in order when it is asked to."""
+    """This applies to leaders too, whose Lease then expires. A process that loses no task shuts down cleanly on SIGTERM."""
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": os.pathsep.join(str(ROOT / each) for each in ("api", "operator")),

@@ -1,4 +1,4 @@
-"""A secret in any place of a spec: no status, no Event and no command line of a child has it, whether the spec is accepted or not."""
+"""A secret in any field of a spec never gets into a status, an Event or a child's command line, whether the spec is accepted or not."""
 
 import asyncio
 import json
@@ -18,13 +18,13 @@ GROUPS: dict[str, list[Path]] = defaultdict(list)
 for _place in places():
     GROUPS["/".join(map(str, _place[: 2 if _place[0] == "source" else 1]))].append(_place)
 NAMES = [("profile",), ("script", "framework")]
-"""For objects, which are reported as they are: only addresses can hold a secret there."""
+"""Fields with names of objects, which are shown unchanged. They are only tested with addresses that contain a secret."""
 OWN_WORDS = ("script", "workers")
-"""Where a user writes containers or command lines of his own."""
+"""Fields in which users write their own containers or command lines."""
 
 
 def command_lines(world: World) -> list[Any]:  # Any: JSON
-    """Of the containers that the operator makes."""
+    """Return the commands and arguments of all containers that the operator creates."""
     pods = [body["spec"]["template"]["spec"] for (plural, _, _), body in world.cluster.objects.items() if plural == "jobs"]
     containers = [each for pod in pods for each in [*pod["containers"], *pod.get("initContainers", [])]]
     return [[each.get("command"), each.get("args")] for each in containers]

@@ -1,4 +1,4 @@
-"""Tasks and steps that ran out of memory run again with more of it."""
+"""Tasks and steps that ran out of memory run again with more memory."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ WORKERS = {"parallelism": 2, "resources": {"requests": {"cpu": "1"}, "limits": {
 
 
 def out_of_memory(world: World, suffix: str, *, failed: str, done: str = "") -> None:
-    """As the Job controller ends a Job with such tasks."""
+    """End the Job as the Job controller does if tasks run out of memory."""
     world.pod(suffix, world.ended(137, reason="OOMKilled"), index=int(failed[0]))
     world.fail(suffix, "FailedIndexes", "Job has failed indexes", failedIndexes=failed, completedIndexes=done)
 
 
-def converting(world: World, **spec: Any) -> None:  # Any: the spec as YAML has it
+def converting(world: World, **spec: Any) -> None:  # Any: fields of the spec
     world.apply(workers=WORKERS, **spec)
     world.settle()
     world.planned()
@@ -85,7 +85,7 @@ def test_without_a_limit_there_is_nothing_to_raise(world: World) -> None:
 
 
 def step_out_of_memory(world: World, suffix: str) -> None:
-    """As the Job controller ends a Job of one pod."""
+    """End a Job with a single pod as the Job controller does if the pod runs out of memory."""
     world.pod(suffix, world.ended(137, reason="OOMKilled"))
     world.fail(suffix, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 

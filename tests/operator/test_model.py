@@ -1,6 +1,7 @@
-"""Random lives: users, pods, the Job controller, the watch and the operator's own restarts in any order, and what must hold in every case.
+"""Random sequences of actions by users, pods, the Job controller and the watch, and of operator restarts, with invariants to check.
 
-The world is the one of `world.py`: an API server in memory at the operator's own seam. Hypothesis chooses the moves and shortens what fails.
+The tests use the `World` of `world.py`, in which an API server in memory replaces the operator's client. Hypothesis chooses the actions, and
+shortens a sequence that fails.
 """
 
 import contextlib
@@ -32,15 +33,15 @@ job_names = st.sampled_from(JOBS)
 
 
 class Died(BaseException):
-    """The operator's process is no more."""
+    """The operator's process has died."""
 
 
 @contextlib.contextmanager
 def dying(world: World, *, at: int, carried_out: bool) -> Iterator[None]:
-    """The operator's process ends at that write."""
+    """Make the operator's process die at its write number `at`, before or after the API server has carried it out."""
     left = at
 
-    def deadly(write: Any) -> Any:  # Any: a method of the seam
+    def deadly(write: Any) -> Any:  # Any: a method of the client
         async def written(*place: Any, **rest: Any) -> Any:
             nonlocal left
             left -= 1
@@ -62,7 +63,7 @@ def dying(world: World, *, at: int, carried_out: bool) -> Iterator[None]:
 
 
 class Lives(RuleBasedStateMachine):
-    """Two jobs that want the same output."""
+    """Two jobs with the same output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class Lives(RuleBasedStateMachine):
         """The last status of each job, by uid."""
         self.retries = self.manifests = 0
         self.verified: set[tuple[str, str]] = set()
-        """The job's uid, and the digest of a manifest that a commit step of it has told."""
+        """Pairs of a job's uid and the digest of a manifest that one of its commit steps has reported."""
 
     # --- users -----------------------------------------------------------------------------------------------------------
 
@@ -157,7 +158,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names)
     def a_message_is_lost(self, name: str) -> None:
-        """The Job ends well, and its pod is gone before anyone read what it said."""
+        """The Job succeeds, but its pod is deleted before the operator has read its message."""
         found = self.unfinished(name)
         if found is not None and found[0] != "convert":
             self.end(found[1], name, "Complete")
@@ -180,7 +181,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def the_watches_are_cut(self) -> None:
-        """Nothing is heard from now on; what is written under what was known must be refused where it matters. A restart lists anew."""
+        """The operator receives no more events until a restart, so its writes may be based on outdated objects."""
         self.world.cluster.watch = lambda *_: None
 
     @rule()
@@ -189,7 +190,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=job_names, writes=st.integers(1, 5), carried_out=st.booleans())
     def the_operator_dies_in_the_middle(self, name: str, writes: int, carried_out: bool) -> None:
-        """At its nth write, which the API server has or has not carried out. The next process starts from the stored objects alone."""
+        """The operator dies at its nth write, which the API server may have carried out. The next process only knows the stored objects."""
         with dying(self.world, at=writes, carried_out=carried_out), contextlib.suppress(OperatorError, Died):
             self.world.look(name)
         self.world.restart()
@@ -205,7 +206,7 @@ class Lives(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.world.later(seconds, "first") if self.body("first") is not None else None
 
-    # --- what must hold ------------------------------------------------------------------------------------------------------
+    # --- invariants ----------------------------------------------------------------------------------------------------------
 
     @invariant()
     def one_run_writes_the_output(self) -> None:
@@ -255,20 +256,20 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: any(self.body(name) is not None for name in JOBS))
     @rule()
     def everything_can_still_end_well(self) -> None:
-        """From any state, with good luck from now on, every job that isn't suspended ends, and every deleted one goes."""
+        """If no more faults happen, every job that isn't suspended ends, and every deleted job disappears, from any state."""
         self.world.listen()
         for (plural, _, name), job in list(self.world.cluster.objects.items()):
             if plural == "jobs" and job["metadata"].get("annotations", {}).get(child_jobs.ANNOTATION_SUSPEND) == child_jobs.RESUMED:
                 self.world.cluster.change(
                     "jobs", name, {"spec": {"suspend": False}}
-                )  # the operator leaves a second suspension to its author
+                )  # the operator doesn't resume a Job that others suspended twice
         for _ in range(12):
             left = [name for name in JOBS if self.body(name) is not None]
             for name in left:
                 self.world.edit(name, suspend=False)
                 self.world.settle(name)
                 self.the_step_succeeds(name)
-            # A removal that failed is tried again after a while.
+            # A failed removal is retried after 300 seconds.
             self.world.cluster.now += timedelta(seconds=301)
         for name in JOBS:
             body = self.body(name)
@@ -283,7 +284,7 @@ class Lives(RuleBasedStateMachine):
         return self.world.cluster.objects.get(("dataprepjobs", NAMESPACE, name))
 
     def unfinished(self, name: str) -> tuple[str, str, str] | None:
-        """(step, the name's end, uid) of the child Job of a job that could end now."""
+        """Return (step, suffix of the name, uid) of a child Job of this job that could end now."""
         body = self.body(name)
         if body is None:
             return None

@@ -1,4 +1,4 @@
-"""What an event has to tell: the watches are full of what nobody reads, and of our own writing."""
+"""Tests of which watch events cause a reconcile. Many don't, because they change no field that is read or are the operator's own writes."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ def concerned(cache: Cache, kind: Kind, event: str, raw: Any) -> list[Key]:  # A
         kind,
         {"type": event, "object": raw},
         cache=cache,
-        streams=SimpleNamespace(mark_cached=lambda *_: None),  # type: ignore[arg-type]  # nothing else is asked of it
+        streams=SimpleNamespace(mark_cached=lambda *_: None),  # type: ignore[arg-type]  # only this method is called
         enqueue=lambda key, _: found.append(key),
     )
     return found
@@ -34,7 +34,7 @@ def a_pod(version: str, **status: Any) -> Any:  # Any: the API's JSON
     return {"metadata": metadata, "status": {"phase": "Running", **status}}
 
 
-def at(version: str, raw: Any, **status: Any) -> Any:  # Any: the same
+def at(version: str, raw: Any, **status: Any) -> Any:  # Any: as above
     return {**raw, "metadata": {**raw["metadata"], "resourceVersion": version}, "status": status}
 
 
@@ -62,7 +62,7 @@ def test_a_pod_is_looked_at_for_what_is_read_of_it() -> None:
 
 @pytest.mark.parametrize("event", ["ADDED", None], ids=["made", "listed again"])
 def test_who_is_listed_is_looked_at(event: Any) -> None:
-    """After a watch was cut, and for a child that is in the cache because we made it."""
+    """This matters after a watch was cut, and for a child that is in the cache because the operator created it."""
     cache, child = Cache(), child_object()
     cache.put(Kind.JOBS, child)
 
@@ -83,7 +83,7 @@ def test_a_status_of_our_own_is_no_news_but_to_those_who_wait_for_it() -> None:
 
 
 def test_what_was_read_past_the_watch_is_still_news() -> None:
-    """It was read for another job's sake."""
+    """The job was read from the API server because another job depends on it."""
     cache = Cache()
     cache.put(Kind.DATAPREPJOBS, job_object())
     edited = job_object(version="9")
@@ -93,7 +93,7 @@ def test_what_was_read_past_the_watch_is_still_news() -> None:
 
 
 def test_a_look_leaves_nothing_for_the_echo_of_its_status(world: World) -> None:
-    """Nobody looks again because of it, so there must be nothing left to do."""
+    """The watch event of a status write causes no reconcile, so the reconcile that wrote it must leave no work for a second one."""
 
     for step in (world.apply, world.planned, world.converted, world.committed):
         step()
@@ -115,4 +115,4 @@ def test_what_is_kept_of_an_object_is_what_somebody_reads() -> None:
     assert kept is not None
     assert "managedFields" not in kept["metadata"]
     assert kept["metadata"]["annotations"] == {names.ANNOTATION_RETRY: "1"}
-    assert copy_of_it in raw["metadata"]["annotations"]  # the event itself is kopf's
+    assert copy_of_it in raw["metadata"]["annotations"]  # the original object is kopf's and must not change

@@ -1,4 +1,4 @@
-"""One place, one job: which outputs are the same place, and what becomes of the job that comes second."""
+"""Tests of jobs with the same output: which outputs are at the same location, and how the second job waits."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from dataprep_operator.objects.observed import Key
 from dataprep_operator.objects.outputs import place_of
 
 
-def a_spec(uri: str, **rest: Any) -> Body:  # Any: the spec as YAML has it
+def a_spec(uri: str, **rest: Any) -> Body:  # Any: fields of the spec
     return {"output": {"uri": uri}, **rest}
 
 
@@ -34,13 +34,13 @@ def claim(name: str) -> Body:
     return {"persistentVolumeClaim": {"claimName": name}}
 
 
-def second(world: World, name: str = "other", **spec: Any) -> str:  # Any: the spec as YAML has it
+def second(world: World, name: str = "other", **spec: Any) -> str:  # Any: fields of the spec
     world.cluster.now += timedelta(seconds=5)
     world.apply(name, **spec)
     return world.settle(name)
 
 
-# --- which places are one ---------------------------------------------------------------------------------------------------
+# --- equal locations --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_an_output_that_says_no_place_has_none(spec: Body) -> None:
 @pytest.mark.parametrize(
     "broken", [None, 3, "x", [], [3], {"volumes": 3}, {"volumes": [{"name": "v", "persistentVolumeClaim": "c"}]}], ids=str
 )
-def test_volumes_of_any_form_are_read(broken: Any) -> None:  # Any: that is the test
+def test_volumes_of_any_form_are_read(broken: Any) -> None:  # Any: invalid types are the test
     workers = {"volumeMounts": [{"name": "v", "mountPath": "/data"}], **broken} if isinstance(broken, dict) else broken
     assert place(a_spec("/data/x", workers=workers, stores=broken)) is not None
 
@@ -171,7 +171,7 @@ def test_a_profile_that_comes_later_parts_two_jobs() -> None:
     assert cache.rival_of(Key("a", "second")) == Key("a", "first")
 
 
-# --- who comes second waits -------------------------------------------------------------------------------------------------
+# --- the second job waits ---------------------------------------------------------------------------------------------------
 
 
 def test_a_job_waits_while_another_writes_to_its_output(world: World) -> None:
@@ -235,7 +235,7 @@ def test_a_retry_waits_for_the_job_that_has_the_output_now(world: World) -> None
 
 
 def test_a_job_that_runs_is_stopped_while_an_older_one_has_the_same_place(world: World) -> None:
-    """As after an upgrade: both have begun, and only now it is known that their places are one."""
+    """This can happen after an upgrade: both jobs have started before the operator recognizes that they write to the same location."""
     world.running()
     world.cluster.now += timedelta(seconds=-60)
     world.apply("older", output={"uri": "s3://out/elsewhere"})
@@ -271,7 +271,7 @@ def test_no_job_of_another_namespace_is_named(world: World) -> None:
     assert running_message(world, "mnist") == "Waiting for another namespace's deleted DataPrepJob, which removes s3://out/mnist."
 
 
-# --- circles ----------------------------------------------------------------------------------------------------------------
+# --- cycles -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_waits_for_another_leaves_it_their_output(world: World) -> None:
@@ -298,7 +298,7 @@ def test_waits_for_an_output_count_in_circles(world: World) -> None:
 
 
 def a_stored_failure(world: World) -> None:
-    """What an earlier release has stored of a job whose output another one had: that was final then."""
+    """Store a failed job as an earlier release did when another job had the same output. That failure was final."""
     world.apply("mnist")
     world.settle()
     said = "s3://out/mnist is written by the unfinished DataPrepJob team-a/mnist."

@@ -1,4 +1,4 @@
-"""Why a pod failed or could not start."""
+"""Tests of the reasons for which a pod failed or could not start."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What jobs may not ask of the node, by whichever way it comes into the pod."""
+"""Tests of privileges that jobs may not request, in every field through which they could reach the pod."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ CONTEXT = "spec.workers.podTemplate.initContainers[0].securityContext"
 NOT_ALLOWED = "is not allowed by this installation of the operator (workers.allowPrivileges of the chart)"
 
 
-def a_spec(**workers: Any) -> DataPrepJobSpec:  # Any: the spec as YAML has it
+def a_spec(**workers: Any) -> DataPrepJobSpec:  # Any: fields of the spec
     spec = {"source": {"text": {"uris": ["s3://in/x"]}}, "output": {"uri": "s3://out/x"}, "workers": workers}
     return parse_job(spec, name="m").spec
 
 
-def containers(**rest: Any) -> dict[str, Any]:  # Any: the same
+def containers(**rest: Any) -> dict[str, Any]:  # Any: as above
     return {"podTemplate": {"initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always", **rest}]}}
 
 
-def refusal(workers: dict[str, Any]) -> str | None:  # Any: the same
+def refusal(workers: dict[str, Any]) -> str | None:  # Any: as above
     return fault(a_spec(**workers), allow_host_path=False, allow_privileges=False)
 
 
@@ -95,7 +95,7 @@ def test_a_pod_template_has_no_other_way_in(field: str) -> None:
 
 
 @pytest.mark.parametrize("broken", [3, "x", [3], {"capabilities": 3}, {"seLinuxOptions": []}, {"seccompProfile": "x"}], ids=str)
-def test_containers_of_any_form_are_read(broken: Any) -> None:  # Any: that is the test
+def test_containers_of_any_form_are_read(broken: Any) -> None:  # Any: values of wrong types are the test
     assert refusal(containers(securityContext=broken, ports=broken)) is None
 
 
@@ -123,7 +123,7 @@ def test_an_installation_may_allow_it(asked: dict[str, Any]) -> None:
     world.apply(workers=containers(securityContext=asked))
 
     assert world.settle() == "Planning"
-    # The API server refuses a container that is privileged, or may administer the system, and may not escalate.
+    # The API server refuses a container that is privileged or has CAP_SYS_ADMIN if it also forbids privilege escalation.
     made = world.job("plan")["spec"]["template"]["spec"]["initContainers"][0]["securityContext"]
     assert made.items() >= asked.items()
     assert "allowPrivilegeEscalation" not in made

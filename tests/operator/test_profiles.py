@@ -1,4 +1,4 @@
-"""DataPrepProfiles: taken once, when the job begins; missing ones are waited for."""
+"""A DataPrepProfile is read once, when the job starts. A job waits for a profile that doesn't exist."""
 
 import json
 from typing import Any

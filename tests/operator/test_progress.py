@@ -1,4 +1,4 @@
-"""The workers' reports, summed up."""
+"""Tests of the sums of the workers' progress reports."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Ranges of indexes, times and conditions, as statuses show them."""
+"""Tests of ranges of indexes, times and conditions in statuses."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,7 @@
-"""What pods, the kubelet, the scheduler and the API server say reaches statuses, Events, ConfigMaps and logs without escapes and without credentials."""
+"""Messages of pods, the kubelet, the scheduler and the API server are shown without control characters and credentials.
+
+This applies to statuses, Events, ConfigMaps and logs.
+"""
 
 import asyncio
 import json
@@ -28,7 +31,7 @@ HOSTILE = f"\x1b]0;owned\x07 \u202egpj.exe \x9b31m https://h/a?X-Amz-Signature={
 
 
 def texts(value: Any) -> Iterator[str]:  # Any: JSON
-    """Every key and text of it."""
+    """Yield every key and every text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -41,7 +44,7 @@ def texts(value: Any) -> Iterator[str]:  # Any: JSON
 
 
 def written(world: World) -> list[str]:
-    """All that the operator has written for people: statuses, Events and the hand-over."""
+    """Return all texts that the operator has written for users: statuses, Events and the ConfigMap for training."""
     found: list[str] = []
     for (plural, _, name), body in world.cluster.objects.items():
         if plural in ("dataprepjobs", "dataprepcronjobs"):

@@ -1,4 +1,7 @@
-"""`deletionPolicy: Delete`: a deleted job goes when what it wrote is removed, or when it is certain that it stays; and never hangs for nothing."""
+"""Tests of `deletionPolicy: Delete`.
+
+A deleted job disappears when its output is removed, or when it is certain that the output is kept. It never stays without a reason.
+"""
 
 from datetime import timedelta
 
@@ -132,7 +135,7 @@ def test_a_pod_of_a_queue_is_waited_for_although_its_job_is_deleted(world: World
     world.settle()
     world.cluster.change("jobs", world.job("convert-1")["metadata"]["name"], {"spec": {"suspend": False}})
     pod = world.pod("convert-1", world.scheduled(phase="Running"), index=0)
-    # The garbage collector takes its time.
+    # The Job is deleted, but the garbage collector has not deleted its pod yet.
     world.cluster.change("pods", pod["metadata"]["name"], {"metadata": {"ownerReferences": []}})
     delete(world)
     assert "convert-1" not in world.jobs()
@@ -201,7 +204,7 @@ def test_a_time_to_live_removes_the_output_too(world: World) -> None:
     assert body(world) is None
 
 
-# --- it stays ---------------------------------------------------------------------------------------------------------------------
+# --- the output is kept -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_wrote_nothing_goes_at_once(world: World) -> None:
@@ -296,7 +299,7 @@ def test_an_event_that_a_dying_namespace_refuses_holds_nothing_up(world: World) 
     assert body(world) is None
 
 
-# --- it can't -----------------------------------------------------------------------------------------------------------------------
+# --- the removal fails --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_removal_that_fails_says_so_and_how_to_let_go(world: World) -> None:

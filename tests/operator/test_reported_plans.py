@@ -1,4 +1,4 @@
-"""A plan that was told is acted upon at once, before the Job controller has counted the pod that told it."""
+"""The operator continues as soon as the plan is reported, before the Job controller has counted the finished plan pod."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -86,7 +86,7 @@ def test_only_the_end_of_a_plans_pod_is_looked_at_now(step: str, phase: str, sec
         Kind.PODS,
         {"type": "ADDED", "object": pod},
         cache=cache,
-        streams=SimpleNamespace(mark_cached=lambda *_: None),  # type: ignore[arg-type]  # nothing else is asked of it
+        streams=SimpleNamespace(mark_cached=lambda *_: None),  # type: ignore[arg-type]  # only this method is called
         enqueue=lambda key, wait: concerned.append((key, wait)),
     )
 

@@ -1,4 +1,4 @@
-"""The annotation that asks for another attempt."""
+"""Tests of the annotation that requests another attempt."""
 
 from tests.operator.world import World, a_commit, a_failure, retry
 

@@ -1,4 +1,4 @@
-"""`/metrics` with authentication: the API server says whose token it is, and whether that one may read them."""
+"""Tests of `/metrics` with authentication: the API server identifies the token's account and decides whether it may read the metrics."""
 
 import asyncio
 from typing import Any
@@ -21,11 +21,11 @@ PROMETHEUS = {"username": "system:serviceaccount:monitoring:prometheus", "uid": 
 
 
 class Reviews:
-    """An API server that knows one good token and whom it lets read."""
+    """An API server that accepts a single token, and decides by `allowed` whether its account may read the metrics."""
 
     def __init__(self) -> None:
         self.asked: list[Body] = []
-        self.allowed: Any = True  # Any: whatever it may say
+        self.allowed: Any = True  # Any: the answer may have any type
         self.fault: Exception | None = None
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
@@ -41,7 +41,7 @@ class Reviews:
 
 
 def get(reviews: Reviews | None, *headers: dict[str, str], path: str = "/metrics") -> list[tuple[int, str]]:
-    """What is answered to these requests, one after the other."""
+    """Send requests with these headers one after the other, and return the answers."""
     cluster: Any = reviews
     endpoint = Endpoint(
         cache=a_cache(),
@@ -121,7 +121,7 @@ def test_probes_need_no_token() -> None:
 
 
 def refusal(reviewer: Reviewer, token: str) -> int:
-    """The status that a token is refused with; 200 when it isn't."""
+    """Return the HTTP status with which a token is refused, or 200 if it is accepted."""
     try:
         asyncio.run(reviewer.check(token))
     except ReportRefused as exc:

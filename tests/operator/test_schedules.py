@@ -1,4 +1,4 @@
-"""When jobs are due, on the days when the clock is changed too."""
+"""Tests of the times at which jobs are due, including days on which the clock changes."""
 
 from datetime import datetime, timedelta
 from itertools import islice

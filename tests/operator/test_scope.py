@@ -1,4 +1,4 @@
-"""Two releases that overlap: the second one doesn't start, by name, whichever of them can see the other."""
+"""If two releases overlap, the second one doesn't start and names the first, whichever of them can see the other's marker."""
 
 import asyncio
 from datetime import timedelta
@@ -20,11 +20,11 @@ from dataprep_operator.settings import Settings
 
 
 class Stopped(Exception):
-    """The time of the test is over."""
+    """Raised to end `keep` after one round."""
 
 
 class Releases:
-    """Several releases on one cluster. Time goes on only where one of them sleeps, and the others renew their markers meanwhile."""
+    """Several releases on one cluster. Time advances only while one of them sleeps, and the others renew their markers meanwhile."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
@@ -43,7 +43,7 @@ class Releases:
         return made
 
     def renew(self, made: Scope) -> None:
-        """One round of `keep`."""
+        """Run one round of `keep`."""
         self._at_work = True
         rounds = iter([None])
 
@@ -61,7 +61,7 @@ class Releases:
 
     async def _sleep(self, seconds: float) -> None:
         self.cluster.now += timedelta(seconds=seconds)
-        assert self.cluster.now < START + timedelta(hours=1), "it waits for ever"
+        assert self.cluster.now < START + timedelta(hours=1), "the release waits forever"
         for each in self.running:
             for place in each._places:
                 await each._claim_marker(place)

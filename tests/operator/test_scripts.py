@@ -1,4 +1,4 @@
-"""Jobs with a program of the user's own: the pod that it runs in, and what its end means."""
+"""Tests of jobs that run a user's program: its pod, and the handling of its exit codes."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,9 @@ ENV = [{"name": "MINE", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b
 FRAMEWORKS = {"tensorflow:1.0.0": "docker.io/tensorflow/tensorflow:1.0.0", "pytorch:2.9": "pytorch/pytorch:2.9"}
 
 
-def a_script_job(*, script: dict[str, Any] | None = None, defaults: Any = DEFAULTS, **rest: Any) -> Any:  # Any: the spec, and JSON
+def a_script_job(
+    *, script: dict[str, Any] | None = None, defaults: Any = DEFAULTS, **rest: Any
+) -> Any:  # Any: fields of the spec, and JSON
     workers = {"env": ENV} | rest.pop("workers", {})
     return a_convert_job(a_spec(source=None, script=SCRIPT | (script or {}), workers=workers, **rest), tasks=1, defaults=defaults)
 
@@ -28,7 +30,7 @@ def a_script_job(*, script: dict[str, Any] | None = None, defaults: Any = DEFAUL
 def test_the_program_gets_its_words_one_by_one_and_no_shell() -> None:
     made = container_of(a_script_job(script={"bucketsArgument": True, "checkpointDirArgument": True}))
 
-    # `$$` is Kubernetes' dollar sign, `$(MINE)` the variable.
+    # Kubernetes replaces `$$` by a dollar sign and `$(MINE)` by the variable's value.
     words = ["python", "convert_to_records.py", "--name", "a b; $$(id)", "$(MINE)", "--buckets=s3://in/raw", "--checkpointDir=s3://out/x"]
     assert made["command"] == words
     assert "args" not in made
@@ -57,10 +59,10 @@ def test_where_its_image_comes_from(script: dict[str, Any], workers: dict[str, A
 def test_its_environment_has_input_output_and_run_id_after_the_jobs_own() -> None:
     env = container_of(a_script_job(script={"input": "s3://in/a$(b)"}))["env"]
 
-    assert env[0] == {"name": "HOME", "value": "/tmp"}  # noqa: S108 - the pod's own
+    assert env[0] == {"name": "HOME", "value": "/tmp"}  # noqa: S108 - a path in the pod
     assert env[1] == ENV[0]
     assert {each["name"]: each.get("value") for each in env} == {
-        "HOME": "/tmp",  # noqa: S108 - the pod's own
+        "HOME": "/tmp",  # noqa: S108 - a path in the pod
         "MINE": None,
         "DATAPREP_INPUT": "s3://in/a$$(b)",
         "DATAPREP_OUTPUT": "s3://out/x",
@@ -79,7 +81,7 @@ def test_it_has_no_token_and_all_of_the_restricted_standard_but_the_read_only_ro
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["automountServiceAccountToken"] is False
     assert [each["name"] for each in pod["volumes"]] == ["dataprep-spec", "dataprep-tmp", "dataprep-secret-0"]
-    assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == ["/tmp", "/etc/dataprep/secrets/0"]  # noqa: S108 - the pod's own
+    assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == ["/tmp", "/etc/dataprep/secrets/0"]  # noqa: S108 - a path in the pod
 
 
 def test_it_starts_in_the_folder_of_its_code() -> None:
@@ -119,17 +121,17 @@ def test_a_script_can_have_gpus(accelerator: dict[str, Any], gpu: bool, limits: 
     assert pod["nodeSelector"] == selector
 
 
-# --- its life ---------------------------------------------------------------------------------------------------------------
+# --- from start to end ------------------------------------------------------------------------------------------------------
 
 
-def scripted(command: Any = "true", **script: Any) -> World:  # Any: the spec as YAML has it
+def scripted(command: Any = "true", **script: Any) -> World:  # Any: fields of the spec
     world = World()
     world.apply(source=None, script={"command": command, "outputs": ["train.tfrecords"]} | script)
     world.settle()
     return world
 
 
-def planned(**script: Any) -> World:  # Any: the same
+def planned(**script: Any) -> World:  # Any: as above
     world = scripted(**script)
     world.planned(tasks=1, shards=0, records=0, bytes_in=0)
     assert world.settle() == "Running"
@@ -263,7 +265,7 @@ def test_an_init_container_of_ours_fetches_the_code_and_alone_has_its_secret() -
     assert (init["image"], init["command"], init["args"][0]) == ("dataprep:1", ["dataprep"], "fetch-code")
     assert init["securityContext"]["readOnlyRootFilesystem"] is True
     mounted = {each["mountPath"] for each in init["volumeMounts"]}
-    assert mounted == {"/etc/dataprep/job.yaml", "/etc/dataprep/code", "/tmp", "/etc/dataprep/git"}  # noqa: S108 - the pod's own
+    assert mounted == {"/etc/dataprep/job.yaml", "/etc/dataprep/code", "/tmp", "/etc/dataprep/git"}  # noqa: S108 - a path in the pod
     assert "/etc/dataprep/git" not in {each["mountPath"] for each in program["volumeMounts"]}
     assert program["workingDir"] == "/etc/dataprep/code/tools"
     volumes = {each["name"]: each for each in job["spec"]["template"]["spec"]["volumes"]}

@@ -1,4 +1,4 @@
-"""Settings from the environment."""
+"""Tests of settings from environment variables."""
 
 import pytest
 

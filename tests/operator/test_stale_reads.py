@@ -1,6 +1,6 @@
-"""The observed state may be stale: nothing is deleted, overwritten or forgotten because of it.
+"""The observed state may be stale. The operator must not delete, overwrite or forget objects because of that.
 
-The watch is late in each of these, or brings news in the middle of a request; the rest of the world is that of `world.py`.
+In each test the watch is late, or delivers an event in the middle of a request. The tests use the `World` of `world.py`.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ KEY = Key(NAMESPACE, "mnist")
 
 
 def deaf(world: World) -> None:
-    """The watch brings nothing any more."""
+    """Make the watch deliver no more events."""
     world.cluster.watch = lambda *_: None
 
 
@@ -62,7 +62,7 @@ def test_a_job_that_was_asked_to_try_again_is_not_removed_when_its_time_is_over(
 
 
 def test_a_job_goes_in_the_look_that_finds_it_complete(world: World) -> None:
-    """Its status is written first, and is no reason to keep it."""
+    """The job's status is written first. The new resourceVersion must not prevent its deletion."""
     world.apply(ttlSecondsAfterFinished=0)
     world.settle()
     world.plan_fails(a_failure(Reason.STORE_UNREACHABLE, "nn", 4))
@@ -99,7 +99,7 @@ def test_a_job_that_has_succeeded_is_not_replaced_as_if_it_ran() -> None:
 
 
 def sent_by(work: Callable[[KubernetesCluster], Coroutine[Any, Any, None]], *, status: int, content: bytes) -> list[Any]:
-    """The bodies of the requests that were sent while each was answered so."""
+    """Run `work` against an API server that gives this answer to every request, and return the bodies of the requests."""
     bodies = []
 
     class Client:
@@ -113,7 +113,7 @@ def sent_by(work: Callable[[KubernetesCluster], Coroutine[Any, Any, None]], *, s
 
             return SimpleNamespace(status=status, headers={}, read=read)
 
-    asyncio.run(work(KubernetesCluster(Client(), qps=100, burst=100)))  # type: ignore[arg-type]  # only what is asked of it
+    asyncio.run(work(KubernetesCluster(Client(), qps=100, burst=100)))  # type: ignore[arg-type]  # a fake with the methods that are called
     return bodies
 
 
@@ -147,7 +147,7 @@ def test_a_pod_that_has_ended_after_all_is_not_declared_failed(world: World) -> 
 
 
 def test_the_finalizer_is_not_taken_away_by_what_the_policy_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retain, then Delete again, while the look at Retain waits for an answer: what was written is to be removed."""
+    """The policy becomes Retain and then Delete again, while the reconcile of Retain waits for an answer. The output must be removed."""
     succeeded(world)
     world.edit(deletionPolicy="Retain")
     listing = world.cluster.list
@@ -210,14 +210,14 @@ def test_a_job_fails_for_what_its_pod_said_although_the_watch_of_the_pods_is_lat
     assert "hdfs://nn/missing" in world.message()
 
 
-# --- what the cache knows -----------------------------------------------------------------------------------------------------------
+# --- the contents of the cache ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("whose", ["its own", "a rival's"])
 def test_a_successor_that_comes_while_its_predecessor_is_looked_for_is_not_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    """The API server says that the job is gone; before that is heard, the watch brings another of the same name."""
+    """The API server answers that the job is gone. Before the answer arrives, the watch delivers a new job with the same name."""
     world.apply("first", suspend=True)
     world.apply(suspend=True)
     gone = "mnist" if whose == "its own" else "first"
@@ -248,7 +248,7 @@ def test_a_successor_that_comes_while_its_predecessor_is_looked_for_is_not_forgo
 
 
 def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(world: World) -> None:
-    """Somebody deletes the convert Job while it is being rescaled: it is made again."""
+    """If somebody deletes the convert Job while it is being rescaled, it is created again."""
     world.running()
     world.edit(workers={"parallelism": 4})
     before = world.job("convert-1")["metadata"]
@@ -260,9 +260,9 @@ def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(worl
             world.cluster.remove("jobs", NAMESPACE, before["name"])
         return answer
 
-    world.cluster.patch = then_deleted  # type: ignore[method-assign]  # as this server has it
+    world.cluster.patch = then_deleted  # type: ignore[method-assign]  # replaced for this test
     world.look()
-    world.cluster.patch = patch  # type: ignore[method-assign]  # as before
+    world.cluster.patch = patch  # type: ignore[method-assign]  # restored
     world.settle()
     world.later(6)
 
@@ -270,7 +270,7 @@ def test_an_answer_that_comes_after_the_news_of_the_end_brings_nothing_back(worl
 
 
 def test_a_child_that_somebody_deleted_is_made_again_when_the_job_controller_has_forgotten_it(world: World) -> None:
-    """It counts the pods that it waits for by a Job's name: one that follows at once inherits them, and gets none for five minutes."""
+    """The Job controller counts expected pods by the Job's name. A Job with the same name that follows immediately gets no pods for minutes."""
     world.running()
     before = world.job("convert-1")["metadata"]
     world.cluster.remove("jobs", NAMESPACE, before["name"])
@@ -285,7 +285,7 @@ def test_a_child_that_somebody_deleted_is_made_again_when_the_job_controller_has
     assert world.job("convert-1")["metadata"]["uid"] != before["uid"]
     world.cluster.remove("jobs", NAMESPACE, before["name"])
     world.settle()
-    assert world.jobs() == ["plan"], "the second time as the first"
+    assert world.jobs() == ["plan"], "recreated too early the second time"
 
 
 def test_an_operator_that_takes_over_makes_a_missing_child_at_once(world: World) -> None:
@@ -422,10 +422,10 @@ def everything_listed() -> Streams:
     return Streams(expected=frozenset(), cache=Cache(), enqueue=lambda _: None)
 
 
-async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:  # Any: what is asked of it
+async def in_turn(leadership: Coroutine[Any, Any, None], cluster: Any, heard: Streams) -> None:  # Any: the requests
     settings = Settings(lease_namespace="n", identity="one")
 
-    async def connect() -> Any:  # Any: the same
+    async def connect() -> Any:  # Any: as above
         return cluster
 
     elector = LeaderElector(connect=connect, settings=settings, clock=cluster.clock, lost=lambda _: None)

@@ -1,4 +1,4 @@
-"""What is written about a job, and when: after newer objects, progress, size, events."""
+"""Tests of status writes: conflicts with newer objects, progress, size, and Events."""
 
 import json
 from datetime import timedelta
@@ -33,7 +33,7 @@ def test_a_status_is_not_written_over_a_newer_object(world: World) -> None:
 def test_a_status_is_not_written_over_an_object_that_changed_while_its_job_was_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look waits for the answer about a rival; what the watch brings meanwhile is not what was looked at."""
+    """While the reconcile waits for an answer about a rival, the watch delivers a newer version of the job."""
     world.apply("rival", suspend=True)
     world.apply(suspend=True)
     get = world.cluster.get

@@ -1,4 +1,4 @@
-"""Watches: when the cache is whole, when a watch is silent, and what kopf is told."""
+"""Tests of watches: when the cache has synced, when a watch is silent, and kopf's settings."""
 
 import asyncio
 import inspect
@@ -79,7 +79,7 @@ def test_the_wrapped_stream_passes_everything_on_and_is_taken_off_again(monkeypa
     undo = streams.wrap_kopf(heard)
 
     async def read() -> list[Any]:
-        return [each async for each in kopf_watching.infinite_watch(resource=SimpleNamespace(plural="jobs"), namespace=None)]  # type: ignore[arg-type, call-arg]  # only these two are looked at
+        return [each async for each in kopf_watching.infinite_watch(resource=SimpleNamespace(plural="jobs"), namespace=None)]  # type: ignore[arg-type, call-arg]  # only these two fields are read
 
     assert asyncio.run(read()) == given
     assert "jobs in all namespaces" not in heard.unsynced

@@ -1,4 +1,4 @@
-"""An operator that goes on where another one has stopped: it asks for little, and does nothing on the word of a watch that is behind."""
+"""Tests of an operator that takes over from another one: it sends few requests, and doesn't act on outdated watches."""
 
 import copy
 import json
@@ -16,7 +16,7 @@ from dataprep_operator.reconcilers.observer import StatusUnreadable
 
 
 def asked(world: World) -> list[tuple[str, str]]:
-    """The reads that the new operator has made."""
+    """Return the read requests that the new operator has sent."""
     return [(verb, plural) for verb, plural, _ in world.cluster.calls if verb in ("get", "list")]
 
 
@@ -95,7 +95,7 @@ def test_the_digest_is_of_the_fields_and_not_of_their_order() -> None:
 
 
 def test_nothing_is_done_on_the_word_of_a_watch_that_is_behind(world: World) -> None:
-    """The leader before this one has begun the second attempt; the standby's watch of jobs still tells of the end of the first."""
+    """The previous leader has begun the second attempt, but the standby's watch still has the job as it failed in the first attempt."""
     world.apply()
     world.settle()
     world.plan_fails(a_failure(Reason.STORE_UNREACHABLE, "nn", 4))

@@ -1,4 +1,4 @@
-"""Looks at objects as others may write them: each ends in a status or in an error of the operator's own, which is tried again."""
+"""Reconciles arbitrarily changed objects. Each must result in a status, or in an OperatorError, which is retried."""
 
 import asyncio
 import contextlib
@@ -22,11 +22,11 @@ Body = dict[str, Any]  # the API's JSON
 
 
 _SERVERS = ("creationTimestamp", "deletionTimestamp", "resourceVersion", "generation", "ownerReferences")
-"""The API server fills these, or sees to their form."""
+"""Fields that the API server sets or validates."""
 
 
 def changed(body: Body, data: st.DataObject) -> Body:
-    """The object with some of its values replaced by others."""
+    """Return the object with some of its values replaced by random ones."""
     raw = copy.deepcopy(body)
     for _ in range(data.draw(st.integers(1, 3))):
         *path, last = data.draw(st.sampled_from([each for each in places(raw) if each[:1] != ("metadata",) or each[1] not in _SERVERS]))
@@ -38,7 +38,7 @@ def changed(body: Body, data: st.DataObject) -> Body:
 
 
 def a_world() -> World:
-    """Jobs at several steps, one that waits for another, a profile, and a queue."""
+    """Return a World with jobs at several steps, a job that waits for another, a profile, and a queue."""
     world = World(kueue=True)
     world.cluster.add(
         "dataprepprofiles",

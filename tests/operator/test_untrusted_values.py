@@ -1,4 +1,4 @@
-"""Objects as others may write them: whatever is in a label, an annotation, a status or a message, the operator carries on."""
+"""The operator handles any values in the labels, annotations, statuses and messages of objects."""
 
 import copy
 import tracemalloc
@@ -23,7 +23,7 @@ Body = dict[str, Any]  # the API's JSON
 
 
 def an_object(kind: Kind) -> Body:
-    """One with all that is read of its kind."""
+    """Return an object with all fields that the operator reads of this kind."""
     owner = {Kind.JOBS: KIND, Kind.PODS: "Job", Kind.DATAPREPJOBS: CRON_KIND}.get(kind, "Other")
     labels = {names.LABEL_JOB_UID: "uid-1", names.LABEL_STEP: "convert", names.LABEL_ATTEMPT: "1", "kueue.x-k8s.io/queue-name": "q"}
     annotations = {pods.INDEX_ANNOTATION: "0", ANNOTATION_TASKS: "0-3", names.ANNOTATION_SCRIPT: "true", names.ANNOTATION_RETRY: "1"}

@@ -1,4 +1,4 @@
-"""Jobs that follow others: `source.fromJob` and `runAfter`."""
+"""Tests of jobs that wait for other jobs: `source.fromJob` and `runAfter`."""
 
 import json
 from typing import Any
@@ -18,14 +18,14 @@ DIGEST = "cd" * 32
 FROM_FIRST = {"fromJob": {"name": "first"}}
 
 
-def follow(world: World, name: str = "second", **spec: Any) -> str:  # Any: spec as YAML has it
+def follow(world: World, name: str = "second", **spec: Any) -> str:  # Any: fields of the spec
     whole: Body = {"source": FROM_FIRST, "output": {"uri": f"s3://out/{name}"}}
     world.apply(name, **(whole | spec))
     return world.settle(name)
 
 
 def finish(world: World, name: str = "first") -> None:
-    """Through all steps of a job that has been applied."""
+    """Run an applied job through all of its steps."""
     world.settle(name)
     for step in ("plan", "convert-1", "commit-1"):
         job = world.job(step, name)
@@ -57,7 +57,7 @@ def running_message(world: World, name: str = "second") -> str:
 
 
 def frozen(world: World, name: str = "second") -> DataPrepJob:
-    """What the pods read."""
+    """Return the job that the pods read from the ConfigMap."""
     maps = [
         body
         for (plural, _, _), body in world.cluster.objects.items()
@@ -205,7 +205,7 @@ def test_what_was_found_outlives_the_operator_and_the_other_job(world: World) ->
     assert frozen(world).spec.data.inputs() == ["s3://out/first"]
 
 
-# --- circles ----------------------------------------------------------------------------------------------------------------
+# --- cycles -----------------------------------------------------------------------------------------------------------------
 
 
 def test_jobs_that_wait_for_each_other_fail_and_name_the_circle(world: World) -> None:
@@ -233,7 +233,7 @@ def test_who_only_waits_for_a_circle_is_in_none(world: World) -> None:
     assert world.settle("c") == "Pending"
 
 
-# --- who is told ------------------------------------------------------------------------------------------------------------
+# --- which jobs are reconciled ----------------------------------------------------------------------------------------------
 
 
 def a_raw(name: str, *, after: list[str], status: Body | None = None, version: str = "1") -> Body:
@@ -268,7 +268,7 @@ def test_who_waits_for_a_job_that_went_unseen_is_looked_at() -> None:
     assert cache.prune(Kind.DATAPREPJOBS, namespace=None, listed=["uid-b"], known=["uid-a", "uid-b"]) == [Key("n", "a"), Key("n", "b")]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------------
+# --- refused jobs -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The work queue: each key once at a time, urgent ones first, failed ones again."""
+"""Tests of the work queue: each key is processed once at a time, urgent keys first, and failed keys again."""
 
 import asyncio
 
@@ -94,7 +94,7 @@ def test_the_patient_ones_are_last_but_every_sixteenth_is_one_of_them() -> None:
 
 
 def test_jobs_that_run_do_not_wait_for_all_that_have_ended() -> None:
-    """The scan of once an hour, and who takes over, look at all: each look at a data set that is made takes a request."""
+    """The hourly resync and a new leader enqueue all jobs, and reconciling a job that has succeeded takes a request."""
     cache = Cache()
     for number in range(40):
         cache.put(Kind.DATAPREPJOBS, job_object(f"made-{number}", uid=f"uid-{number}", status={"phase": "Succeeded"}))

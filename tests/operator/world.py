@@ -1,6 +1,6 @@
-"""Whole lives of jobs, driven through `reconcile` against a fake API server at the operator's own seam.
+"""Runs jobs from creation to end through `reconcile`, with a fake API server instead of the operator's `Cluster`.
 
-The fake keeps objects, versions and owners as the real one does; the test plays the Job controller and the pods.
+The fake keeps objects, versions and owners as a real API server does. The test plays the roles of the Job controller and the pods.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ WATCHED = {
 
 
 class FakeCluster:
-    """An API server in memory: objects, versions, owners, and a watch that is as prompt as the test lets it be."""
+    """An API server in memory, with objects, versions and owners. The test controls when its watch delivers events."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Body] = {}
@@ -49,7 +49,7 @@ class FakeCluster:
         self._version = 100
         self.now = START
 
-    # --- the seam ----------------------------------------------------------------------------------------------------
+    # --- the methods of Cluster --------------------------------------------------------------------------------------
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         self.calls.append(("get", resource.plural, name))
@@ -125,7 +125,7 @@ class FakeCluster:
             raise NotFound(path)
         return copy.deepcopy(self.documents[path])
 
-    # --- what the test does to it --------------------------------------------------------------------------------------
+    # --- changes by the test -------------------------------------------------------------------------------------------
 
     def add(self, plural: str, namespace: str, body: Body) -> Body:
         body = copy.deepcopy(body)
@@ -140,7 +140,7 @@ class FakeCluster:
         return self._store(plural, namespace, _merged(self.objects[(plural, namespace, name)], body))
 
     def end(self, plural: str, namespace: str, name: str) -> None:
-        """Delete an object as users do: one with finalizers stays until they are gone."""
+        """Delete an object as users do. An object with finalizers stays until they are removed."""
         metadata = self.objects[(plural, namespace, name)]["metadata"]
         if not metadata.get("finalizers"):
             self.remove(plural, namespace, name)
@@ -152,10 +152,10 @@ class FakeCluster:
             )
 
     def remove(self, plural: str, namespace: str, name: str) -> None:
-        """Remove an object and, as the garbage collector does, what it owns."""
+        """Remove an object, and also the objects that it owns, as the garbage collector does."""
         body = self.objects.pop((plural, namespace, name))
         self._version += 1
-        # The end of an object has a version too.
+        # The deletion of an object has a resourceVersion too.
         self.watch(plural, {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}, True)
         for place, owned in list(self.objects.items()):
             owners = {owner["uid"] for owner in owned["metadata"].get("ownerReferences") or []}
@@ -182,7 +182,7 @@ class FakeCluster:
 
 
 class World:
-    """An operator process, the fake API server, and the hands of the Job controller."""
+    """An operator process, the fake API server, and methods that play the Job controller and the pods."""
 
     def __init__(self, **settings: Any) -> None:  # Any: fields of Settings
         self.cluster = FakeCluster()
@@ -191,7 +191,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """A new operator process: nothing remembered, everything listed."""
+        """Start a new operator process, which remembers nothing and has listed all objects."""
         self.cache, self.progress_store = Cache(), ProgressStore()
         self.cluster.watch = self._event
         for (plural, _, _), body in list(self.cluster.objects.items()):
@@ -207,7 +207,7 @@ class World:
         self.crons = CronReconciler(cache=self.cache, cluster=self.cluster, clock=lambda: self.cluster.now)
 
     def listen(self) -> None:
-        """The watches again, after they were cut: everything is listed, and what is missing is gone."""
+        """Restart the watches after they were cut. All objects are listed, and missing objects are removed from the cache."""
         self.cluster.watch = self._event
         for plural, kind in WATCHED.items():
             listed = [body["metadata"]["uid"] for (each, _, _), body in self.cluster.objects.items() if each == plural]
@@ -223,7 +223,7 @@ class World:
         self.wait = asyncio.run(self.reconciler.reconcile(Key(NAMESPACE, name)))
 
     def settle(self, name: str = "mnist") -> str:
-        """Look until nothing changes; returns the phase, or `gone`."""
+        """Reconcile until no object changes. Return the job's phase, or `gone`."""
         for _ in range(12):
             before = self.cluster._version
             try:
@@ -240,7 +240,7 @@ class World:
 
     # --- objects -------------------------------------------------------------------------------------------------------
 
-    def apply(self, name: str = "mnist", *, labels: Mapping[str, str] | None = None, **spec: Any) -> None:  # Any: spec as YAML has it
+    def apply(self, name: str = "mnist", *, labels: Mapping[str, str] | None = None, **spec: Any) -> None:  # Any: fields of the spec
         whole = {
             "source": {"idx": {"subsets": [{"name": "train", "images": "s3://in/images", "labels": "s3://in/labels"}]}},
             "output": {"uri": "s3://out/mnist"},
@@ -255,7 +255,7 @@ class World:
         }
         self.cluster.add("dataprepjobs", NAMESPACE, body)
 
-    def edit(self, name: str = "mnist", *, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:  # Any: the same
+    def edit(self, name: str = "mnist", *, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:  # Any: as above
         self.cluster.change("dataprepjobs", name, {"metadata": {"annotations": dict(annotations or {})}, "spec": spec})
 
     def status(self, name: str = "mnist") -> Body:
@@ -352,7 +352,7 @@ class World:
         self.fail(suffix, "PodFailurePolicy", f"Container dataprep for pod {NAMESPACE}/{pod['metadata']['name']} failed with exit code")
 
     def running(self) -> None:
-        """Forward to a conversion of four tasks."""
+        """Bring a job to a running conversion of four tasks."""
         self.apply()
         self.settle()
         self.planned()

@@ -149,7 +149,7 @@ def _code_containers(
     git = spec.code.git if spec.code is not None else None
     if git is None:
         return []
-    needed = {f"{MOUNTS}/{JOB_FILE}", CODE_FOLDER, "/tmp"}  # noqa: S108 - the pod's own
+    needed = {f"{MOUNTS}/{JOB_FILE}", CODE_FOLDER, "/tmp"}  # noqa: S108 - a path in the pod
     secret = [{"name": "dataprep-git", "mountPath": f"{MOUNTS}/git", "readOnly": True}] if git.secret_ref is not None else []
     inherited = {key: value for key, value in converter.items() if key in ("image", "command", "securityContext")}
     return [
@@ -218,7 +218,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
         # Only the file is mounted, because the stores' folders are mounted next to it.
         {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
-        {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - a path in the pod
     ]
     if spec.code is not None and spec.code.config_map_ref is not None:
         volumes.append({"name": "dataprep-code", "configMap": {"name": spec.code.config_map_ref.name, "optional": False}})

@@ -70,7 +70,7 @@ def _environment(env: Sequence[Body], spec: DataPrepJobSpec, script: Script, *, 
     count = len(spec.workers.env or [])
     return [
         # In an arbitrary image, the pod's user has no home directory.
-        {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own
+        {"name": "HOME", "value": "/tmp"},  # noqa: S108 - a path in the pod
         *env[:count],
         # `$` is doubled, because Kubernetes would expand $(…) in a URI.
         *({"name": name, "value": value.replace("$", "$$")} for name, value in own.items() if value is not None),

@@ -121,7 +121,7 @@ class KubernetesCluster:
         if os.environ.get("KUBECONFIG"):
             await config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client is partly typed
         else:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the same
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # as above
         return cls.of(configuration, qps=qps, burst=burst, clock=clock, may_write=may_write)
 
     @classmethod
@@ -142,7 +142,7 @@ class KubernetesCluster:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()  # type: ignore[no-untyped-call]  # the same
+        await self._client.close()  # type: ignore[no-untyped-call]  # as above
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """GET one object."""
@@ -225,7 +225,7 @@ class KubernetesCluster:
         try:
             prepared = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
             response = await self._client.call_api(*prepared, _request_timeout=TIMEOUT_SECONDS)
-            content = await response.read()  # type: ignore[no-untyped-call]  # the same
+            content = await response.read()  # type: ignore[no-untyped-call]  # as above
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             metrics.API_REQUESTS.labels(method=method, code="none").inc()
             raise Unavailable(f"{method} {path}: {type(exc).__name__}: {exc}") from exc

@@ -228,7 +228,7 @@ class Actuator:
         except AlreadyExists:
             return await self._get_owned(resource, body, observed)
 
-    # Any: the same.
+    # Any: as above
     async def _get_owned(self, resource: Any, body: Body, observed: Observed) -> Raw:
         """Return the existing object. Raises ForeignChild when its owner's uid isn't the job's."""
         name = body["metadata"]["name"]

@@ -166,7 +166,7 @@ class Observer:
         """Return whether the job has been read from the API server."""
         return uid in self._confirmed
 
-    # Any: the same.
+    # Any: as above
     def frozen_spec(self, uid: str) -> Mapping[str, Any] | None:
         """Return the spec in the job's ConfigMap, if known. It applies even if the job's spec was edited later."""
         text = self._frozen.get(uid)
