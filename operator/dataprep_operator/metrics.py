@@ -40,7 +40,9 @@ QUEUE_WAIT: Final = Histogram(
     "dataprep_workqueue_wait_seconds", "Time that due jobs waited to be reconciled.", buckets=_SECONDS, registry=REGISTRY
 )
 API_REQUESTS: Final = Counter("dataprep_api_requests_total", "Requests to the API server.", ["method", "code"], registry=REGISTRY)
-WATCH_AGE: Final = Gauge("dataprep_watch_last_event_age_seconds", "Time since the most silent watch received anything.", registry=REGISTRY)
+WATCH_AGE: Final = Gauge(
+    "dataprep_watch_last_event_age_seconds", "Longest time for which any watch has received no data.", registry=REGISTRY
+)
 REPORTS: Final = Counter("dataprep_progress_reports_total", "Progress reports of workers by HTTP status.", ["code"], registry=REGISTRY)
 CONNECTIONS_REFUSED: Final = Counter(
     "dataprep_connections_refused_total",

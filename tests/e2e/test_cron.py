@@ -90,7 +90,7 @@ def test_a_job_reads_what_another_one_writes(namespace: Namespace, stores: Store
     head = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob"}
     namespace.apply({**head, "metadata": {"name": "second"}, "spec": second})
     namespace.wait(
-        "second", lambda status: condition(status, "Running").get("reason") == "WaitingForJob", what="waiting for the job that is not there"
+        "second", lambda status: condition(status, "Running").get("reason") == "WaitingForJob", what="waiting for a job that doesn't exist"
     )
     namespace.apply({**head, "metadata": {"name": "first"}, "spec": first})
 

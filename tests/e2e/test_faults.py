@@ -124,7 +124,7 @@ def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores,
 
 
 def test_a_data_node_killed_in_the_middle_changes_no_byte(namespace: Namespace, stores: Stores, digits: Path) -> None:
-    """Every block has a replica on both data nodes. One dies in the middle of a block and stays down until the job has finished."""
+    """Every block has a replica on both data nodes. One of the nodes dies in the middle of a block and stays down until the job has finished."""
     volume = mount(namespace, stores)
     job = a_job(
         stores,

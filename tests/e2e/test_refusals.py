@@ -25,7 +25,7 @@ def fails(namespace: Namespace, job: Document, *, reason: str, words: list[str])
     for word in words:
         assert word in failed["message"], failed["message"]
     assert namespace.pods(name, step="convert") == []
-    # The event follows the status.
+    # The Event is recorded after the status is written.
     namespace.wait(name, lambda _: reason in {event for event, _ in namespace.events(name)}, what=f"an event {reason}", seconds=30)
     return status
 

@@ -19,7 +19,7 @@ UNUSED = {
     Right("batch", "jobs", "get"): "used only if a Job already exists because the response to its creation was lost",
     Right("dataprep.io", "dataprepcronjobs", "get"): "used only if somebody else updates a schedule's status at the same moment",
 }
-"""Rights that these tests don't use for a good reason."""
+"""Rights that these tests don't use, with the reasons."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A training Job that was created before its data starts after the ConfigMap exists, and reads the promised number of records."""
+"""A training Job may be created before its data exists. It starts when the ConfigMap exists, and reads the promised number of records."""
 
 import json
 import time

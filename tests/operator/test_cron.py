@@ -396,7 +396,7 @@ def test_no_life_makes_a_time_twice_or_breaks_its_policy(steps: list[tuple[str, 
         jobs = {name: body for (plural, _, name), body in cluster.objects.items() if plural == "dataprepjobs"}
         created += sorted(set(jobs) - made_before)
         unfinished = [name for name, body in jobs.items() if "phase" not in (body.get("status") or {})]
-        assert len(created) == len(set(created)), "a time was made twice"
+        assert len(created) == len(set(created)), "two jobs were created for the same time"
         assert policy == "Allow" or len(unfinished) <= 1
         assert sorted(each["name"] for each in cron.status.get("active", [])) == sorted(unfinished)
         assert sum(1 for body in jobs.values() if (body.get("status") or {}).get("phase") == "Succeeded") <= 3
@@ -404,4 +404,4 @@ def test_no_life_makes_a_time_twice_or_breaks_its_policy(steps: list[tuple[str, 
     last = max((int(name.rpartition("-")[2]) for name in created), default=0)
     suspended = cluster.objects[("dataprepcronjobs", NAMESPACE, "nightly")]["spec"].get("suspend")
     if policy != "Forbid" and not suspended and cluster.now >= START + timedelta(minutes=10):
-        assert last * 60 == int(cluster.now.timestamp()) // 600 * 600, "the last time was lost"
+        assert last * 60 == int(cluster.now.timestamp()) // 600 * 600, "no job was created for the last time"

@@ -233,7 +233,7 @@ def test_a_standby_that_has_listed_is_ready_and_one_with_a_dead_watch_is_restart
     assert (standby.not_ready(), standby.fault()) == (None, None)
 
     now[0] = 181.0
-    assert standby.fault() == "a watch has heard nothing for 181 s"
+    assert standby.fault() == "a watch has received nothing for 181 s"
 
 
 def test_a_standby_counts_no_jobs() -> None:

@@ -139,7 +139,7 @@ def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
 
 
 class Line(asyncio.Transport):
-    """A connection whose only operation is to be aborted."""
+    """A fake connection that can only be aborted."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -237,7 +237,9 @@ def test_a_job_that_is_stopped_is_started_again_once_and_then_left_to_kueue(worl
         assert world.later(60) == "Queued"
     assert writes(world) == before
     assert world.condition("Running") == ("False", "Queued")
-    assert "If Kueue did, which can also manage Jobs without a queue, put the label kueue.x-k8s.io/queue-name" in world.message("Running")
+    assert "If Kueue did this (it can also manage Jobs without a queue), put the label kueue.x-k8s.io/queue-name" in world.message(
+        "Running"
+    )
     name = world.job("plan")["metadata"]["name"]
     assert world.message("Running").endswith(f"""Otherwise run: kubectl patch job {name} -p '{{"spec":{{"suspend":false}}}}'""")
 

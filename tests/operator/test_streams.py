@@ -58,7 +58,7 @@ def test_a_silent_watch_is_found_by_its_age() -> None:
 
     assert health.fault() is None
     now[0] = 190
-    assert health.fault() == "a watch has heard nothing for 190 s"
+    assert health.fault() == "a watch has received nothing for 190 s"
 
 
 def test_kopf_still_brings_every_event_through_the_function_that_is_wrapped() -> None:

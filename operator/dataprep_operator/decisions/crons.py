@@ -25,7 +25,7 @@ from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
 """A warning is recorded if more scheduled times than this were missed."""
-# Time after which to check a replacement again. Normally the deletion causes a watch event, which comes earlier.
+# Time after which to check again whether a replaced job is gone. Normally its deletion causes a watch event, which comes earlier.
 _REPLACING_SECONDS: Final = 10.0
 
 

@@ -41,7 +41,7 @@ def waiting_message(observed: Observed, child: Child | None = None) -> str:
     if observed.queue is not None:
         return f"The queue {observed.queue} holds the {step} Job back."
     return (
-        f"Somebody else has suspended the {step} Job, and the operator doesn't resume it. If Kueue did, which can also manage Jobs without a queue,"
+        f"Somebody else has suspended the {step} Job, and the operator doesn't resume it. If Kueue did this (it can also manage Jobs without a queue),"
         f" put the label {QUEUE_LABEL} on a new DataPrepJob, so that all of its Jobs wait in that queue. Otherwise run: kubectl patch job"
         f' {child.name if child is not None else ""} -p \'{{"spec":{{"suspend":false}}}}\''
     )

@@ -24,7 +24,7 @@ from dataprep_operator.settings import Settings
 logger = logging.getLogger(__name__)
 
 _FINISHED_EVERY: Final = 12
-"""Every twelfth resync includes finished jobs, which is hourly by default, because reconciling 5,000 of them takes seconds.
+"""Only every twelfth resync includes finished jobs (by default every hour), because reconciling 5,000 of them takes seconds.
 
 The `handover` module relies on this resync.
 """
@@ -34,7 +34,7 @@ Reconcile = Callable[[Key], Awaitable[float | None]]
 
 
 Enqueue = Callable[[Key, float], None]
-"""Called with an object that has changed and the seconds within which to reconcile it."""
+"""Called with the key of a changed object and the seconds after which to reconcile it."""
 
 
 Died = Callable[[str, BaseException | None], None]

@@ -75,7 +75,7 @@ class CronReconciler:
         logger.info("%s: %s deleted", key, job.name)
 
     async def _create_due_job(self, observed: ObservedCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
-        """Create the due job. If a job with its name exists, it either belongs to this DataPrepCronJob or is a conflict."""
+        """Create the due job. If a job with this name exists, it either belongs to this DataPrepCronJob or is a conflict."""
         body = crons.job_body(observed, due)
         name = body["metadata"]["name"]
         try:

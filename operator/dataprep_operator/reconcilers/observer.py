@@ -340,7 +340,7 @@ class Observer:
         return None
 
     async def _admission(self, observed: Observed) -> Admission | None:
-        """Return the state in Kueue of a convert Job that isn't admitted, or that runs without admission."""
+        """Return the convert Job's state in Kueue, or None if Kueue has already admitted it or isn't used."""
         child = observed.child("convert", observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None

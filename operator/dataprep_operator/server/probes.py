@@ -18,12 +18,12 @@ class Health:
         if self.streams is None:
             return None
         age = self.streams.age_seconds
-        return f"a watch has heard nothing for {age:.0f} s" if age > self.age_limit_seconds else None
+        return f"a watch has received nothing for {age:.0f} s" if age > self.age_limit_seconds else None
 
     def not_ready(self) -> str | None:
         """Return why this replica is not ready, or None if it is."""
         if self.streams is None:
-            return "not listed yet: the watches"
+            return "the watches have not started yet"
         if not self.streams.synced:
             return f"not listed yet: {', '.join(self.streams.unsynced) or 'objects on their way to the cache'}"
         return None
