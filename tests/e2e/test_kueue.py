@@ -97,7 +97,7 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     held(queues, "second", reason="Queued", words=["1 job of the queue is before it."])
     assert convert(queues, "first")["spec"]["suspend"] is True
 
-    quota(queues, "50m")  # enough for one of the two
+    quota(queues, "50m")  # quota for one of the two jobs
     wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
     for name in ("first", "second"):
         told = condition(queues.status(name), "QuotaReserved")

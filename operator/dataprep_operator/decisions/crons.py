@@ -1,7 +1,7 @@
 """Decides what a DataPrepCronJob needs: which job is due, which jobs to delete, and its new status. All functions are pure.
 
-The decision is level-triggered. The existing jobs and the status show which scheduled times have been handled, so it can be made at any
-time and after any crash.
+The decision is level-triggered. The existing jobs and the status show which scheduled times have been handled. So the decision can
+be made at any time and after any crash.
 """
 
 from collections.abc import Sequence
