@@ -1,6 +1,6 @@
-"""What the operator, the converter and the cluster agree on: the API `dataprep.io/v1alpha1` and the records they exchange.
+"""The shared contract of operator, converter and cluster: the API `dataprep.io/v1alpha1` and the messages that they exchange.
 
-Nothing here does input or output. The operator and the converter both import this package and never each other.
+No module of this package does input or output. The operator and the converter both import this package, and never each other.
 """
 
 GROUP = "dataprep.io"

@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for one value, so that digests of specs and plans mean something."""
+"""Canonical JSON: equal values have the same text, so digests of specs and plans can be compared."""
 
 import hashlib
 import json
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def dumps(value: Any) -> bytes:
-    """JSON with sorted keys, no blanks, UTF-8. Any: whatever `json` takes."""
+    """Serialise `value` as UTF-8 JSON with sorted keys and no white space. Any: every type that `json` can serialise."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def sha256(value: Any) -> str:
-    """Hex SHA-256 of the canonical JSON of `value`."""
+    """Return the hexadecimal SHA-256 digest of the canonical JSON of `value`."""
     return hashlib.sha256(dumps(value)).hexdigest()

@@ -1,9 +1,9 @@
-"""The errors of the API: what a user wrote that cannot be accepted.
+"""The exceptions of this package, raised for invalid specs, messages, files and models.
 
 ApiError
 ├── SpecError        the spec is not valid; each fault names its field path
-├── MessageError     a message from a pod is not one of ours
-├── FormatError      a stored file is of a newer format than this release knows
+├── MessageError     a pod's message doesn't have the expected form
+├── FormatError      a stored file has a newer format version than this release knows
 └── CrdError         the models can't be written as a structural CRD schema
 """
 
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 
 
 class ApiError(Exception):
-    """Base of this package's errors."""
+    """Base class of this package's exceptions."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong in a spec: where, and what was expected."""
+    """One error in a spec: its field path and what was expected there."""
 
     path: str
     message: str
 
     unknown: bool = False
-    """Whether nobody knows a field of this name here: a slip of the pen, or a later version's field."""
+    """Whether the model has no field of this name: the name is a typo, or a later version's field."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
@@ -38,12 +38,12 @@ class SpecError(ApiError):
 
 
 class MessageError(ApiError):
-    """A termination message or progress report is not of the expected form."""
+    """A termination message or progress report doesn't have the expected form."""
 
 
 class FormatError(ApiError):
-    """A stored file is of a newer format than this release knows. Says what kind of file, its version and the newest one known."""
+    """A stored file has a newer format version than this release knows. The message names the kind of file and both versions."""
 
 
 class CrdError(ApiError):
-    """The models hold something that a Kubernetes structural schema can't say."""
+    """A model uses something that a Kubernetes structural schema can't express."""

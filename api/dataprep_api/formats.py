@@ -1,6 +1,6 @@
-"""The formats, as far as the spec, the names of files and the run id depend on them.
+"""The properties of output formats that affect the spec, the file names and the run id.
 
-Encoders, decoders and what only the converter needs are in its own table, `dataprep_converter/formats/registry.py`.
+Encoders, decoders and everything else that only the converter needs are in `dataprep_converter/formats/registry.py`.
 """
 
 from collections.abc import Mapping
@@ -23,36 +23,42 @@ FormatName: TypeAlias = Literal[
     "mds",
     "arrayRecord",
 ]
-"""In the order in which the CRD lists them."""
+"""The format names, in the order in which the CRD lists them."""
 
 
 @dataclass(frozen=True)
 class SplitFile:
-    """A visible file beside the shards of each split, which the commit step writes because the format's reader asks for it by name."""
+    """A visible file beside the shards of each split. The commit step writes it because the format's reader opens it by name."""
 
     name: str
     extension: str
-    """Of the shards: a plan says their extension, not their format."""
+    """The extension of the shards, because a plan contains their extension but not their format."""
 
 
 @dataclass(frozen=True)
 class FormatRules:
-    """What is particular to one format; a plain format leaves all of it at the defaults."""
+    """The special properties of one format. A plain format keeps all the defaults."""
 
     file_name: str | None = None
-    """A template that the format's users expect instead of ours; in a folder for each split where there are several."""
+    """A file name template that replaces the default because the format's users expect it. Several splits get a folder each."""
     split_folder_name: str | None = None
-    """A template with a folder for each split, even for a single one, since version 2 of the part `dl4jFolders`: DL4J's loaders take every file
-    of a folder, hidden ones too, so a split's folder holds data alone."""
+    """A template that gives each split a folder, even if it is the only split.
+
+    Used since version 2 of the part `dl4jFolders`. DL4J's loaders read every file of a folder, hidden ones too, so a split's folder may
+    contain only data.
+    """
     inner_file: str | None = None
-    """Where each shard is a folder: the file in it that has the records. The template names the folder."""
+    """If each shard is a folder: the name of the file in it that contains the records. The template then names the folder."""
     split_file: SplitFile | None = None
     is_one_minibatch: bool = False
-    """Whether a file has no records of its own: with minibatches each file is one."""
+    """Whether a file can't be divided into records. With `granularity: Minibatch`, each file is then one minibatch."""
     is_for_sagemaker: bool = False
-    """Whether SageMaker's own algorithms read it. They need a channel `train`, images of IDX as flat vectors, and libsvm as one sparse tensor."""
+    """Whether SageMaker's built-in algorithms read the format.
+
+    They need a channel named `train`, IDX images as flat vectors, and libsvm data as one sparse tensor.
+    """
     fills_tables: bool = False
-    """Whether its records may also become the rows of a MaxCompute table."""
+    """Whether its records can also be uploaded as rows of a MaxCompute table."""
 
 
 RULES: Final[Mapping[str, FormatRules]] = {
@@ -71,14 +77,14 @@ RULES: Final[Mapping[str, FormatRules]] = {
     "mds": FormatRules(file_name="{split}/shard.{shard}.{ext}", split_file=SplitFile("index.json", extension="mds")),
     "arrayRecord": FormatRules(),
 }
-"""Format → rules. Every format has an entry."""
+"""The rules of each format. Every format has an entry."""
 
 COPY: Final = "copy"
-"""Takes the place of a format where the files of a data set are copied as they are."""
+"""The value of `output.format` for copying the files of a data set unchanged."""
 
 
 def format_rules(name: str) -> FormatRules:
-    """The rules of a format. `copy` has none of its own."""
+    """Return the rules of a format. For `copy`, all rules have their defaults."""
     return RULES.get(name, FormatRules())
 
 

@@ -1,4 +1,4 @@
-"""Log lines, as text or as JSON, and always as they may be `shown`. Here, because operator and converter both write them."""
+"""Log formatters of the operator and the converter, for text and for JSON. They remove secrets by `shown`."""
 
 import json
 import logging
@@ -9,15 +9,18 @@ from dataprep_api.shown import one_line, shown
 
 
 class JsonLines(logging.Formatter):
-    """`{"time": …, "level": …, "logger": …, "message": …}`, then what `about` knows: `namespace`, `job`, `runId`; and `exception`."""
+    """Formats each record as a JSON object with the keys `time`, `level`, `logger` and `message`.
+
+    The values that `about` returns follow (`namespace`, `job`, `runId`), and then `exception` if there is one.
+    """
 
     def __init__(self, about: Callable[[], Mapping[str, str | None]]) -> None:
-        """`about` is asked for each line, for the job and the run that it is about."""
+        """`about` is called for each line and returns the job and run that the line belongs to."""
         super().__init__()
         self._about = about
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the record as one line of JSON."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -31,12 +34,12 @@ class JsonLines(logging.Formatter):
 
 
 class PlainLines(logging.Formatter):
-    """Formats as its base does; a message is one line, a traceback is several."""
+    """Formats each message as one line of text. A traceback takes several lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base's name
-        """The message's line."""
+        """Return the message as one line."""
         return one_line(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and the traceback."""
+        """Return the message's line, followed by the traceback if there is one."""
         return shown(super().format(record))

@@ -1,4 +1,4 @@
-"""Names: children on the cluster, files beside the output, shards."""
+"""The names of objects on the cluster, of files beside the output, and of shards."""
 
 import re
 import unicodedata
@@ -15,32 +15,38 @@ from dataprep_api.formats import RULES, format_rules
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "dataprep-operator"
 LABEL_JOB: Final = f"{GROUP}/job"
-"""Name of the DataPrepJob, cut to 63 characters, on every child and pod."""
+"""A label of every child object and pod: the name of its DataPrepJob, cut to 63 characters."""
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 LABEL_STEP: Final = f"{GROUP}/step"
-"""plan, convert or commit; cleanup of a deleted job."""
+"""A label that names the pod's step: `plan`, `convert`, `commit`, or `cleanup` for a deleted job."""
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 LABEL_CRON_JOB: Final = f"{GROUP}/cron-job"
-"""Name of the DataPrepCronJob, cut to 63 characters, on the DataPrepJobs that it makes."""
+"""A label of the DataPrepJobs that a DataPrepCronJob creates: the name of the DataPrepCronJob, cut to 63 characters."""
 LABEL_CLASS: Final = f"{GROUP}/operator-class"
-"""On DataPrepJobs and DataPrepCronJobs: which of several releases works on them."""
+"""A label of DataPrepJobs and DataPrepCronJobs that selects which of several operator releases reconciles them."""
 ANNOTATION_SCHEDULED: Final = f"{GROUP}/scheduled-at"
-"""When a DataPrepJob of a DataPrepCronJob was due."""
+"""An annotation with the time at which a DataPrepJob of a DataPrepCronJob was due."""
 FINALIZER: Final = f"{GROUP}/output"
-"""On a DataPrepJob with `deletionPolicy: Delete`: its deletion waits until its output is removed."""
+"""A finalizer of DataPrepJobs with `deletionPolicy: Delete`. It delays their deletion until the output is removed."""
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
-"""On pods that run the program of `spec.script`: their exit codes and last words are not ours."""
+"""An annotation of pods that run the program of `spec.script`. Their exit codes and termination messages aren't those of `dataprep`."""
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 
 def child_base(name: str, uid: str) -> str:
-    """The common beginning of a job's children: `<name cut to 36, dots to dashes>-<10 hex of the uid>`."""
+    """Return the common name prefix of a job's child objects.
+
+    It is the job's name, cut to 36 characters and with dashes for dots, a dash, and 10 hex digits of the uid.
+    """
     return _child_base(name, uid, most=36, digits=10)
 
 
 def first_child_base(name: str, uid: str) -> str:
-    """The same as it was before jobs said in their status how it is. Of some thousands with one name's beginning, two were the same."""
+    """Return the name prefix that older releases gave a job's child objects, for jobs whose status doesn't contain the prefix.
+
+    It has fewer digits of the uid. Among some thousands of jobs whose names begin alike, two could get the same prefix.
+    """
     return _child_base(name, uid, most=40, digits=6)
 
 
@@ -49,7 +55,7 @@ def _child_base(name: str, uid: str, *, most: int, digits: int) -> str:
 
 
 def label_value(name: str) -> str:
-    """`name` as a label value: at most 63 characters, ending in a letter or digit."""
+    """Shorten `name` to a valid label value: at most 63 characters, with a letter or digit at the end."""
     return name[:63].rstrip("-._")
 
 
@@ -63,57 +69,57 @@ TFDS: Final = "_tfds"
 
 
 def run_folder(run_id: str) -> str:
-    """Folder of a run's plan, reports and manifest, relative to the output."""
+    """Return the folder of a run's plan, reports and manifest. Paths here are relative to the output."""
     return f"{SIDE}/{run_id}"
 
 
 def plan_file(run_id: str) -> str:
-    """The plan's head."""
+    """Return the path of the plan's head."""
     return f"{run_folder(run_id)}/plan.json"
 
 
 def units_file(run_id: str) -> str:
-    """The plan's units, one row each."""
+    """Return the path of the plan's table of units, which has one row per unit."""
     return f"{run_folder(run_id)}/units.parquet"
 
 
 def codes_file(run_id: str) -> str:
-    """The plan's split of each sample, when it can't be derived."""
+    """Return the path of the table that stores the split of each sample, for plans whose splits can't be derived."""
     return f"{run_folder(run_id)}/splits.parquet"
 
 
 def made_folder(run_id: str) -> str:
-    """Folder of what the reader made while planning; the commit step removes it."""
+    """Return the folder for files that a reader generates while planning. The commit step removes it."""
     return f"{run_folder(run_id)}/made"
 
 
 def upload_file(run_id: str) -> str:
-    """The session by which a run writes its rows to a table."""
+    """Return the path of the file that names the upload session in which a run writes rows to a table."""
     return f"{run_folder(run_id)}/upload.json"
 
 
 def quarantine_folder(run_id: str) -> str:
-    """Folder of a run's bad records."""
+    """Return the folder of a run's bad records."""
     return f"{run_folder(run_id)}/quarantine"
 
 
 def quarantine_file(run_id: str, split: str, shard: int) -> str:
-    """The bad records of one shard: `<split>-<number within the split>.jsonl`."""
+    """Return the path of one shard's bad records. The file is named `<split>-<number within the split>.jsonl`."""
     return f"{quarantine_folder(run_id)}/{split}-{shard:05d}.jsonl"
 
 
 def index_file(file: str) -> str:
-    """The index of one shard's records. No run has a folder of this name: a run id is of 16 hex digits."""
+    """Return the path of the index of one shard's records. A run's folder can't be named `index`, because run ids have 16 hex digits."""
     return f"{INDEX}/{file}.idx"
 
 
 def report_file(run_id: str, shard: int) -> str:
-    """The report of one shard; its presence is the shard's commit."""
+    """Return the path of one shard's report. A shard is committed when this file exists."""
     return f"{run_folder(run_id)}/reports/{shard:08d}.json"
 
 
 def manifest_file(run_id: str) -> str:
-    """The manifest of a finished run."""
+    """Return the path of a finished run's manifest."""
     return f"{run_folder(run_id)}/manifest.json"
 
 
@@ -121,12 +127,15 @@ def manifest_file(run_id: str) -> str:
 
 
 def join(uri: str, relative: str) -> str:
-    """`relative` below the folder `uri`."""
+    """Append the relative path to the URI of a folder."""
     return f"{uri.rstrip('/')}/{relative}"
 
 
 def normalised(uri: str) -> str:
-    """One form for one place: scheme and host in lower case, `file://` dropped, no doubled or closing slash, no dot segments."""
+    """Normalise a URI, so that two URIs of the same location are equal.
+
+    The scheme and host become lower case. `file://`, doubled and trailing slashes, and dot segments are removed.
+    """
     parts = urlsplit(uri)
     segments: list[str] = []
     for segment in parts.path.split("/"):
@@ -147,9 +156,10 @@ _NOT_IN_SPLITS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def split_name(subset: str) -> str:
-    """The default split of a subset. Empty when nothing is left of the name.
+    """Return the name of a subset's default split. It is empty if the subset's name has no usable characters.
 
-    Letters lose their accents, everything between letters, digits, dots, dashes and underscores becomes one dash, and the name is cut.
+    Accents are removed. Each run of characters other than ASCII letters, digits, dots, dashes and underscores becomes one dash. Long
+    names are cut.
     """
     letters = (letter for letter in unicodedata.normalize("NFKD", subset) if not unicodedata.combining(letter))
     return _NOT_IN_SPLITS.sub("-", "".join(letters)).strip("-._")[:_LONGEST_SPLIT].rstrip("-._")
@@ -162,11 +172,11 @@ _KNOWN = ("split", "shard", "shards", "ext")
 
 
 EXTENDABLE: Final = "{split}-{shard}.{ext}"
-"""The default where a data set may grow: no name says how many shards there are."""
+"""The default file name template of a data set that can be extended. It doesn't contain the number of shards, which may change."""
 
 
 def extendable_template(format_: str) -> str | None:
-    """The template to be given for a data set that may grow, or None where the format's own default will do."""
+    """Return the file name template for a data set that can be extended, or None if the format's default template is suitable."""
     rules = format_rules(format_)
     return None if rules.file_name or rules.split_folder_name else EXTENDABLE
 
@@ -174,7 +184,10 @@ def extendable_template(format_: str) -> str | None:
 def file_name_template(
     template: str | None, *, shards: int, format_: str = "tfrecord", several_splits: bool = False, dl4j_folders: int = 2
 ) -> str:
-    """The given template, or the format's default, for that number of shards. `dl4j_folders` is the version of that part."""
+    """Return the given template, or else the format's default for this number of shards.
+
+    `dl4j_folders` is the version of the part `dl4jFolders`.
+    """
     rules = format_rules(format_)
     if template is None and dl4j_folders > 1 and rules.split_folder_name is not None:
         return rules.split_folder_name
@@ -185,7 +198,10 @@ def file_name_template(
 
 
 def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
-    """One shard's file name. Numbers have five digits, or those that `{shard:06}` asks for, and more when there are too many shards."""
+    """Return the file name of one shard.
+
+    Numbers have five digits, or as many as `{shard:06}` asks for. They have more if the number of shards needs more.
+    """
 
     def value(found: re.Match[str]) -> str:
         name, _, digits = found[1].partition(":0")
@@ -197,17 +213,20 @@ def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -
 
 
 def split_folder(template: str | None, *, format_: str, split: str, several_splits: bool, dl4j_folders: int = 2) -> str | None:
-    """The folder, relative to the output, that holds the files of this split alone; None where the file names give it none."""
+    """Return the folder, relative to the output, that contains only files of this split. Returns None if the split has no such folder."""
     named = template or file_name_template(None, shards=2, format_=format_, several_splits=several_splits, dl4j_folders=dl4j_folders)
     inner = format_rules(format_).inner_file
     whole = named.removesuffix(f"/{inner}") if inner is not None and template is None else named
     parts = list(takewhile(lambda part: "{shard" not in part and "{ext}" not in part, whole.split("/")[:-1]))
-    # Without {split}, other splits or the marks of the data set may be in the same folder.
+    # Without {split}, the folder may also contain other splits, or files such as _SUCCESS.
     return "/".join(parts).replace("{split}", split) if any("{split}" in part for part in parts) else None
 
 
 def split_files(extension: str, files: Iterable[str]) -> set[str]:
-    """Visible files that the commit step writes beside shards of this extension: the index.json without which the reader of `mds` finds nothing."""
+    """Return the visible files that the commit step writes beside shards with this extension.
+
+    Only `mds` has such a file: the `index.json` that its reader needs.
+    """
     kind = extension.partition(".")[0]
     found = [rules.split_file.name for rules in RULES.values() if rules.split_file is not None and rules.split_file.extension == kind]
     folders = {file.rpartition("/")[0] for file in files} if found else set()
@@ -215,12 +234,12 @@ def split_files(extension: str, files: Iterable[str]) -> set[str]:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether readers of a folder pass this file by: a part of its path begins with `_` or `.`."""
+    """Whether the usual readers of a folder ignore this file, because a part of its path begins with `_` or `.`."""
     return any(part[0] in "_." for part in path.split("/"))
 
 
 def template_fault(template: str, *, several_splits: bool, several_shards: bool) -> str | None:
-    """What is wrong with a file name template, or None."""
+    """Describe what is wrong with a file name template. Returns None if it is valid."""
     fields = [re.sub(r"^(shards?):0[1-9]$", r"\1", field) for field in _FIELD.findall(template)]
     unknown = [name for name in fields if name not in _KNOWN]
     if unknown:

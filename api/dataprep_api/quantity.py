@@ -9,7 +9,7 @@ PATTERN = _FORM.pattern
 
 
 def to_bytes(quantity: int | str) -> int:
-    """The number of bytes in `quantity`. Raises ValueError, naming what was expected."""
+    """Convert `quantity` to a number of bytes. Raises ValueError, which says what was expected."""
     found = _FORM.match(str(quantity).strip())
     if found is None:
         raise ValueError(f"expected bytes or a quantity such as 128Mi or 2Gi, got {quantity!r}")

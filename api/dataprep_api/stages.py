@@ -1,20 +1,20 @@
-"""Where the time of a conversion went, and what would have to be faster.
+"""Finds the stage that limits the speed of a conversion.
 
-Reading and transforming are one thread, encoding and statistics another, and writing goes on beside both, so the slowest of the three sides decides;
-what is slowest on it has the blame.
+One thread reads and transforms, a second one encodes and computes statistics, and writing runs in parallel to both. So the slowest of
+these three sides limits the speed, and the slowest stage of that side is the bottleneck.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
-"""Stages by thread."""
+"""The stages, grouped by the thread that runs them."""
 READ_WAIT: Final = "readWait"
-"""Beside the stages: the seconds in which a shard's next batch was not there yet, so that nothing could be encoded."""
+"""A key beside the stages: the seconds for which the encoder waited for a shard's next batch."""
 SHARD_BOUNDS: Final = (1, 5, 15, 60, 300, 900, 3600)
-"""Seconds by which shards are counted: those that took at most as long, and, at the end, those that took longer."""
+"""Upper bounds, in seconds, of the histogram of shard durations. A last bucket counts the shards that took longer."""
 REFUSALS: Final = ("Unreadable", "Transform", "Feature")
-"""Why records are bad, in few words: the source can't be read there, a step of `spec.transforms` can't take it, it doesn't fit its feature."""
+"""Why a record is bad: its source can't be read, a step of `spec.transforms` can't process it, or it doesn't fit its feature."""
 _VERDICTS: Final = {
     "read": "source-bound",
     "transform": "CPU-bound: transforms",
@@ -23,11 +23,14 @@ _VERDICTS: Final = {
     "sink": "sink-bound",
 }
 LEAST_SECONDS: Final = 1.0
-"""Of less work than this nothing can be told."""
+"""Below this total, the measurements are too short for a verdict."""
 
 
 def verdict(seconds: Mapping[str, float]) -> str | None:
-    """`source-bound (read 71 %, transform 4 %, encode 18 %, statistics 2 %, sink 5 %)` of seconds by stage; None when there are too few."""
+    """Name the bottleneck, given the seconds spent in each stage. Returns None if the total is too short to judge.
+
+    Example: `source-bound (read 71 %, transform 4 %, encode 18 %, statistics 2 %, sink 5 %)`.
+    """
     known = {stage: seconds.get(stage, 0.0) for side in SIDES for stage in side}
     total = sum(known.values())
     if total < LEAST_SECONDS:

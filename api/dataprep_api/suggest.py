@@ -1,4 +1,4 @@
-"""The likely field behind a misspelt one, and the full name of a YAML path."""
+"""Suggests the field or word that was probably meant by a misspelt one."""
 
 import difflib
 import types
@@ -9,7 +9,10 @@ from pydantic import BaseModel
 
 
 def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
-    """`; did you mean labelFrom? (known: …)` for the unknown field at `location`, or an empty string."""
+    """Suggest a known field for the unknown one at `location`: `; did you mean labelFrom? (known: …)`.
+
+    Returns an empty string if the model that contains the field isn't found.
+    """
     model = _model_at(root, location[:-1])
     if model is None:
         return ""
@@ -18,7 +21,7 @@ def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
 
 
 def nearest(given: str, known: Iterable[str]) -> str:
-    """`; did you mean tfrecord?` when one of the known words is near the given one, or an empty string."""
+    """Suggest the known word that is most similar to the given one: `; did you mean tfrecord?`. Returns an empty string if none is similar."""
     lowered = {name.lower(): name for name in known}
     close = difflib.get_close_matches(given.lower(), list(lowered), n=1, cutoff=0.6)
     return f"; did you mean {lowered[close[0]]}?" if close else ""
@@ -35,7 +38,7 @@ def _model_at(root: type[BaseModel], location: Sequence[int | str]) -> type[Base
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The first model in a type such as `list[Split] | None`."""
+    """Return the first model class within a type such as `list[Split] | None`."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias) and issubclass(annotation, BaseModel):
         return annotation
     for inner in typing.get_args(annotation):

@@ -1,7 +1,8 @@
-"""OpenTelemetry traces, for those who want them: a span for each look of the operator and each step of a run.
+"""Optional OpenTelemetry traces: a span for each reconciliation of the operator and for each step of a run.
 
-Here, because operator and converter both have spans and know nothing of each other. Without an OTLP endpoint in the environment (`OTEL_EXPORTER_OTLP_ENDPOINT`
-or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) nothing is imported and a span costs one comparison; all else is OpenTelemetry's own: its variables say where and how.
+This module is in the API package because both the operator and the converter create spans. Tracing needs an OTLP endpoint in the
+environment (`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). Without one, OpenTelemetry isn't imported and a
+span costs one comparison. All other settings are the usual environment variables of OpenTelemetry.
 """
 
 import logging
@@ -16,7 +17,7 @@ ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_EN
 _PREFIX: Final = "dataprep."
 
 Tell = Callable[..., None]
-"""Adds attributes to a span: `tell(run_id="…")` is the attribute `dataprep.run_id`."""
+"""Adds attributes to a span: `tell(run_id="…")` sets the attribute `dataprep.run_id`."""
 
 # Any: OpenTelemetry may not be installed, so its types can't be named here.
 _provider: Any = None
@@ -28,7 +29,10 @@ def wanted(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def set_up(service: str, *, processor: Any = None) -> None:
-    """Begin to trace when the environment asks for it, or into `processor`. Call once in each process, after it was forked; `shut_down` sends the rest."""
+    """Start tracing if the environment asks for it, or always if `processor` is given.
+
+    Call this once in each process, after forking. Call `shut_down` to send the spans that are still buffered.
+    """
     global _provider
     if processor is None and not wanted():
         return
@@ -50,7 +54,7 @@ def set_up(service: str, *, processor: Any = None) -> None:
 
 
 def shut_down() -> None:
-    """Send what is left, and trace no more. A collector that can't be reached is OpenTelemetry's to log, and holds nothing up for long."""
+    """Send the buffered spans and stop tracing. If the collector can't be reached, OpenTelemetry logs it and soon gives up."""
     global _provider
     if _provider is not None:
         _provider.shutdown()
@@ -59,7 +63,10 @@ def shut_down() -> None:
 
 @contextmanager
 def span(name: str, **attributes: str | int | None) -> Iterator[Tell]:
-    """A span round what is done within, with attributes `dataprep.<name>`; an exception is noted in it and goes on. Yields what adds attributes."""
+    """Wrap the body of the `with` statement in a span that has the attributes `dataprep.<name>`. Yields a function that adds attributes.
+
+    An exception in the body is recorded in the span and raised again.
+    """
     if _provider is None:
         yield _say_nothing
         return
@@ -68,7 +75,7 @@ def span(name: str, **attributes: str | int | None) -> Iterator[Tell]:
 
 
 def _say_nothing(**_: str | int | None) -> None:
-    """What adds attributes to no span."""
+    """Ignore the attributes, because tracing is off."""
 
 
 def _named(attributes: Mapping[str, str | int | None]) -> dict[str, str | int]:

@@ -173,11 +173,11 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "SageMaker's format without a split to train on": (
         {"output.format": "recordioProtobuf", "splits": {"into": [{"name": "a"}]}},
-        "spec.splits: Invalid value: recordioProtobuf is for SageMaker, whose training jobs need a channel named train",
+        "spec.splits: Invalid value: recordioProtobuf is for SageMaker, which needs a channel named train",
     ),
     "provenance and a uid of one's own": (
         {"output.provenance": True, "output.recordioProtobuf": {"uid": "a"}},
-        "spec.output.provenance: Invalid value: provenance is the records' uid and metadata",
+        "spec.output.provenance: Invalid value: provenance sets the records' uid and metadata",
     ),
     "output left out": ({"output": None}, "spec.output: Required value"),
     "no files": ({"source.idx.subsets": []}, "spec.source.idx.subsets in body should have at least 1 items"),
@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "a class from names without a rule": (
         {"source": {"images": {"uris": ["/a"], "labelFrom": "FileName"}}},
-        "spec.source.images.labelFrom: Invalid value: labelFrom: FileName and fileName belong together",
+        "spec.source.images.labelFrom: Invalid value: labelFrom: FileName and fileName must be set together",
     ),
     "a rule for names in two ways": (
         {"source": {"images": {"uris": ["/a"], "labelFrom": "FileName", "fileName": {"split": "_", "pattern": "(?P<label>a)"}}}},
@@ -199,7 +199,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "a class from a list without a column": (
         {"source": {"images": {"list": {"uri": "/b.csv"}, "labelFrom": "List"}}},
-        "spec.source.images.labelFrom: Invalid value: labelFrom: List and list.labelColumn belong together",
+        "spec.source.images.labelFrom: Invalid value: labelFrom: List and list.labelColumn must be set together",
     ),
     "classes of labels that are numbers": (
         {"source": {"images": {"uris": ["/a"], "labelType": "Number", "classes": ["1"]}}},
@@ -207,35 +207,35 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "images without as many annotations": (
         {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b", "/c"], "format": "Voc"}}},
-        "spec.source.annotatedImages.annotations: Invalid value: images and annotations must have as many entries as each other",
+        "spec.source.annotatedImages.annotations: Invalid value: images and annotations must have the same number of entries",
     ),
     "yolo without names": (
         {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Yolo"}}},
-        "spec.source.annotatedImages: Invalid value: Yolo files hold numbers: give classNames or classes",
+        "spec.source.annotatedImages: Invalid value: Yolo files contain only class numbers: set classNames or classes",
     ),
     "names that are not for yolo": (
         {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Voc", "classNames": "/n.txt"}}},
-        "spec.source.annotatedImages.classNames: Invalid value: classNames is for format: Yolo",
+        "spec.source.annotatedImages.classNames: Invalid value: classNames needs format: Yolo",
     ),
     "classes of a subset where there are none": (
         {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b"], "format": "Voc", "classesFrom": "train"}}},
-        "spec.source.annotatedImages.classesFrom: Invalid value: classesFrom is for format: Voc without classes, and needs subsetFrom",
+        "spec.source.annotatedImages.classesFrom: Invalid value: classesFrom needs format: Voc and subsetFrom, and can't be combined with classes",
     ),
     "FileBatch files of a list": (
         {"source": {"images": {"list": {"uri": "/a"}, "labelFrom": "OriginalUri"}}},
-        "spec.source.images.labelFrom: Invalid value: labelFrom: OriginalUri needs uris: of FileBatch zips there is no list",
+        "spec.source.images.labelFrom: Invalid value: labelFrom: OriginalUri needs uris of FileBatch zips, not a list",
     ),
     "classes of a subset of images where there are none": (
         {"source": {"images": {"uris": ["/a"], "classesFrom": "train"}}},
-        "spec.source.images.classesFrom: Invalid value: classesFrom needs subsetFrom, and labels that are names, without classes",
+        "spec.source.images.classesFrom: Invalid value: classesFrom needs subsetFrom and labels that are names, and can't be combined with classes",
     ),
     "sequences without as many folders of labels": (
         {"source": {"csvSequences": {"uris": ["/a", "/b"], "labels": {"uris": ["/c"]}}}},
-        "spec.source.csvSequences.labels.uris: Invalid value: labels.uris must have as many entries as uris",
+        "spec.source.csvSequences.labels.uris: Invalid value: labels.uris and uris must have the same number of entries",
     ),
     "images without as many masks": (
         {"source": {"masks": {"images": ["/a"], "masks": ["/b", "/c"]}}},
-        "spec.source.masks.masks: Invalid value: images and masks must have as many entries as each other",
+        "spec.source.masks.masks: Invalid value: images and masks must have the same number of entries",
     ),
     "a delimiter of two characters": (
         {"source": {"csv": {"uris": ["/a.csv"], "delimiter": "||"}}},
@@ -245,7 +245,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"csv": {"uris": ["/a.csv"], "columns": [{"name": "a", "type": "int"}]}}},
         'spec.source.csv.columns[0].type: Unsupported value: "int": supported values: "Int64", "Float32", "Float64", "String", "Bool"',
     ),
-    "a param that no ${NAME} can name": ({"params": {"1st": "x"}}, "spec.params: Invalid value: every key must"),
+    "a param that no ${NAME} can name": ({"params": {"1st": "x"}}, "spec.params: Invalid value: keys must"),
     "no transform": ({"transforms": [{}]}, f"spec.transforms[0]: Invalid value: exactly one transform must be set: {TRANSFORMS}"),
     "two transforms in one step": (
         {"transforms": [{"scale": {"columns": ["a"]}, "oneHot": {"columns": ["a"], "numClasses": 2}}]},
@@ -273,7 +273,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "a mean without a deviation": (
         {"transforms": [{"standardize": {"mean": [127.5]}}]},
-        "spec.transforms[0].standardize: Invalid value: mean and deviation go together",
+        "spec.transforms[0].standardize: Invalid value: mean and deviation must be set together",
     ),
     "a deviation of 0": (
         {"transforms": [{"standardize": {"mean": [127.5], "deviation": [0]}}]},
@@ -293,11 +293,11 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "first and fraction": (
         {"splits.into": [{"name": "a", "first": 5, "fraction": 1}]},
-        "spec.splits.into[0]: Invalid value: set only one of first, count, fraction, values, and since with before",
+        "spec.splits.into[0]: Invalid value: set only one of first, count, fraction, values, or since and before",
     ),
     "values and a range": (
         {"splits": {"column": "c", "into": [{"name": "a", "values": ["x"], "before": "2024-01-01"}]}},
-        "spec.splits.into[0]: Invalid value: set only one of first, count, fraction, values, and since with before",
+        "spec.splits.into[0]: Invalid value: set only one of first, count, fraction, values, or since and before",
     ),
     "values without a column": (
         {"splits": {"into": [{"name": "a", "values": ["x"]}]}},
@@ -313,7 +313,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "exact groups": (
         {"splits": {"groupBy": "c", "exact": True, "into": [{"name": "a", "fraction": 1}]}},
-        "spec.splits: Invalid value: set only one of groupBy, stratifyBy and exact: a group can't be cut, and stratified splits are exact already",
+        "spec.splits: Invalid value: set only one of groupBy, stratifyBy and exact: groups can't be divided, and stratified splits are already exact",
     ),
     "a limit of nothing": ({"limit": 0}, "spec.limit in body should be greater than or equal to 1"),
     "a split twice": (
@@ -330,7 +330,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "names that say how many shards there are, of a data set that grows": (
         {"output.overwrite": "Extend", "output.fileName": "{split}-{shard}-of-{shards}.{ext}"},
-        "spec.output.fileName: Invalid value: with overwrite: Extend the file name needs {shard} and can't have {shards}: names never change",
+        "spec.output.fileName: Invalid value: with overwrite: Extend the file name needs {shard} and can't have {shards}",
     ),
     "a table that grows": (
         {"output.overwrite": "Extend", "output.format": "arrow", "output.table": {"uri": "odps://p/tables/t"}},
@@ -348,7 +348,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     ),
     "shards of a format whose files are minibatches": (
         {"output.format": "npz", "output.granularity": "Minibatch", "output.shards": {"count": 2}},
-        "spec.output.shards: Invalid value: with granularity: Minibatch a file of npz, fileBatch, dl4jDataset is one minibatch: leave shards out",
+        "spec.output.shards: Invalid value: with granularity: Minibatch each file of npz, fileBatch, dl4jDataset holds one minibatch: leave shards out",
     ),
     "shards smaller than a minibatch": (
         {"output.granularity": "Minibatch", "output.shards": {"records": 31}},
@@ -488,7 +488,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
 def test_after_the_start_it_may_not_change(cluster: Cluster, started: str, path: str, change: dict[str, Any]) -> None:
     said = answer_to_change(cluster, started, change)
 
-    assert f"spec.{path}: Forbidden: {path} may not change after the job has started; make a new DataPrepJob" in said
+    assert f"spec.{path}: Forbidden: {path} can't change once the job has started; make a new DataPrepJob" in said
 
 
 def test_every_frozen_field_is_in_the_table() -> None:

@@ -105,7 +105,7 @@ def test_keys_are_limited_by_a_rule() -> None:
     assert made["x-kubernetes-validations"] == [
         {
             "rule": 'self.all(key, key.size() <= 5 && key.matches("^\\\\w+$"))',
-            "message": "every key must have at most 5 characters and match ^\\w+$",
+            "message": "keys must have at most 5 characters and match ^\\w+$",
         }
     ]
 

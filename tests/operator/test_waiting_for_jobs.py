@@ -274,8 +274,8 @@ def test_who_waits_for_a_job_that_went_unseen_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"limit": 5}, "limit counts all splits of the other job's data set; leave it out with fromJob.split"),
-        ({"splits": {"into": [{"name": "x", "subset": "test"}]}}, "the split 'x' names a subset, and so does fromJob.split"),
+        ({"limit": 5}, "limit can't be combined with fromJob.split, because it counts the records of all splits"),
+        ({"splits": {"into": [{"name": "x", "subset": "test"}]}}, "the split 'x' sets subset, which can't be combined with fromJob.split"),
     ],
     ids=["limit", "subset"],
 )

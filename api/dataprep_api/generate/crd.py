@@ -226,7 +226,7 @@ def _frozen(path: str) -> dict[str, str]:
     # The comparison comes first because it decides almost every time: the rules run at every write of a status, too.
     return rule(
         f"{same} || oldSelf.?status.?phase.optMap(p, p == 'Pending' && !has(oldSelf.status.startTime)).orValue(true)",
-        f"{path} may not change after the job has started; make a new DataPrepJob",
+        f"{path} can't change once the job has started; make a new DataPrepJob",
         path=f".spec.{path}",
         reason="FieldValueForbidden",
     )
@@ -320,7 +320,7 @@ def _named_keys(schema: Schema, path: str) -> Schema:
             raise CrdError(f"{path}: propertyNames can't be written in a structural schema with {keyword}: use a pattern or maxLength")
     if not conditions:
         return rest
-    of_keys = rule(f"self.all(key, {' && '.join(conditions)})", f"every key must {' and '.join(words)}")
+    of_keys = rule(f"self.all(key, {' && '.join(conditions)})", f"keys must {' and '.join(words)}")
     return rest | {_RULES: [of_keys, *rest.get(_RULES, [])]}
 
 

@@ -1,6 +1,7 @@
-"""`docs/fields.md`, made from the models: `python -m dataprep_api.generate.fields_page` writes it, `--check` compares.
+"""Generates `docs/fields.md` from the models.
 
-The CRDs, and so `kubectl explain`, have the first sentence of each description; this page has the whole text.
+`python -m dataprep_api.generate.fields_page` writes the page. With `--check` it only compares the page with the models.
+The CRDs, and therefore `kubectl explain`, contain the first sentence of each description. This page contains the complete text.
 """
 
 import json
@@ -27,15 +28,16 @@ _PARTS: Final = (
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     seen: dict[str, str] = {}
     parts = "\n".join(section for model, part in _PARTS for section in _part(model, part, seen))
     return f"""\
 <!-- Made by `make generate` from api/dataprep_api. Don't edit. -->
 # Fields
 
-Every field of a DataPrepJob, a DataPrepCronJob and a DataPrepProfile. `kubectl explain dataprepjob.spec.output` shows the first sentence of each
-description on a cluster. Fields of one object are one table; `[]` are the entries of a list, `*` the values of a map. **Bold** fields are required.
+This page lists every field of a DataPrepJob, a DataPrepCronJob and a DataPrepProfile. On a cluster, `kubectl explain dataprepjob.spec.output` shows the
+first sentence of each description. Each object has one table. In the headings, `[]` stands for the entries of a list and `*` for the values of a map.
+**Bold** fields are required.
 
 {parts}"""
 
@@ -47,7 +49,7 @@ def _part(model: type[Model], part: str, seen: dict[str, str]) -> Iterator[str]:
 
 
 def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, str]) -> Iterator[str]:
-    """The tables of the object in `schema` and of the objects within it. An object that `seen` has is only referred to."""
+    """Yield the tables of the object in `schema` and of the objects within it. An object that is in `seen` gets only a reference."""
     name, schema, path = _resolved(schema, definitions, path)
     fields = schema.get("properties")
     if not fields:
@@ -64,7 +66,7 @@ def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, st
 
 
 def _resolved(schema: Schema, definitions: Schema, path: str) -> tuple[str, Schema, str]:
-    """The object that `schema` stands for, below optional values, lists and maps: the name of its definition, itself, and its path."""
+    """Find the object below optional values, lists and maps. Returns the name of its definition, its schema, and its path."""
     schema = _one(schema)
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
@@ -77,7 +79,7 @@ def _resolved(schema: Schema, definitions: Schema, path: str) -> tuple[str, Sche
 
 
 def _one(schema: Schema) -> Schema:
-    """`schema`, or the only alternative beside null."""
+    """Return the only alternative to null in `schema`, or else `schema` itself."""
     alternatives = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     return alternatives[0] if len(alternatives) == 1 else schema
 
@@ -107,13 +109,13 @@ def _type(field: Schema, definitions: Schema) -> str:
 
 
 def _cell(text: Any) -> str:  # Any: a description as the schema has it
-    """`text` on one line, with nothing in it that ends a table's cell."""
+    """Put `text` on one line and escape the characters that would end a table cell."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m dataprep_api.generate.fields_page [--check]`, in the repository's root."""
-    return generated.main("Writes the page of fields.", {FILE: page()}, arguments)
+    """Run `python -m dataprep_api.generate.fields_page [--check]` in the repository's root."""
+    return generated.main("Write the page of fields.", {FILE: page()}, arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Files that are made from code and committed: write them, or show which are stale.
+"""Writes the files that are generated from code and committed, or shows which of them are stale.
 
-Apart from the generators (`crd`, `reasons`), which only say what the text is. `make generate` runs them, `make verify` with `--check`.
+The generators (`crd`, `fields_page`, `reasons_page`) make only the texts. `make generate` runs them, and `make verify` runs them with
+`--check`.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from pathlib import Path
 
 
 def stale(files: Mapping[Path, str]) -> str:
-    """A diff from what lies there to what should; empty when every file is current."""
+    """Return a diff from the existing files to the generated ones. It is empty if every file is current."""
     diffs: list[str] = []
     for path, text in files.items():
         found = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -22,9 +23,9 @@ def stale(files: Mapping[Path, str]) -> str:
 
 
 def main(description: str, files: Mapping[Path, str], arguments: Sequence[str] | None = None) -> int:
-    """The command line of a generator: writes `files` below the working folder, or compares them with --check."""
+    """Run a generator's command line: write `files` below the working folder or, with `--check`, compare them with the existing files."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 and a diff when a file is stale")
+    parser.add_argument("--check", action="store_true", help="don't write files; if a file is stale, print a diff and exit with 1")
     if not parser.parse_args(arguments).check:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""`docs/reasons.md`, made from the list of reasons: `python -m dataprep_api.generate.reasons_page` writes it, `--check` compares."""
+"""Generates `docs/reasons.md` from the list of reasons.
+
+`python -m dataprep_api.generate.reasons_page` writes the page. With `--check` it only compares the page with the list.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -11,29 +14,29 @@ from dataprep_api.reasons import MEANING, ConditionType
 FILE: Final = Path("docs/reasons.md")
 
 _CONDITIONS: Final = {
-    ConditionType.VALIDATED: "The spec was accepted and the plan step found inputs and output usable.",
-    ConditionType.RUNNING: "Pods of the job are at work.",
-    ConditionType.SUSPENDED: "The job is stopped by `spec.suspend`; what is finished is kept.",
-    ConditionType.QUOTA_RESERVED: "Only with the label `kueue.x-k8s.io/queue-name`: the queue has let the convert Job start. While False, the message is the queue's own.",
-    ConditionType.OUTPUT_COMMITTED: "Manifest and `_SUCCESS` are written: the output can be read.",
-    ConditionType.COMPLETE: "The job ended well. Final.",
-    ConditionType.FAILED: "The job ended badly; reason and message say why. Final until `dataprep.io/retry` asks for another attempt.",
-    ConditionType.OUTPUT_REMOVED: "Never true: while it is False, a deleted job with `deletionPolicy: Delete` removes its output, or says why it can't.",
-    ConditionType.HANDED_OVER: "Only while it is False: the data set is whole, and the ConfigMap for training can't be made.",
-    ConditionType.SCHEDULED: "Of a DataPrepCronJob: the last job that was due is made.",
+    ConditionType.VALIDATED: "The spec was accepted, and the plan step found that inputs and output can be used.",
+    ConditionType.RUNNING: "Pods of the job are running.",
+    ConditionType.SUSPENDED: "The job is stopped by `spec.suspend`. Finished shards are kept.",
+    ConditionType.QUOTA_RESERVED: "The queue has admitted the convert Job. Only for jobs with the label `kueue.x-k8s.io/queue-name`. While False, the message comes from the queue.",
+    ConditionType.OUTPUT_COMMITTED: "Manifest and `_SUCCESS` are written, so the output can be read.",
+    ConditionType.COMPLETE: "The job succeeded. This is final.",
+    ConditionType.FAILED: "The job failed. Reason and message say why. This is final unless the annotation `dataprep.io/retry` asks for another attempt.",
+    ConditionType.OUTPUT_REMOVED: "This condition is never true. While it is False, a deleted job with `deletionPolicy: Delete` is removing its output, or the message says why it can't.",
+    ConditionType.HANDED_OVER: "This condition is never true. While it is False, the data set is complete, but the ConfigMap for training can't be created.",
+    ConditionType.SCHEDULED: "The last job that was due has been created. Only in DataPrepCronJobs.",
 }
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     conditions = "\n".join(f"| `{kind}` | {_CONDITIONS[kind]} |" for kind in ConditionType)
     reasons = "\n".join(f"| `{reason}` | {meaning} |" for reason, meaning in MEANING.items())
     return f"""\
 <!-- Made by `make generate` from api/dataprep_api/reasons.py. Don't edit. -->
 # Conditions and reasons
 
-`kubectl wait --for=condition=Complete dataprepjob/NAME` waits for the end; `--for=condition=Failed` for the other one.
-Reasons are part of the API: new ones may come, none is renamed. The same words are the reasons of Events and of `status.failures`.
+`kubectl wait --for=condition=Complete dataprepjob/NAME` waits until the job has succeeded, and `--for=condition=Failed` until it has failed.
+Reasons are part of the API. New reasons may be added, but existing ones are never renamed. Events and `status.failures` have the same reasons.
 
 ## Conditions
 
@@ -50,8 +53,8 @@ Reasons are part of the API: new ones may come, none is renamed. The same words 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m dataprep_api.generate.reasons_page [--check]`, in the repository's root."""
-    return generated.main("Writes the page of conditions and reasons.", {FILE: page()}, arguments)
+    """Run `python -m dataprep_api.generate.reasons_page [--check]` in the repository's root."""
+    return generated.main("Write the page of conditions and reasons.", {FILE: page()}, arguments)
 
 
 if __name__ == "__main__":

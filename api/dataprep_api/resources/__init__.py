@@ -1,1 +1,1 @@
-"""The custom resources: spec and status of each."""
+"""The custom resources, each with its spec and status."""

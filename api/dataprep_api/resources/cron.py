@@ -1,4 +1,4 @@
-"""A whole `DataPrepCronJob`: a DataPrepJob made again and again, on a schedule. Its fields are those of Kubernetes' CronJob."""
+"""The `DataPrepCronJob`, which creates DataPrepJobs on a schedule. Its fields are those of a Kubernetes CronJob."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from dataprep_api.resources.status import Condition, Time
 from dataprep_api.spec import Model, Open, rule, rules
 
 SCHEDULED_TIME: Final = "SCHEDULED_TIME"
-"""The param that each job gets: when it was due, in UTC."""
+"""The param that each job gets. Its value is the time at which the job was due, in UTC."""
 MAX_ACTIVE: Final = 64
 
 History = Annotated[int, Field(ge=0, le=1000)]
@@ -23,15 +23,15 @@ class JobTemplateMetadata(Model):
     """Labels and annotations of each job."""
 
     labels: Annotated[dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=63)]], Field(max_length=64)] | None = None
-    """Labels of the jobs."""
+    """Labels of each job."""
     annotations: (
         Annotated[dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=4096)]], Field(max_length=64)] | None
     ) = None
-    """Annotations of the jobs."""
+    """Annotations of each job."""
 
 
 class JobSpec(Open):
-    """The spec of a DataPrepJob; `kubectl explain dataprepjob.spec` describes it. `${SCHEDULED_TIME}` is filled in."""
+    """The spec of a DataPrepJob, which `kubectl explain dataprepjob.spec` describes. `${SCHEDULED_TIME}` is filled in."""
 
 
 class JobTemplate(Model):
@@ -47,19 +47,19 @@ class DataPrepCronJobSpec(Model):
     """When and how to create DataPrepJobs."""
 
     schedule: Annotated[str, Field(max_length=256, pattern=r"^ *[^ ]+( +[^ ]+){4} *$")]
-    """Schedule, as in crontab: `0 3 * * *`. Five fields: minute, hour, day of the month, month, day of the week. The example is every night at three."""
+    """Schedule in crontab format, such as `0 3 * * *`. The five fields are minute, hour, day of the month, month, and day of the week. The example runs every night at three."""
     time_zone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """Time zone of the schedule: `Europe/Berlin`. Default: UTC."""
+    """Time zone of the schedule, such as `Europe/Berlin`. Default: UTC."""
     suspend: bool = False
-    """Whether to stop creating jobs. Existing jobs go on."""
+    """Whether to stop creating jobs. Existing jobs continue."""
     concurrency_policy: Literal["Allow", "Forbid", "Replace"] = "Allow"
-    """What to do while an earlier job runs. `Allow`: both run. `Forbid`: the new job waits until the earlier one ends. `Replace`: the earlier one is deleted."""
+    """What to do while an earlier job runs. `Allow`: both jobs run. `Forbid`: the new job waits until the earlier job ends. `Replace`: the earlier job is deleted."""
     starting_deadline_seconds: Annotated[int, Field(ge=10, le=31_536_000)] | None = None
-    """How late a job may be created. After that it is skipped. Default: no limit."""
+    """Maximum delay for creating a job, in seconds. A job that would be later than this is skipped. Default: no limit."""
     successful_jobs_history_limit: History = 3
-    """Successful jobs to keep."""
+    """Number of successful jobs to keep."""
     failed_jobs_history_limit: History = 1
-    """Failed jobs to keep."""
+    """Number of failed jobs to keep."""
     job_template: JobTemplate
     """The jobs to create."""
 
@@ -74,31 +74,31 @@ class ActiveJob(Model):
 
 
 class DataPrepCronJobStatus(Model):
-    """Observed state, written by the operator alone."""
+    """Observed state, written only by the operator."""
 
     observed_generation: int | None = None
-    """Generation seen last."""
+    """Generation last seen by the operator."""
     last_schedule_time: Time | None = None
-    """When the last job was due."""
+    """Time at which the last job was due."""
     last_successful_time: Time | None = None
-    """When the last successful job ended."""
+    """Time at which the last successful job ended."""
     next_schedule_time: Time | None = None
-    """When the next job is due. Empty while nothing is scheduled."""
+    """Time at which the next job is due. It is empty while no job is scheduled."""
     active: Annotated[list[ActiveJob], Field(max_length=MAX_ACTIVE)] = []
     """Unfinished jobs, oldest first."""
     conditions: Annotated[
         list[Condition],
         Field(max_length=8, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
-    """Conditions."""
+    """Standard Kubernetes conditions."""
 
 
 class DataPrepCronJob(Model):
-    """Makes a DataPrepJob each time its schedule comes round."""
+    """Creates a DataPrepJob at each time of its schedule."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            # A job's name has a dash and the minutes since 1970 more, and an Event's name still more.
+            # A job's name adds a dash and the minutes since 1970, and an Event's name is even longer.
             rule("size(self.metadata.name) <= 200", "the name may have at most 200 characters")
         )
     )
@@ -111,7 +111,7 @@ class DataPrepCronJob(Model):
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:  # Any: YAML
-        """The object in `document`, its template checked as the job of this moment. Raises SpecError with every fault found."""
+        """Parse `document`. Its template is checked as a job that is due now. Raises SpecError with all faults that were found."""
         try:
             found = cls.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as exc:
@@ -123,15 +123,15 @@ class DataPrepCronJob(Model):
         return found
 
 
-# Any: objects as YAML has them.
+# Any: objects parsed from YAML.
 def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, Any]:
-    """The DataPrepJob that the template makes for one moment, without a name of its own."""
+    """Return the DataPrepJob that the template yields for one scheduled time. It has the cron job's name, not yet a unique one."""
     template = cron["spec"]["jobTemplate"]
     spec = template.get("spec") or {}
     params = spec.get("params") or {}
     if isinstance(
         params, dict
-    ):  # the API server has not looked at the template, so it may be anything; whoever parses the job will say what
+    ):  # the API server doesn't check the template, so params may have any type; parsing the job reports a wrong one
         params = {**params, SCHEDULED_TIME: scheduled_text(scheduled)}
     told = {key: dict(value) for key, value in (template.get("metadata") or {}).items() if value}
     return {
@@ -143,5 +143,5 @@ def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, A
 
 
 def scheduled_text(moment: datetime) -> str:
-    """`20260131T0300Z`: UTC, fit for a part of a URI, sorted as time goes."""
+    """Format a time in UTC as `20260131T0300Z`. This form is valid in URIs and sorts chronologically."""
     return moment.astimezone(UTC).strftime("%Y%m%dT%H%MZ")

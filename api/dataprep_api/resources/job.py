@@ -1,4 +1,4 @@
-"""A whole `DataPrepJob`, as it is written in YAML and stored by the API server."""
+"""The complete `DataPrepJob`, as users write it in YAML and the API server stores it."""
 
 import ast
 import itertools
@@ -19,13 +19,13 @@ from dataprep_api.suggest import did_you_mean, nearest
 
 
 class Metadata(Open):
-    """Metadata of the object; only the name matters here."""
+    """The object's metadata. Only the name is checked."""
 
     name: str = Field(min_length=1, max_length=253)
 
 
 class DataPrepJob(Model):
-    """Turns raw data into shards that training reads."""
+    """Converts raw data into shards for training."""
 
     api_version: Literal["dataprep.io/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant is that literal
     kind: Literal["DataPrepJob"] = KIND  # type: ignore[assignment]  # the constant is that literal
@@ -35,15 +35,15 @@ class DataPrepJob(Model):
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """The job in `document` with `${NAME}` filled from `spec.params`. Raises SpecError with every fault found, each with its field path."""
+        """Parse `document` and replace `${NAME}` by the values in `spec.params`. Raises SpecError with all faults, each with its field path."""
         if not isinstance(document, dict):
             raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
         _check_values(document)
         filled = _with_params(document)
-        # Built first, it is a part of the job's; built when the spec alone is needed, all of it would be built twice.
+        # If the spec's validator exists first, the job's validator reuses it. Otherwise the spec's validator could be built twice.
         DataPrepJobSpec.model_rebuild()
         try:
-            # By alias only: `file_name` would be read here and pruned by the API server.
+            # Only by alias: Python names such as `file_name` would be accepted here, but the API server would prune them.
             return cls.model_validate(filled, by_alias=True, by_name=False)
         except ValidationError as exc:
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
@@ -51,18 +51,18 @@ class DataPrepJob(Model):
 
 _DEEPEST: Final = 64
 _MOST_VALUES: Final = 1_000_000
-"""An object of Kubernetes has at most 3 MiB."""
+"""The maximum number of values in a document. A Kubernetes object has at most 3 MiB, so valid ones have fewer values."""
 
 
 def _check_values(document: object) -> None:
-    """Raises SpecError for what YAML can say and JSON can't: lists that hold themselves, and texts that are no UTF-8."""
+    """Raise SpecError for YAML values that JSON doesn't allow: lists that contain themselves, and strings that aren't valid UTF-8."""
     waiting: list[tuple[object, str, int]] = [(document, "", 0)]
     for seen in itertools.count():
         if not waiting:
             return
         value, path, depth = waiting.pop()
         if depth > _DEEPEST or seen > _MOST_VALUES:
-            what = f"is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else f"holds more than {_MOST_VALUES:,} values"
+            what = f"is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else f"contains more than {_MOST_VALUES:,} values"
             raise SpecError([Fault(path.split("[")[0][:64], f"{what}; does an alias (*) refer to itself?")])
         if isinstance(value, dict):
             waiting += ((each, f"{path}.{name}" if path else str(name), depth + 1) for name, each in value.items())
@@ -70,7 +70,7 @@ def _check_values(document: object) -> None:
         elif isinstance(value, list):
             waiting += ((each, f"{path}[{number}]", depth + 1) for number, each in enumerate(value))
         elif isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise SpecError([Fault(path, "expected text, got bytes that are no UTF-8")])
+            raise SpecError([Fault(path, "expected text, got bytes that aren't UTF-8")])
 
 
 _FILLED = ("source", "code", "features", "labels", "transforms", "splits", "output", "stores")
@@ -91,14 +91,14 @@ def _with_params(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
-    """The command is divided before it is filled: a param is one word, whatever is in it."""
+    """Fill in the params of a script. The command is split into words first, so the value of a param always stays one word."""
     rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
     command = script.get("command")
     if isinstance(command, str):
         try:
             command = shlex.split(command)
         except ValueError:
-            return rest | {"command": command}  # an open quote, which the model tells
+            return rest | {"command": command}  # the quote isn't closed, which the model reports
     if not isinstance(command, list):
         return rest | ({"command": command} if "command" in script else {})
     workers = spec.get("workers")
@@ -110,11 +110,14 @@ def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[st
 
 _LONGEST_ECHO: Final = 64
 _GOT: Final = re.compile(r"""\bgot ('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
-"""What a validator's own message says that it was given."""
+"""Matches the rejected value in a validator's message, after the word `got`."""
 
 
 def fault(root: type[Model], error: Any) -> Fault:
-    """One pydantic error in the user's words. `root` is the model that was asked. Any: pydantic's ErrorDetails is a plain dict."""
+    """Convert a pydantic error to a fault with the names that the user wrote.
+
+    `root` is the model that was validated. Any: pydantic's ErrorDetails is a plain dict.
+    """
     location = error["loc"]
     path = ""
     for part in location:
@@ -132,7 +135,10 @@ def fault(root: type[Model], error: Any) -> Fault:
 
 
 def _echoed(given: str | float) -> str:
-    """What was given, where it can't be a credential: a text with the marks of an address, or a long one, is only counted."""
+    """Return the given value for a message, unless it may contain a credential.
+
+    A long text, or a text with characters of a URI, is replaced by its number of characters.
+    """
     if isinstance(given, str) and (len(given) > _LONGEST_ECHO or any(mark in given for mark in ("://", "@", "=", "?"))):
         return f"{len(given)} characters"
     return repr(given)

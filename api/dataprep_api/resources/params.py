@@ -1,4 +1,4 @@
-"""`${NAME}` in the strings of a spec, filled from `spec.params`; in the words of a command also from the environment."""
+"""Replaces `${NAME}` in the strings of a spec by values from `spec.params`. In the words of a command it may also be an environment variable."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -11,9 +11,9 @@ _VARIABLE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
-    """`value` (any YAML value, hence Any) with every `${NAME}` replaced and `$$` turned into `$`.
+    """Return `value` with every `${NAME}` replaced by its param, and `$$` by `$`. Any: `value` is any YAML value.
 
-    Raises SpecError naming each reference that has no param, with its field path.
+    Raises SpecError, which names each reference without a param and its field path.
     """
     faults: list[Fault] = []
     filled = _fill(value, params, path, faults)
@@ -23,17 +23,17 @@ def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
 
 
 def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: Collection[str], path: str) -> list[Any]:
-    """The words of a command as a container has them: `$(NAME)` is a variable of its environment, and `$$` a dollar sign.
+    """Translate the words of a command to a container's syntax: `$(NAME)` is an environment variable, and `$$` is a dollar sign.
 
-    `${NAME}` is the param of that name, or else one of `variables`; `$$`, and a dollar sign of a param or before anything else, is itself.
-    Raises SpecError naming each reference that is neither.
+    `${NAME}` becomes the value of the param with this name, or else a reference to one of `variables`. `$$` stays as it is. Any other dollar
+    sign, including those in params' values, is escaped. Raises SpecError, which names each reference that is neither a param nor a variable.
     """
     known = {name: f"$({name})" for name in variables} | {name: escaped(value) for name, value in params.items()}
     faults: list[Fault] = []
 
     def filled(word: Any, at: str) -> Any:
         if not isinstance(word, str):
-            return word  # the model says what is wrong with it
+            return word  # the model reports the wrong type
         parts: list[str] = []
         end = 0
         for found in _REFERENCE.finditer(word):
@@ -49,12 +49,12 @@ def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: 
 
 
 def escaped(text: str) -> str:
-    """Text that stays as it is among the words of a container's command."""
+    """Escape the dollar signs of a text, so that Kubernetes passes it on unchanged in a container's command."""
     return text.replace("$", "$$")
 
 
 def expanded(word: str, environment: Mapping[str, str]) -> str:
-    """What a container's word becomes: as Kubernetes does it. Raises KeyError for a variable that isn't there."""
+    """Expand `$(NAME)` references in a container's argument, by the rules of Kubernetes. Raises KeyError for an unknown variable."""
     return _VARIABLE.sub(lambda found: "$" if found[0] == "$$" else environment[found[1]], word)
 
 

@@ -1,4 +1,7 @@
-"""A `DataPrepProfile`: what the jobs of a namespace get when they don't say otherwise. The job wins, then its profile, then the chart's values."""
+"""The `DataPrepProfile`, which contains defaults for the jobs of a namespace.
+
+A field of the job takes precedence over its profile, and the profile takes precedence over the chart's values.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
@@ -12,41 +15,44 @@ from dataprep_api.spec import LocalObjectReference, Model, Resources, Store, Tol
 from dataprep_api.spec.model import StringMap
 
 DEFAULT: Final = "default"
-"""Name of the profile that jobs get which name none."""
+"""The name of the profile that applies to jobs without `spec.profile`."""
 
 
 class ProfileWorkers(Model):
-    """What is said once about the converter pods of many jobs. Each field is that of `spec.workers`, and is taken whole."""
+    """Settings of converter pods that many jobs share. Fields are those of `spec.workers`. A field of the job replaces the complete field here."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
     image_pull_secrets: Annotated[list[LocalObjectReference], Field(max_length=16)] | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
     resources: Resources | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
     node_selector: StringMap | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """As in `workers` of a DataPrepJob."""
+    """The same as in `workers` of a DataPrepJob."""
 
 
 class DataPrepProfileSpec(Model):
-    """Defaults."""
+    """Defaults for jobs."""
 
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
-    """Added to the `stores` of the job. A store of the job with the same `uriPrefix` wins."""
+    """Stores to add to the `stores` of the job. If the job has a store with the same `uriPrefix`, the job's store is used."""
     workers: ProfileWorkers | None = None
-    """Fields of `workers` that the job leaves out."""
+    """Values for fields of `workers` that the job leaves out."""
 
 
 class DataPrepProfile(Model):
-    """Defaults of the DataPrepJobs of a namespace: of those that name it in `spec.profile`, or of all that name none when it is called `default`."""
+    """Defaults for the DataPrepJobs of a namespace that name this profile in `spec.profile`.
+
+    A profile named `default` also applies to all jobs that name no profile.
+    """
 
     api_version: Literal["dataprep.io/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant is that literal
     kind: Literal["DataPrepProfile"] = PROFILE_KIND  # type: ignore[assignment]  # the same
@@ -55,7 +61,7 @@ class DataPrepProfile(Model):
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """The profile in `document`. Raises SpecError with every fault found."""
+        """Parse the profile in `document`. Raises SpecError with all faults that were found."""
         if not isinstance(document, dict):
             raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
         try:
@@ -64,11 +70,11 @@ class DataPrepProfile(Model):
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
 
 
-# Any: specs as the API's JSON.
+# Any: specs as JSON.
 def merged(spec: Mapping[str, Any], profile: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """A job's spec with what it leaves out from the profile's spec, and the profile's name. Pure; neither is changed.
+    """Return a copy of a job's spec with missing fields filled in from the profile's spec, and with the profile's name.
 
-    What is of another form than the models say stays as it is, for these to refuse it.
+    Values of an unexpected type stay as they are. The models refuse them later.
     """
     whole = {**spec, "profile": name}
     stores, more = spec.get("stores") or [], profile.get("stores")

@@ -1,7 +1,7 @@
-"""`DataPrepJob.status`: live progress and, at the end, exactly what was made.
+"""`DataPrepJob.status`: the live progress of the job and, at the end, its results.
 
-Every list has a maximum and indexes are ranges; texts of all lengths could still add up, so what is written goes through `bounded`,
-and whatever the job's size the status stays below 64 KB.
+Every list has a maximum length, and indexes are stored as ranges. Because long texts could still add up, `bounded` shortens the status
+before it is written. So the status stays below 64 KB however large the job is.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from dataprep_api import canonical
 from dataprep_api.spec import Model
 
 SIZE_LIMIT = 60_000
-"""Bytes of a status as JSON: metadata and a usual spec fit beside it in 64 KiB."""
+"""The maximum size of a status as JSON, in bytes. Together with the metadata and a typical spec it fits in 64 KiB."""
 MAX_OUTPUTS = 50
 MAX_FAILURES = 20
 MAX_RUNS = 5
 MAX_SPLITS = 16
 MAX_LABELS = 1000
-"""Class names of one feature that the status shows; all of them are beside the data."""
+"""The maximum number of class names per feature in the status. The complete list is stored beside the data set."""
 _FEWER_CLASSES = (500, 250, 100, 10)
 
 Phase = Literal["Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"]
@@ -39,37 +39,37 @@ class Condition(Model):
     """A standard Kubernetes condition."""
 
     type: Annotated[str, Field(max_length=64)]
-    """Type of condition."""
+    """Type of the condition."""
     status: Literal["True", "False", "Unknown"]
     """True, False or Unknown."""
     observed_generation: int | None = None
-    """Generation it is about."""
+    """Generation that was observed."""
     last_transition_time: Time
-    """Last change of status."""
+    """Time of the last status change."""
     reason: Annotated[str, Field(min_length=1, max_length=128)]
-    """Reason, one word."""
+    """One-word reason."""
     message: Annotated[str, Field(max_length=2048)]
-    """Details, for people."""
+    """Readable details."""
 
 
 class ShardProgress(Model):
-    """Shards by state."""
+    """The number of shards by state."""
 
     total: Count = 0
     """All shards."""
     done: Count = 0
-    """Finished."""
+    """Finished shards."""
     active: Count = 0
-    """In progress."""
+    """Shards in progress."""
     failed: Count = 0
-    """Failed."""
+    """Failed shards."""
 
 
 class RecordProgress(Model):
-    """Records by outcome. At the end: in + added = out + bad + filtered."""
+    """The number of records by outcome. At the end, in + added = out + bad + filtered."""
 
     total: Count | None = None
-    """Records in the input, by the plan."""
+    """Records in the input, as planned."""
     in_: Annotated[Count, Field(alias="in")] = 0
     """Records read."""
     out: Count = 0
@@ -79,16 +79,16 @@ class RecordProgress(Model):
     filtered: Count = 0
     """Records filtered out."""
     added: Count = 0
-    """Extra records made by a `map`. Those beyond one for each record that went in."""
+    """Extra records made by a `map`. The first record that it makes from an input record isn't counted."""
 
 
 class Progress(Model):
-    """How far the job is. While it runs, the numbers come from reports of the workers; at the end, from the commit step."""
+    """The progress of the job. While the job runs, the numbers come from the workers' reports. At the end, they come from the commit step."""
 
     percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Percent done."""
     summary: Annotated[str, Field(max_length=64)] = ""
-    """Shards done and in all: `3/8`."""
+    """Finished and total shards: `3/8`."""
     shards: ShardProgress = ShardProgress()
     """Shards by state."""
     records: RecordProgress = RecordProgress()
@@ -102,15 +102,15 @@ class Progress(Model):
     bytes_per_second: Annotated[float, Field(ge=0)] | None = None
     """Bytes written per second."""
     estimated_seconds_remaining: Count | None = None
-    """Seconds left. Empty until 5 % and 5 seconds of work are done."""
+    """Seconds left. It is empty until 5 % and 5 seconds of work are done."""
     eta: Annotated[str, Field(max_length=32)] | None = None
-    """Time left, for people: `1m20s`."""
+    """Readable time left: `1m20s`."""
     updated_at: Time | None = None
     """Time of these numbers."""
 
 
 class SplitStatus(Model):
-    """What one split holds."""
+    """The contents of one split."""
 
     name: Short
     """Split name."""
@@ -121,9 +121,9 @@ class SplitStatus(Model):
     bytes: Count = 0
     """Bytes."""
     expected: Count | None = None
-    """Records that its rule asks for."""
+    """Records that its rule expects."""
     tolerance: Count | None = None
-    """Deviation that its rule allows."""
+    """Allowed deviation from `expected`."""
 
 
 class OutputFile(Model):
@@ -144,23 +144,23 @@ class OutputFile(Model):
 
 
 class LabelStatus(Model):
-    """The classes of a label, in order of number."""
+    """The classes of a label, in order of their numbers."""
 
     feature: Short
     """Feature name."""
     num_classes: Count
     """Number of classes, shown or not."""
     classes: Annotated[list[Short], Field(max_length=MAX_LABELS)] = []
-    """Names of the first classes. As many as fit; all are in `_dataprep/labels/<feature>.txt`."""
+    """Names of the first classes. There are as many as fit. All names are in `_dataprep/labels/<feature>.txt`."""
 
 
 class Failure(Model):
-    """One thing that went wrong."""
+    """One failure or bad record."""
 
     reason: Annotated[str, Field(max_length=64)]
-    """Reason, one word."""
+    """One-word reason."""
     message: Message
-    """Details, for people."""
+    """Readable details."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
     """Step."""
     index: int | None = None
@@ -174,24 +174,24 @@ class Failure(Model):
     exit_code: int | None = None
     """Exit code."""
     count: Annotated[int, Field(ge=1)] = 1
-    """Times seen."""
+    """Number of times seen."""
     at: Time | None = None
     """Time."""
 
 
 class Run(Model):
-    """One attempt that has ended."""
+    """One finished attempt."""
 
     attempt: Count
     """Attempt number."""
     phase: Literal["Succeeded", "Failed"]
-    """How it ended."""
+    """How the attempt ended."""
     reason: Annotated[str, Field(max_length=128)]
-    """Reason, one word."""
+    """One-word reason."""
     message: Annotated[str, Field(max_length=256)]
-    """Details, for people."""
+    """Readable details."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
-    """Run id, once planned."""
+    """Run id, if planned."""
     started_at: Time
     """Start."""
     ended_at: Time
@@ -199,24 +199,24 @@ class Run(Model):
 
 
 class Evictions(Model):
-    """Pods that the cluster took away. By preemption, drains, or nodes under pressure or lost. They don't count as failures."""
+    """Pods that the cluster evicted. The causes are preemption, drains, and nodes under pressure or lost. Evictions don't count as failures."""
 
     count: Count = 0
-    """Since the job or last retry began."""
+    """Evictions since the start or last retry."""
     in_a_row: Count = 0
-    """Since a shard was last finished."""
+    """Evictions since a shard was last finished."""
     shards_done: Count = 0
-    """Finished shards at the last one."""
+    """Finished shards at the last eviction."""
     last_time: Time | None = None
-    """Time of the last one."""
+    """Time of the last eviction."""
     at_last_time: Count = 0
-    """How many in that second."""
+    """Evictions in the second of `lastTime`."""
     reason: Short = ""
-    """Kubernetes' reason of the last one. `PreemptionByScheduler`, `EvictionByEvictionAPI`, `TerminationByKubelet`."""
+    """Kubernetes' reason for the last eviction. Examples are `PreemptionByScheduler`, `EvictionByEvictionAPI` and `TerminationByKubelet`."""
 
 
 class Effective(Model):
-    """Values in force, after defaults and fallbacks."""
+    """The values in effect, after defaults and fallbacks."""
 
     parallelism: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     """Pods at the same time. The scale sub-resource reports it, as an int32."""
@@ -225,22 +225,22 @@ class Effective(Model):
     accelerator: Annotated[str, Field(max_length=64)] | None = None
     """`CPU` or `GPU`."""
     memory: Annotated[str, Field(max_length=32)] | None = None
-    """Memory limit raised by `retry`. Of the converter pods."""
+    """Memory limit raised by `retry`. It applies to the converter pods."""
     plan_memory: Annotated[str, Field(max_length=32)] | None = None
-    """The same for the plan step."""
+    """Raised memory of the plan step."""
     commit_memory: Annotated[str, Field(max_length=32)] | None = None
-    """The same for the commit step."""
+    """Raised memory of the commit step."""
 
 
 class CodeStatus(Model):
-    """The code of `spec.code`."""
+    """The resolved version of `spec.code`."""
 
     commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")]
     """Commit that planning resolved."""
 
 
 class Timings(Model):
-    """Seconds of each step."""
+    """The duration of each step in seconds."""
 
     planning_seconds: Annotated[float, Field(ge=0)] | None = None
     """Plan step."""
@@ -249,15 +249,15 @@ class Timings(Model):
     committing_seconds: Annotated[float, Field(ge=0)] | None = None
     """Commit step."""
     total_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Whole job."""
+    """Complete job."""
     read_wait_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Time that encoding waited for input. Over all workers: for reading and transforms."""
+    """Time that encoding waited for input. It is the sum over all workers of the time spent waiting for reading and transforms."""
     bottleneck: Annotated[str, Field(max_length=256)] | None = None
-    """What limited the conversion. With the shares of its stages: `source-bound (read 71 %, …)`."""
+    """What limited the conversion. The shares of the stages follow: `source-bound (read 71 %, …)`."""
 
 
 class Channels(Model):
-    """Channels of a SageMaker training job. Set when SageMaker can use the data set."""
+    """Channels of a SageMaker training job. They are set if SageMaker can use the data set."""
 
     content_type: Short
     """Content type."""
@@ -267,7 +267,7 @@ class Channels(Model):
     """URI prefix of each split."""
 
     def input_data_config(self) -> list[dict[str, Any]]:  # Any: JSON
-        """`InputDataConfig` of `CreateTrainingJob`."""
+        """Return the `InputDataConfig` of SageMaker's `CreateTrainingJob`."""
         return [
             {
                 "ChannelName": name,
@@ -282,7 +282,7 @@ class Channels(Model):
 
 
 class OutputStatus(Model):
-    """The data set. Until it is finished only its place is known."""
+    """The data set. Until it is finished, only its URI is known."""
 
     uri: LongUri
     """Folder of the data set."""
@@ -291,9 +291,9 @@ class OutputStatus(Model):
     manifest_sha256: Sha256 | None = None
     """SHA-256 of the manifest."""
     digest: Sha256 | None = None
-    """Digest over all files. The manifest has it, and `dataprep verify` prints it."""
+    """Digest over all files. It is in the manifest, and `dataprep verify` prints it."""
     quarantine_uri: LongUri | None = None
-    """Folder of kept bad records, if any."""
+    """Folder of quarantined records, if any."""
     files: Count = 0
     """Files."""
     records: Count = 0
@@ -301,24 +301,24 @@ class OutputStatus(Model):
     bytes: Count = 0
     """Bytes."""
     channels: Channels | None = None
-    """Channels for SageMaker. Only when it can use the data set."""
+    """Channels for SageMaker. They are set only if SageMaker can use the data set."""
 
 
 class FromJob(Model):
-    """The data set that `source.fromJob` resolved to, noted when this job starts."""
+    """The data set that `source.fromJob` was resolved to when this job started."""
 
-    # As the other job's status has it. Whether it may be read is said of the spec in which it is put: a status must be readable.
+    # This field has no Uri validators, because every stored status must stay readable. The URI is validated when it is put into the spec.
     uri: Annotated[str, Field(min_length=1, max_length=1024)]
     """Folder of the data set."""
     digest: Sha256 | None = None
-    """Its digest."""
+    """Digest of the data set."""
 
 
 class DataPrepJobStatus(Model):
-    """Observed state, written by the operator alone."""
+    """Observed state, written only by the operator."""
 
     observed_generation: int | None = None
-    """Generation seen last."""
+    """Generation last seen by the operator."""
     phase: Phase | None = None
     """Phase."""
     conditions: Annotated[
@@ -331,57 +331,57 @@ class DataPrepJobStatus(Model):
     completion_time: Time | None = None
     """End."""
     attempt: Count = 0
-    """Conversions started. 1, and one more for each retry and each fallback to CPU."""
+    """Conversions started. It is 1, plus one for each retry and each fallback to CPU."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
-    """Current or last step. A retry begins with it."""
+    """Current or last step. A retry starts with this step."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
     """Run id."""
     plan_sha256: Sha256 | None = None
     """SHA-256 of the plan."""
     reused: bool | None = None
-    """Whether a data set was reused. It is a finished one of the same spec and inputs."""
+    """Whether a data set was reused. This happens if a finished data set of the same spec and inputs exists."""
     tasks: Count | None = None
     """Tasks of the convert Job."""
     failed_indexes: Ranges | None = None
-    """Tasks that failed for good: `0-3,7`."""
+    """Tasks that failed finally: `0-3,7`."""
     progress: Progress | None = None
-    """How far the job is."""
+    """Progress of the job."""
     ignored_files: Count | None = None
-    """Input files that were ignored. Hidden files, other extensions, and data sets below the inputs."""
+    """Input files that were ignored. They are hidden files, files with other extensions, and data sets below the inputs."""
     splits: Annotated[list[SplitStatus], Field(max_length=MAX_SPLITS)] = []
-    """What each split holds."""
+    """Contents of each split."""
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     """Classes of the labels."""
     from_job: FromJob | None = None
-    """What `source.fromJob` resolved to."""
+    """Data set of `source.fromJob`."""
     output: OutputStatus | None = None
     """The data set."""
     outputs: Annotated[list[OutputFile], Field(max_length=MAX_OUTPUTS)] = []
-    """The files, if few. For all files see `output.manifestUri`."""
+    """Files, if there are few. The manifest at `output.manifestUri` lists all files."""
     failures: Annotated[list[Failure], Field(max_length=MAX_FAILURES)] = []
-    """What went wrong."""
+    """Failures."""
     bad_records: Annotated[list[Failure], Field(max_length=MAX_FAILURES)] = []
     """Examples of bad records."""
     warnings: Annotated[list[Message], Field(max_length=10)] = []
     """Warnings."""
     evictions: Evictions | None = None
-    """Pods that the cluster took away."""
+    """Pods that the cluster evicted."""
     effective: Effective | None = None
-    """Values in force."""
+    """Values in effect."""
     child_prefix: Annotated[str, Field(max_length=63)] | None = None
-    """Name prefix of Jobs, pods, ConfigMap."""
+    """Name prefix of Jobs, pods and ConfigMap."""
     timings: Timings | None = None
     """Seconds of each step."""
     code: CodeStatus | None = None
-    """The code of `spec.code`."""
+    """Version of `spec.code`."""
     runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []
-    """Last attempts, newest first."""
+    """Finished attempts, newest first."""
     handled_retry: Annotated[str, Field(max_length=256)] | None = None
-    """Last `dataprep.io/retry` handled. The last value of that annotation that was acted on."""
+    """Last handled `dataprep.io/retry`. It is the last value of this annotation that the operator acted on."""
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """`status` cut to SIZE_LIMIT: first goes what the manifest holds too, then examples, then the ends of long texts."""
+    """Shorten `status` to SIZE_LIMIT. Removes first what is also in the manifest, then examples, then the ends of long texts."""
     fewer = [partial(_few_classes, most=most) for most in _FEWER_CLASSES]
     steps: list[Callable[[DataPrepJobStatus], DataPrepJobStatus]] = [_whole, _without_outputs, *fewer, _few_examples, _short_texts]
     for shorten in steps:

@@ -1,8 +1,8 @@
-"""`DataPrepJob.spec`: this raw data, these transforms, shards of this format, there.
+"""`DataPrepJob.spec`: the source, the transforms, the output format and the destination.
 
-These models are the single source of the CRD's schema, of `kubectl explain` and of `dataprep validate`.
-Rules that the API server can check are written as CEL beside the field (`rules`); Python repeats only what a
-laptop must check without an API server, in the validators below each model.
+The CRD's schema, `kubectl explain` and `dataprep validate` are all made from these models. Rules that the API server can check are
+written as CEL beside the field (`rules`). The validators below each model repeat in Python the rules that must also be checked on a
+laptop, where there is no API server.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -70,14 +70,14 @@ __all__ = [
 
 
 class BadRecords(Model):
-    """What happens to bad records. A record is bad when it can't be read or doesn't fit."""
+    """What happens to bad records. A record is bad if it can't be read, or if it doesn't fit the spec."""
 
     policy: Literal["Fail", "Skip", "Quarantine"] = "Fail"
-    """`Fail`, `Skip` or `Quarantine` a bad record. `Fail`: the first one fails the job. `Skip`: it is left out, counted and reported. `Quarantine`: as `Skip`, and every bad record is kept below the output's `_dataprep` folder."""
+    """`Fail`, `Skip` or `Quarantine` bad records. `Fail`: the first bad record fails the job. `Skip`: bad records are left out, counted and reported. `Quarantine`: like `Skip`, and every bad record is also kept below the output's `_dataprep` folder."""
     max_count: Annotated[int, Field(ge=0)] | None = None
-    """Fail above this number of bad records."""
+    """Fail the job above this number of bad records."""
     max_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Fail above this fraction of bad records."""
+    """Fail the job above this fraction of bad records."""
 
 
 class CleanupRule(Model):
@@ -86,18 +86,18 @@ class CleanupRule(Model):
     when: Literal["Succeeded", "Failed"]
     """How the job ended."""
     action: Literal["DeletePods", "DeleteJobs", "DeleteSelf"]
-    """What to remove. `DeletePods` removes finished pods, `DeleteJobs` their Jobs too, `DeleteSelf` the DataPrepJob with everything it owns."""
+    """What to remove. `DeletePods` removes finished pods. `DeleteJobs` also removes their Jobs. `DeleteSelf` removes the DataPrepJob and everything that it owns."""
     after_seconds: Seconds = 0
-    """Delay after the end."""
+    """Seconds to wait after the job's end."""
 
 
 class Retry(Model):
-    """How a step is retried after it ran out of memory."""
+    """How a step is retried after it has run out of memory."""
 
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
-    """Memory factor for each such retry. A task that ran out of memory runs again with this many times the memory, until it succeeds or `maxMemory` is reached. The plan and commit steps do so too."""
+    """Factor by which a retry raises memory. A task that ran out of memory runs again with this many times the memory, until it succeeds or `maxMemory` is reached. The same holds for the plan and commit steps."""
     max_memory: Quantity
-    """Upper limit per pod: `8Gi`."""
+    """Upper limit of memory per pod, such as `8Gi`."""
 
 
 DeadlineSeconds = Annotated[int, Field(ge=1, le=31_536_000)]
@@ -107,24 +107,22 @@ class StepDeadlines(Model):
     """How long each step may run, retries included. The job fails when a step takes longer."""
 
     plan_seconds: DeadlineSeconds | None = None
-    """Limit of the plan step."""
+    """Time limit of the plan step."""
     convert_seconds: DeadlineSeconds | None = None
-    """Limit of the convert step."""
+    """Time limit of the convert step."""
     commit_seconds: DeadlineSeconds | None = None
-    """Limit of the commit step."""
+    """Time limit of the commit step."""
 
 
 ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
 
 
 _OF_A_SOURCE: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle")
-"""Fields that say something about records, which a script makes by itself."""
+"""Fields that describe records. A job with a script can't set them, because the script writes the records itself."""
 
-_NO_LIMIT: Final = "limit counts all splits of the other job's data set; leave it out with fromJob.split"
+_NO_LIMIT: Final = "limit can't be combined with fromJob.split, because it counts the records of all splits"
 
-NO_TRAIN: Final = (
-    f"{' and '.join(SAGEMAKER)} is for SageMaker, whose training jobs need a channel named train: name one of the splits train"
-)
+NO_TRAIN: Final = f"{' and '.join(SAGEMAKER)} is for SageMaker, which needs a channel named train, but none of the splits has that name"
 
 
 class DataPrepJobSpec(Model):
@@ -157,72 +155,72 @@ class DataPrepJobSpec(Model):
     )
 
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
-    """Values for `${NAME}` in the spec. They are filled into the strings of source, features, labels, transforms, output and stores. `$$` is a dollar sign. The API server validates the spec before they are filled in, so on a cluster use them only where any text is valid, such as URIs, columns and file names, and not for enums, numbers or quantities."""
+    """Values for `${NAME}` in the spec. They are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster use them only where any text is valid, such as in URIs, columns and file names, and not in enums, numbers or quantities."""
     source: Source | None = None
     """The raw data: set exactly one member. Every job has either a source or a `script`."""
     script: Script | None = None
-    """Your own program, instead of a source. It runs in an image of yours and writes the data set; the commit step checks the result."""
+    """Your own program, instead of a source. It runs in an image that you choose and writes the data set. The commit step checks the result."""
     features: Annotated[list[Feature], Field(min_length=1, max_length=256)] | None = None
-    """Features of the records. Default: every column of the source, after the transforms, that is not a label."""
+    """Features of the records. Default: every column that the transforms produce, except the labels."""
     labels: Annotated[list[LabelFeature], Field(min_length=1, max_length=64)] | None = None
-    """Features to predict. Default: the column `label` (of images `image/class/label`), if there is one."""
+    """Features to predict. Default: the column `label` (for images `image/class/label`), if it exists."""
     transforms: Annotated[list[Transform], Field(max_length=32)] | None = None
-    """Steps, applied in order."""
+    """Transforms, applied in this order."""
     deduplicate: Deduplicate | None = None
     """Drops repeated records."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Take only this many samples. They are spread over the whole source, and the same input always gives the same ones. Splits divide what is taken."""
+    """Take only this many samples. They are spread over the complete source, and the same input always gives the same samples. Only these samples are divided into splits."""
     splits: Splits | None = None
-    """How samples are divided. Default: each subset of the source is a split, and a source without subsets becomes `train`."""
+    """How samples are divided into splits. Default: each subset of the source is a split. A source without subsets becomes `train`."""
     shuffle: Shuffle | None = None
-    """Shuffles each split globally. Default: the order of the source."""
+    """Shuffles each split as a whole. Default: records keep the order of the source."""
     output: Output
     """Where and how to write the data set."""
     on_bad_record: BadRecords = BadRecords()
     """What happens to bad records."""
     allow_empty: bool = False
-    """Whether empty input is accepted. The data set is then empty; otherwise the job fails."""
+    """Whether empty input is accepted. If true, the data set is then empty. If false, the job fails."""
     code: Code | None = None
     """Code that is not in the image. It holds Python modules for plug-ins of source and transforms, or the program of `script`."""
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
-    """Access to stores, by URI prefix. Each entry gives credentials from a Secret, endpoints, or Hadoop's configuration from a ConfigMap."""
+    """Access to stores, by URI prefix. Each entry names a Secret with credentials, endpoints, or a ConfigMap with Hadoop's configuration."""
     workers: Workers = Workers()
     """The converter pods."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """DataPrepProfile with defaults for this job. It is in the same namespace, and its stores and workers fill in what is left out here. Default: the profile named `default`, if there is one."""
+    """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
     """DataPrepJobs to wait for. They are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
     suspend: bool = False
-    """Stops the pods; false resumes. Finished shards are kept."""
+    """Whether the job is suspended. Setting it to true stops the pods but keeps finished shards. Setting it to false resumes the job."""
     active_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit of the whole job."""
+    """Time limit of the complete job."""
     step_deadlines: StepDeadlines | None = None
-    """Time limits of the steps. Suspending the job restarts the count."""
+    """Time limits of the steps. They start again when a suspended job is resumed."""
     start_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for the start. The job fails when a pod stays unschedulable for longer, or when a job that it waits for stays unfinished for longer. Default: no limit."""
+    """Time limit for the start. The job fails if a pod stays unschedulable, or another job that it waits for stays unfinished, for longer than this. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for pods that can't start. It applies when someone has to act: to a missing image, Secret or ConfigMap, or a request that was refused. Default: as long as the job has worked so far, at least 30 s (600 s where a registry or the network may recover) and at most 6 h."""
+    """Time limit for pods that can't start. It applies where someone has to act: if an image, Secret or ConfigMap is missing, or if the API server refuses the pods. Default: as long as the job has worked so far, at least 30 s and at most 6 h. Where a registry or the network may recover, the minimum is 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan and commit steps."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of each convert task."""
     max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Evicted pods before the job fails. Preemption, drains and nodes under pressure count. Default: no limit."""
+    """Evicted pods allowed before the job fails. Preemption, drains and nodes under pressure count. Default: no limit."""
     retry: Retry | None = None
-    """Retries with more memory. Default: a task that runs out of memory is retried as it is, then fails."""
+    """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """Failed tasks before conversion stops. A job with a failed task never succeeds; this limits the work done until then. Default: every task is tried."""
+    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed. This field limits the work that is done before it fails. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
-    """Delete the job this long after it ended. Outputs stay, unless `deletionPolicy` says otherwise."""
+    """Seconds after its end until the job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
-    """What to remove some time after the end. Default: nothing, so that the logs of the pods stay."""
+    """What to remove some time after the end. Default: everything is kept, so that the pods' logs stay available."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
-    """Whether deletion removes output files. With `Delete`, deleting the DataPrepJob also removes the files that it wrote to the output. May change at any time."""
+    """Whether deletion removes output files. With `Delete`, deleting the DataPrepJob also removes the files that it wrote to the output. You can change this field at any time."""
 
     @property
     def data(self) -> Source:
-        """The source of a job that has one. Ask only where a script can't be."""
-        assert self.source is not None  # noqa: S101 - jobs with a script take another way, see `steps/script_job.py` of the converter
+        """The source of a job that has one. Use it only in code that doesn't run for jobs with a script."""
+        assert self.source is not None  # noqa: S101 - jobs with a script run in `steps/script_job.py` of the converter
         return self.source
 
     @model_validator(mode="after")
@@ -245,7 +243,7 @@ class DataPrepJobSpec(Model):
             raise ValueError(_NO_LIMIT)
         for entry in self.splits.into if self.splits is not None else ():
             if entry.subset is not None:
-                raise ValueError(f"the split {entry.name!r} names a subset, and so does fromJob.split: leave one of them out")
+                raise ValueError(f"the split {entry.name!r} sets subset, which can't be combined with fromJob.split: leave one of them out")
         return self
 
     @model_validator(mode="after")
@@ -269,7 +267,7 @@ class DataPrepJobSpec(Model):
 
     @property
     def awaited(self) -> list[str]:
-        """Names of the jobs that must be Complete before this one starts."""
+        """The names of the jobs that must be Complete before this job starts."""
         other = self.source.from_job if self.source is not None else None
         return list(dict.fromkeys([*([other.name] if other is not None else []), *(self.run_after or [])]))
 

@@ -10,16 +10,16 @@ from dataprep_api.spec.model import Column, Model, ObjectName, Uri, rule, rules
 CALLABLE: Final = r"^([A-Za-z_][A-Za-z0-9_.]*:)?[A-Za-z_][A-Za-z0-9_.-]*$"
 
 Callable = Annotated[str, Field(min_length=1, max_length=256, pattern=CALLABLE)]
-"""`module:function`, or the name of an entry point of the group `dataprep.plugins`."""
+"""A function as `module:function`, or the name of an entry point of the group `dataprep.plugins`."""
 
 
 class Options(Model):
-    """Any values: they are passed on to the user's code by name."""
+    """Options with any values, passed to the user's code by name."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 
     def values(self) -> dict[str, Any]:
-        """By name, as JSON values."""
+        """Return the options by name, as JSON values."""
         return dict(self.model_extra or {})
 
 
@@ -37,7 +37,7 @@ class GitSecret(Model):
     """Secret name."""
 
 
-_REPOSITORY: Final = "expected http://, https://, git:// or file://, without a user or a token: these come from secretRef"
+_REPOSITORY: Final = "expected http://, https://, git:// or file://, without a user or a token: set secretRef instead"
 
 
 def _a_repository(url: str) -> str:
@@ -49,7 +49,7 @@ def _a_repository(url: str) -> str:
 class Git(Model):
     """A Git repository."""
 
-    # Of the object, for the API server says the value that doesn't match a field's own pattern.
+    # The rule is on the object, because for a field's pattern the API server would print the value, which may contain a token.
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule("self.url.matches('^(https?|git|file)://') && !self.url.matches('^[a-z]+://[^/]*@')", _REPOSITORY, path=".url")
@@ -57,18 +57,18 @@ class Git(Model):
     )
 
     url: Annotated[Uri, AfterValidator(_a_repository)]
-    """`https://github.com/team/code.git`."""
+    """URL, such as `https://github.com/team/code.git`."""
     ref: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = "HEAD"
-    """Branch, tag or commit. Planning resolves it once; every pod checks out that commit, and `status.code.commit` shows it."""
+    """Branch, tag or commit. Planning resolves it once. Every pod checks out the resulting commit, and `status.code.commit` shows it."""
     sub_path: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Folder to use. Default: the whole repository."""
+    """Folder to use. Default: the complete repository."""
     secret_ref: GitSecret | None = None
     """Secret with `username` and `password`. A token serves as the password."""
 
     @model_validator(mode="after")
     def _within(self) -> Self:
         if self.sub_path is not None and any(part in ("", ".", "..") for part in self.sub_path.split("/")):
-            raise ValueError(f"subPath is a folder of the repository without empty, . or .. parts, got {self.sub_path!r}")
+            raise ValueError(f"subPath must be a folder of the repository, without empty, . or .. parts, got {self.sub_path!r}")
         return self
 
 
@@ -80,7 +80,7 @@ class Code(Model):
     )
 
     config_map_ref: CodeMap | None = None
-    """ConfigMap with the files. Its keys are file names: `reader.py: |`. With `dataprep run` it is a ConfigMap in the file of the job. The content is part of the run id."""
+    """ConfigMap with the files. Its keys are file names, such as `reader.py`. For `dataprep run`, the ConfigMap must be in the same YAML file as the job. The content is part of the run id."""
     git: Git | None = None
     """Git repository. The commit is part of the run id."""
 
@@ -101,4 +101,4 @@ class MadeColumn(Model):
     ragged: bool = False
     """Whether values are lists of any length."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**31)]], Field(min_length=1, max_length=8)] | None = None
-    """Tensor shape of a record."""
+    """Shape of a record's tensor."""

@@ -1,4 +1,4 @@
-"""`format: copy`: a finished data set, byte for byte. So nothing may be said of its records."""
+"""`format: copy`: copies a finished data set byte for byte. The spec can't set fields that would change its records."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ _OF_A_COPY: Final = ("uri", "version", "format", "overwrite", "hdfs")
 
 
 def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
-    """What doesn't go with a copy, in words."""
+    """Yield a message for each setting that can't be combined with `format: copy`."""
     if spec.source is None or spec.source.kind not in SOURCES:
         yield "it needs source.dataset or source.fromJob"
     elif spec.source.from_job is not None and spec.source.from_job.split is not None:
@@ -24,7 +24,7 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
         f"output.{_named(output, name)}" for name in fields if name not in _OF_A_COPY and getattr(output, name) != fields[name].default
     ]
     if said:
-        yield f"the copy is what the data set is, so leave out {', '.join(said)}"
+        yield f"a copy equals its data set, so leave out {', '.join(said)}"
     if output.overwrite == "Extend":
         yield "a copy can't be extended by copying; extend the data set, and copy it again"
 

@@ -1,7 +1,7 @@
-"""The descriptions of fields: the text below each one in its class.
+"""Reads the descriptions of fields: the docstring below each field in its class.
 
-pydantic would read all of them whenever a process starts (`use_attribute_docstrings`), which takes longer than all else about the models.
-Only the CRD needs them, so they are read when a JSON Schema is made.
+pydantic can do this (`use_attribute_docstrings`), but it would read all docstrings whenever a process starts, which takes longer than
+everything else about the models. Only the CRD and the page of fields need the descriptions, so they are read when a JSON Schema is made.
 """
 
 import ast
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 
 def of_fields(model: type) -> dict[str, str]:
-    """Descriptions by the field's name in Python, those of parents included."""
+    """Return the descriptions by the fields' names in Python, including the fields of parent classes."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
         if "model_fields" in dir(each) and each.__module__.partition(".")[0] != "pydantic":
@@ -26,7 +26,7 @@ def _written_in(model: type) -> dict[str, str]:
     try:
         text = inspect.getsource(model)
     except OSError:
-        return {}  # made by `create_model`: there is no text
+        return {}  # `create_model` made the class, so it has no source
     (tree,) = ast.parse(textwrap.dedent(text)).body
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     return {

@@ -15,17 +15,17 @@ class Feature(Model):
     name: Column
     """Key in the records."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)] | None = None
-    """Source columns: names or ranges. A range of positions includes both ends: `0..4`; `-1` is the last column. Several columns form one vector. Default: the column with the name of the feature."""
+    """Source columns: names or ranges. A range of positions such as `0..4` includes both ends. `-1` is the last column. Several columns form one vector. Default: the column that has the feature's name."""
     dtype: Dtype | None = None
     """Type to convert to. Default: the type of the column."""
     encoding: Literal["Auto", "Values", "Raw"] = "Auto"
-    """`Values`, `Raw` or `Auto`. `Values`: a list of numbers. `Raw`: the bytes of a tensor, row-major and little-endian. `Auto`: Raw for tensors of float16 and of integers below 64 bits, otherwise Values."""
+    """How values are stored. `Values`: as a list of numbers. `Raw`: as the bytes of a tensor, row-major and little-endian. `Auto`: Raw for tensors of float16 or of integers below 64 bits, otherwise Values."""
     sequence: bool | None = None
-    """Whether lists are steps of a sequence. The steps are the values of a list, or a tensor's entries along its first dimension. Records with a sequence are tf.train.SequenceExample, with the other features as their context. Default: as the source says."""
+    """Whether lists are steps of a sequence. The steps are the values of a list, or a tensor's entries along its first dimension. Records with a sequence are stored as tf.train.SequenceExample, with the other features as their context. Default: the source decides."""
 
 
 class LabelFeature(Feature):
     """A feature that training predicts."""
 
     num_classes: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """Number of classes. A label outside 0 … numClasses-1 makes the record bad."""
+    """Number of classes. A record with a label outside 0 … numClasses-1 is bad."""

@@ -1,4 +1,7 @@
-"""`overwrite: Extend`: what keeps a data set from growing. Old records must stay where they are, so nothing may hang on how many there are."""
+"""`overwrite: Extend`: the settings with which a data set can't be extended.
+
+Existing records must keep their shard and split, so no setting may depend on the number of records.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -7,27 +10,27 @@ if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec
 
 _WHOLE: Final = ("join", "sql", "table", "dataset", "from_job")
-"""Sources that are one thing, of which nobody can tell which records are new."""
+"""Sources without separate files. For these, new records can't be told from old ones."""
 
 
 def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
-    """Why the data set of this spec can't be extended, in words; nothing when it can."""
+    """Yield a message for each reason why the data set of this spec can't be extended."""
     if spec.source is None:
         yield "a script's data set can't be extended"
     elif spec.source.kind in _WHOLE:
-        yield f"of source.{type(spec.source).model_fields[spec.source.kind].alias or spec.source.kind} nobody can tell which records are new"
+        yield f"source.{type(spec.source).model_fields[spec.source.kind].alias or spec.source.kind} doesn't show which records are new"
     if spec.limit is not None:
-        yield "limit chooses among all records, and would choose others"
+        yield "limit chooses among all records, and with new records it would choose others"
     if spec.deduplicate is not None:
         yield "deduplicate compares all records with each other"
     rules = spec.splits
     if rules is None:
         return
     if rules.exact:
-        yield "splits.exact cuts by the number of records, which would move them; leave it out, and each record stays in its split"
+        yield "splits.exact divides by the number of records, so records would move to other splits; without it each record stays in its split"
     if rules.stratify_by is not None:
-        yield "splits.stratifyBy cuts by the number of records of each class, which would move them"
+        yield "splits.stratifyBy divides by the number of records of each class, so records would move to other splits"
     for split in rules.into:
         for name in ("first", "count"):
             if getattr(split, name) is not None:
-                yield f"the split {split.name!r} takes a number of records ({name}), and with more of them it would take others"
+                yield f"the split {split.name!r} takes a number of records ({name}), and with new records it would take others"

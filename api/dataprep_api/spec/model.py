@@ -1,4 +1,4 @@
-"""What the models of the spec are made of: the base class, CEL rules, unions and the types of strings and numbers."""
+"""The building blocks of the spec's models: the base class, CEL rules, unions, and the types of strings and numbers."""
 
 import re
 from collections.abc import Mapping
@@ -23,25 +23,25 @@ from dataprep_api.spec import descriptions
 
 
 def rule(expression: str, message: str, *, path: str = "", reason: str = "") -> dict[str, str]:
-    """One CEL rule of `x-kubernetes-validations`. The API server's own default for the reason is FieldValueInvalid."""
+    """Return one CEL rule of `x-kubernetes-validations`. Without a reason, the API server uses FieldValueInvalid."""
     optional = {"reason": reason, "fieldPath": path}
     return {"rule": expression, "message": message} | {key: value for key, value in optional.items() if value}
 
 
 def count(*conditions: str) -> str:
-    """How many of the conditions are true, in CEL."""
+    """Return a CEL expression that counts how many of the conditions are true."""
     return f"[{', '.join(conditions)}].filter(x, x).size()"
 
 
 def rules(*written: dict[str, str]) -> dict[str, Any]:
-    """CEL rules as a model's `json_schema_extra`."""
+    """Return CEL rules in the form of a model's `json_schema_extra`."""
     return {"x-kubernetes-validations": list(written)}
 
 
 class Model(BaseModel):
-    """camelCase outside, snake_case inside; unknown fields are refused; values can't be changed.
+    """The base class of the models. Names are camelCase in YAML and snake_case in Python, unknown fields are refused, and objects are frozen.
 
-    What checks the values is built when it is first needed, for a whole job at once: a process that reads a job should start quickly.
+    The validators are built when they are first needed, for a complete job in one step, so that processes that read a job start quickly.
     """
 
     model_config = ConfigDict(
@@ -54,10 +54,10 @@ class Model(BaseModel):
         validate_default=True,
     )
 
-    # Any: pydantic's own type of a schema is not public.
+    # Any: pydantic's type for a schema is not public.
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """With the text below each field as its description."""
+        """Add the docstring below each field as its description."""
         written = handler(core)
         properties: dict[str, Any] = handler.resolve_ref_schema(written).get("properties", {})
         for name, text in descriptions.of_fields(cls).items():
@@ -67,7 +67,7 @@ class Model(BaseModel):
 
 
 class Open(BaseModel):
-    """A Kubernetes object whose fields the API server checks when the pod is made, and we only pass on."""
+    """A Kubernetes object that is passed on unchecked. The API server checks its fields when the pod is created."""
 
     model_config = ConfigDict(extra="allow", frozen=True, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 
@@ -84,14 +84,14 @@ def _a_resource(value: int | str) -> int | str:
 
 
 class OneOf(Model):
-    """A union: exactly one member is set. The CEL rule and the message list the members of the class."""
+    """A union of which exactly one member must be set. The CEL rule and its message list the members of the class."""
 
     what: ClassVar[str]
-    """What it is called in messages: `source`."""
+    """The union's name in messages, such as `source`."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Writes the CEL rule for the members that the class has."""
+        """Write the CEL rule for the members of the class."""
         names = cls.members()
         number = count(*(f"has(self.{name})" for name in names))
         written = rules(rule(f"{number} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
@@ -99,7 +99,7 @@ class OneOf(Model):
 
     @classmethod
     def members(cls) -> list[str]:
-        """The members' names, as they are written in YAML."""
+        """Return the members' names as they are written in YAML."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
     @model_validator(mode="after")
@@ -112,7 +112,7 @@ class OneOf(Model):
 
     @property
     def kind(self) -> str:
-        """The name of the member that is set, which is also its name in the converter's registry."""
+        """The name of the member that is set. The converter's registry has the same name."""
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
     @property
@@ -123,7 +123,7 @@ class OneOf(Model):
 
 def _without_nul(uri: str) -> str:
     if "\0" in uri:
-        raise ValueError(f"a URI has no NUL character, got {uri!r}")
+        raise ValueError(f"a URI can't contain a NUL character, got {uri!r}")
     return uri
 
 
@@ -138,7 +138,7 @@ def _with_host(uri: str) -> str:
 def _without_user(uri: str) -> str:
     if has_user(uri):
         raise ValueError(
-            "a URI holds no user, key or password: credentials come from a Secret (an entry of stores) or from the environment"
+            "a URI can't contain a user, key or password: credentials come from a Secret (an entry of stores) or from the environment"
         )
     return uri
 
@@ -148,7 +148,7 @@ def _as_stored(uri: str, info: SerializationInfo) -> str:
 
 
 STORED: Final = "stored"
-"""In the context of `model_dump`: URIs as records may hold them, without what signs them."""
+"""A key in the context of `model_dump`. If it is true, URIs are written without their signatures, as stored files may contain them."""
 Uri = Annotated[
     str,
     AfterValidator(_without_nul),
@@ -163,7 +163,7 @@ SplitName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z
 Column = Annotated[str, Field(min_length=1, max_length=256)]
 Text = Annotated[str, Field(max_length=1024)]
 NullDefaults = Annotated[dict[Annotated[str, Field(max_length=256)], Text], Field(max_length=1024)]
-"""Columns, and the value that replaces a null of each."""
+"""Maps each column to the value that replaces its nulls."""
 Quantity = Annotated[
     int | str,
     AfterValidator(_a_quantity),
@@ -175,7 +175,7 @@ ResourceQuantity = Annotated[
     AfterValidator(_a_resource),
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": _RESOURCE}),
 ]
-"""An amount of a resource of a container: cores, bytes or devices."""
+"""An amount of a container resource: cores, bytes or devices."""
 Seconds = Annotated[int, Field(ge=0, le=31_536_000)]
 Seed = Annotated[int, Field(ge=0, le=2**53)]
 ResourceMap = Annotated[dict[Annotated[str, Field(max_length=317)], ResourceQuantity], Field(max_length=16)]

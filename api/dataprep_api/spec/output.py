@@ -26,11 +26,11 @@ from dataprep_api.spec.model import Model, Quantity, Uri, count, rule, rules
 from dataprep_api.spec.sources.table import TableUri
 
 MINIBATCH: Final = 32
-"""Records of a minibatch unless the spec says otherwise."""
+"""The default number of records per minibatch."""
 
 
 class Shards(Model):
-    """How many files each split has. Set at most one member; the default is 128Mi each. No shard is ever empty."""
+    """How many files each split has. Set at most one member. The default is a size of 128Mi each. Shards are never empty."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -48,11 +48,11 @@ class Shards(Model):
     )
 
     count: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Shards per split. A split with fewer records has fewer."""
+    """Shards per split. A split with fewer records than that has fewer shards."""
     target_size: Quantity | None = None
-    """Wanted size: `128Mi`. At least 64Ki. The plan chooses the number of shards."""
+    """Wanted size of a shard, such as `128Mi`. It must be at least 64Ki. The plan chooses the number of shards."""
     records: Annotated[int, Field(ge=1)] | None = None
-    """Records per shard, at most."""
+    """Maximum number of records per shard."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -68,33 +68,33 @@ class HdfsOptions(Model):
     """How files are created on HDFS."""
 
     replication: Annotated[int, Field(ge=1, le=512)] | None = None
-    """Replicas per block. Default: as the cluster says."""
+    """Replicas per block. Default: the cluster's setting."""
     permission: Annotated[str, Field(pattern=r"^0?[0-7]{3}$", max_length=4)] | None = None
-    """Octal file permission: `"644"`."""
+    """Octal file permission, such as `"644"`."""
     block_size: Quantity | None = None
-    """Block size. Default: as the cluster says."""
+    """HDFS block size. Default: the cluster's setting."""
 
 
 class TableOutput(Model):
-    """A MaxCompute table, or a partition of one, that receives the records as rows."""
+    """A MaxCompute table, or a partition of it, that receives the records as rows."""
 
     uri: TableUri
-    """`odps://project/tables/t`, or a partition. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. Its rows are replaced in one step when the data set is finished."""
+    """URI of a table, `odps://project/tables/t`, or a partition. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. Its rows are replaced in one step when the data set is finished."""
 
 
-_SHARDS_GIVEN: Final = f"with granularity: Minibatch a file of {', '.join(ONE_MINIBATCH)} is one minibatch: leave shards out"
+_SHARDS_GIVEN: Final = f"with granularity: Minibatch each file of {', '.join(ONE_MINIBATCH)} holds one minibatch: leave shards out"
 _NO_ROWS: Final = f"table needs format: {' or '.join(TABLES)}"
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
 _VERSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_GROWING: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}: names never change"
+_GROWING: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}"
 _NO_TABLE: Final = "a table can't be extended: use overwrite: Always"
 _ANY_SHARDS: Final = "has(self.shards) && (has(self.shards.count) || has(self.shards.targetSize) || has(self.shards.records))"
 
-_ONE_UID: Final = "provenance is the records' uid and metadata: leave recordioProtobuf.uid and metadata out"
+_ONE_UID: Final = "provenance sets the records' uid and metadata: leave recordioProtobuf.uid and metadata out"
 
 
 class Output(Model):
-    """Where the data set goes, and in what form."""
+    """The destination and the format of the data set."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -134,9 +134,9 @@ class Output(Model):
     uri: Uri
     """Folder of the data set. For example `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    """Sub-folder for this version. Other versions lie beside it below `uri`: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
+    """Sub-folder for this version. Other versions have other folders below `uri`. Examples: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
     format: Literal[FormatName, "copy"] = "tfrecord"
-    """Format of the shards. `copy` copies the source, which is a data set, byte for byte."""
+    """Format of the shards. `copy` copies the source byte for byte. The source must then be a finished data set."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of `tfrecord`."""
     recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
@@ -166,36 +166,36 @@ class Output(Model):
     array_record: ArrayRecordOptions = ArrayRecordOptions()
     """Options of `arrayRecord`."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """`Minibatch` keeps minibatches whole. It cuts each split, in order, into minibatches that are never divided between files. Each file holds one minibatch, unless `shards` asks for more."""
+    """Whether minibatches stay whole (`Minibatch`). `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for more. `Record` divides splits between any two records."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Records per minibatch. The last one of a split may have fewer. Default: 32."""
+    """Records per minibatch. A split's last minibatch may have fewer. Default: 32."""
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of file names. It may use {split}, {shard}, {shards} and {ext}. Numbers have five digits, or six with {shard:06}. Default: `{split}.{ext}` for a single shard, otherwise `{split}-{shard}-of-{shards}.{ext}`; with `overwrite: Extend` `{split}-{shard}.{ext}`; for sequenceFile and mapFile, where it names a folder, `part-r-{shard}`. It may not begin with `_` or `.`."""
+    """Template of file names. It may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default for a single shard is `{split}.{ext}`, otherwise `{split}-{shard}-of-{shards}.{ext}`. With `overwrite: Extend` it is `{split}-{shard}.{ext}`. For sequenceFile and mapFile it is `part-r-{shard}`, which in a mapFile is the name of a folder. Some other formats have their own defaults."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
-    """What to do with an existing output. It is finished, or holds files of another run. `Never`: refuse. `IfChanged`: reuse it when spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
+    """What to do with an existing output. An output exists if it is finished, or if it contains files of another run. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True
-    """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets one in `_dataprep/index`, for DALI and others."""
+    """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index file in `_dataprep/index`, for DALI and other readers."""
     provenance: bool = False
-    """Whether records name their origin. They do so in the features `_uid` and `_source`, and in `recordioProtobuf` in `uid` and `metadata`."""
+    """Whether records name their origin. The origin is in the features `_uid` and `_source`. In `recordioProtobuf` it is in `uid` and `metadata`."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None
-    """MaxCompute table to write as well. The worker that writes a shard uploads its rows. Needs format: arrow."""
+    """MaxCompute table to write as well. The worker that writes a shard also uploads its rows. Needs format: arrow."""
     statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
-    """How much the statistics cover. `Sampled`: in large data sets, means and histograms come from every k-th record. `All`: they cover every value, which takes longer. `ClassCounts`: there are none, only classes are counted."""
+    """How much the statistics cover. `Sampled`: in large data sets, means and histograms are computed from every k-th record. `All`: they cover every value, which takes longer. `ClassCounts`: only the records of each class are counted."""
 
     @model_validator(mode="before")
     @classmethod
     def _folder_of_the_version(cls, written: Any) -> Any:  # Any: what pydantic is given
-        """A version becomes a part of the URI, so that nothing else knows of versions."""
+        """Append the version to the URI, so that no other code has to handle versions."""
         if not isinstance(written, Mapping) or not isinstance(written.get("version"), str) or not isinstance(written.get("uri"), str):
             return written
         version = written["version"]
         if re.fullmatch(_VERSION, version) is None:
             raise ValueError(
-                f"version is a name of letters, digits, dots, dashes and underscores that begins with a letter or digit, got {version!r}"
+                f"version must have only letters, digits, dots, dashes and underscores, and begin with a letter or digit, got {version!r}"
             )
         return {**written, "uri": names.join(written["uri"], version), "version": None}
 
@@ -231,12 +231,12 @@ class Output(Model):
         if format_rules(self.format).is_one_minibatch and wanted != Shards():
             raise ValueError(_SHARDS_GIVEN)
         if wanted.records is not None and wanted.records < self.batch:
-            raise ValueError(f"shards.records must be at least minibatchSize, {self.batch}, got {wanted.records}")
+            raise ValueError(f"shards.records must be at least minibatchSize ({self.batch}), got {wanted.records}")
         return self
 
     @property
     def template(self) -> str | None:
-        """The files' names; None for the format's default."""
+        """The file name template, or None for the format's default."""
         return names.extendable_template(self.format) if self.overwrite == "Extend" and self.file_name is None else self.file_name
 
     @property
@@ -248,5 +248,5 @@ class Output(Model):
 
     @property
     def batch(self) -> int:
-        """Samples that stay together in a file: those of a minibatch, else 1."""
+        """The number of samples that stay together in a file: the minibatch size, or 1 without minibatches."""
         return (self.minibatch_size or MINIBATCH) if self.granularity == "Minibatch" else 1

@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Column, Model, Seed, SplitName, count, rule,
 
 SUM_TOLERANCE = 1e-6
 
-_ONE = "set only one of first, count, fraction, values, and since with before"
+_ONE = "set only one of first, count, fraction, values, or since and before"
 _TAKEN = count("has(self.first)", "has(self.count)", "has(self.fraction)", "has(self.values)", "has(self.since) || has(self.before)")
 _Bound = Annotated[str, Field(min_length=1, max_length=64)]
 _Value = Annotated[str, Field(max_length=256)]
@@ -18,7 +18,7 @@ MOST_SPLITS = 16
 
 
 class Split(Model):
-    """One split and its samples. A sample goes into the first entry that takes it."""
+    """One split and its samples. A sample belongs to the first split that takes it."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -30,21 +30,21 @@ class Split(Model):
     )
 
     name: SplitName
-    """Split name: `train`."""
+    """Split name, such as `train`."""
     subset: _Subset | None = None
-    """Take only samples of this subset. A folder is named as it is: `train set`."""
+    """Take only samples of this subset. For a folder, write its name unchanged: `train set`."""
     first: Annotated[int, Field(ge=0)] | None = None
     """Take the first N samples, in source order."""
     count: Annotated[int, Field(ge=0)] | None = None
     """Take N samples, drawn by `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Take this fraction of the samples. A seeded hash of each sample's path and row decides: the same on every store and for any number of workers."""
+    """Take this fraction of the samples. A seeded hash of each sample's path and row decides. The result is the same on every store and for any number of workers."""
     values: Annotated[list[_Value], Field(min_length=1, max_length=256)] | None = None
-    """Take samples with these values. They are compared as text with the value in `column`."""
+    """Take samples with these values. A sample's value in `column` is compared with them as text."""
     since: _Bound | None = None
-    """Take samples from this value on. Their value in `column` is this or later: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number when the column has numbers."""
+    """Take samples from this value on. It is the first value of `column` to take: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number if the column has numbers."""
     before: _Bound | None = None
-    """Take samples below this value. Their value in `column` is earlier than this."""
+    """Take samples below this value. It has the same form as `since`, but samples with exactly this value of `column` aren't taken."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
@@ -59,7 +59,7 @@ class Split(Model):
 
     @property
     def by_column(self) -> bool:
-        """Whether the entry takes samples by their value in the column."""
+        """Whether the entry takes samples by their value in `column`."""
         return self.values is not None or self.by_range
 
 
@@ -70,11 +70,11 @@ _BY_COLUMN = "self.into.exists(a, has(a.values) || has(a.since) || has(a.before)
 _NEEDS_COLUMN = "values, since and before need splits.column"
 _NEEDS_VALUES = "column needs an entry with values, since or before"
 _NEEDS_FRACTION = "groupBy, stratifyBy and exact need entries with a fraction"
-_ONE_WAY = "set only one of groupBy, stratifyBy and exact: a group can't be cut, and stratified splits are exact already"
+_ONE_WAY = "set only one of groupBy, stratifyBy and exact: groups can't be divided, and stratified splits are already exact"
 
 
 class Splits(Model):
-    """How samples are divided. Without it every subset of the source is a split, and a source without subsets becomes `train`."""
+    """How samples are divided into splits. By default, each subset of the source is a split, and a source without subsets becomes `train`."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -83,7 +83,7 @@ class Splits(Model):
                 "the fractions of one subset must sum to 1",
                 path=".into",
             ),
-            # Not a list of type map: their order counts, and for such lists the API server's == and apply don't see it.
+            # The list isn't of type map, because the order of splits matters: for such lists, CEL's == and server-side apply ignore the order.
             rule("self.into.all(a, self.into.exists_one(b, b.name == a.name))", "the names of the splits must differ", path=".into"),
             rule(f"has(self.column) || !{_BY_COLUMN}", _NEEDS_COLUMN),
             rule(f"!has(self.column) || {_BY_COLUMN}", _NEEDS_VALUES, path=".column"),
@@ -99,17 +99,17 @@ class Splits(Model):
     )
 
     seed: Seed = 0
-    """Seed for `fraction` and `count`."""
+    """Random seed for `fraction` and `count`."""
     exact: bool = False
-    """Whether fractions are exact. They then hold to within one record. Otherwise each sample is drawn independently, and stays in its split when others are added."""
+    """Whether fractions are exact. If true, they hold to within one record. If false, each sample is assigned independently, and stays in its split when samples are added."""
     group_by: Column | None = None
-    """Group column: groups stay together. Samples with the same value in this column of the source go into the same split. For fractions."""
+    """Group column: groups stay together. Samples with the same value in this source column belong to the same split. Needs splits with `fraction`."""
     stratify_by: Column | None = None
-    """Class column: splits are stratified. The fractions hold within each class of this column of the source. For fractions."""
+    """Class column: splits are stratified. The fractions hold within each class of this source column. Needs splits with `fraction`."""
     column: Column | None = None
-    """Source column of `values`, `since`, `before`."""
+    """Source column for `values`, `since` and `before`."""
     into: Annotated[list[Split], Field(min_length=1, max_length=MOST_SPLITS)]
-    """The splits, in order. Samples are taken first by value in `column`, then by `first`, then by `count`; fractions and entries without a rule share the rest."""
+    """The splits, in order. Samples are taken first by their value in `column`, then by `first`, then by `count`. Splits with a fraction or without a rule share the rest."""
 
     @model_validator(mode="after")
     def _sums(self) -> Self:
@@ -143,14 +143,14 @@ class Splits(Model):
 
 
 class Deduplicate(Model):
-    """Drops repeated records. A record that equals an earlier one is left out, before records are divided into splits."""
+    """Drops repeated records. A record that equals an earlier record is left out. This happens before records are divided into splits."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Source columns to compare. By a 128-bit digest: text, bytes, numbers or tensors. The first record stays."""
+    """Source columns to compare. They may hold text, bytes, numbers or tensors, and are compared by a 128-bit digest. Of equal records, the first one stays."""
 
 
 class Shuffle(Model):
-    """Global shuffle of each split. A seeded permutation, the same for any number of workers."""
+    """Shuffles each split as a whole. The order is a seeded permutation, which is the same for any number of workers."""
 
     seed: Seed = 0
-    """Seed of the permutation."""
+    """Random seed of the permutation."""

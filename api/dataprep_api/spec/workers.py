@@ -1,4 +1,4 @@
-"""`spec.stores` and `spec.workers`: how stores are reached, and the converter pods."""
+"""`spec.stores` and `spec.workers`: the access to stores and the settings of the converter pods."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -17,7 +17,7 @@ class LocalObjectReference(Model):
 
 
 class Store(Model):
-    """How to reach the URIs with a prefix. The longest matching prefix wins."""
+    """Access to the URIs with a prefix. The entry with the longest matching prefix applies."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -30,25 +30,25 @@ class Store(Model):
     )
 
     uri_prefix: Uri
-    """`oss://bucket/`, `s3://`, `hdfs://ns1`."""
+    """Prefix of the URIs: `oss://bucket/`, `s3://`, `hdfs://ns1`."""
     secret_ref: LocalObjectReference | None = None
-    """Secret with the credentials. Keys: `accessKeyId`, `accessKeySecret`, `securityToken` (OSS, S3, MaxCompute); `principal`, `keytab` (HDFS with Kerberos)."""
+    """Secret with the credentials. For OSS, S3 and MaxCompute its keys are `accessKeyId`, `accessKeySecret` and `securityToken`. For HDFS with Kerberos they are `principal` and `keytab`."""
     config_map_ref: LocalObjectReference | None = None
-    """ConfigMap with Hadoop's configuration. It holds `core-site.xml` and `hdfs-site.xml`, and `krb5.conf` for Kerberos (HDFS)."""
+    """ConfigMap with Hadoop's configuration (HDFS). It contains `core-site.xml` and `hdfs-site.xml`, and `krb5.conf` for Kerberos."""
     endpoint: Uri | None = None
     """Address of the service. For example `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
     tunnel_endpoint: Uri | None = None
-    """MaxCompute: address of the tunnel. It moves rows. Default: the endpoint is asked for it."""
+    """MaxCompute: address of the tunnel service. The tunnel service transfers rows. Default: the address that the endpoint returns."""
     region: Annotated[str, Field(max_length=64)] | None = None
-    """Region, for signatures. For OSS, S3 and MaxCompute."""
+    """Region, used for signatures. It applies to OSS, S3 and MaxCompute."""
     path_style: bool = False
-    """Whether paths hold the bucket. Otherwise the host name does."""
+    """Whether the bucket is part of URL paths. If false, it is part of the host name."""
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    """HDFS: user name. For simple authentication."""
+    """HDFS: user name. It is used for simple authentication."""
     server_side_encryption: Literal["AES256", "KMS"] | None = None
-    """Encryption by the service (OSS, S3). Default: as the bucket says."""
+    """Encryption by the service (OSS, S3). Default: the bucket's setting."""
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
-    """Key of `KMS`. Default: the key of the service."""
+    """Id of the KMS key. Default: the service's key."""
 
     @model_validator(mode="after")
     def _key_of_kms(self) -> Self:
@@ -58,31 +58,31 @@ class Store(Model):
 
 
 class Toleration(Model):
-    """As in a pod."""
+    """A toleration, as in a pod."""
 
     key: Annotated[str, Field(max_length=317)] | None = None
     """Taint key."""
     operator: Literal["Exists", "Equal"] | None = None
-    """How to match."""
+    """How to match the taint."""
     value: Annotated[str, Field(max_length=63)] | None = None
     """Taint value."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Taint effect."""
     toleration_seconds: int | None = None
-    """Limit for `NoExecute`."""
+    """Seconds to tolerate `NoExecute`."""
 
 
 class Resources(Model):
-    """As in a container."""
+    """Resource requests and limits, as in a container."""
 
     requests: ResourceMap | None = None
-    """Amounts to reserve. By resource: `cpu`, `memory`, `ephemeral-storage`."""
+    """Amounts to reserve, by resource. Resources are `cpu`, `memory` and `ephemeral-storage`, for example."""
     limits: ResourceMap | None = None
     """Upper limits, by resource."""
 
 
 class EnvVar(Model):
-    """As in a container."""
+    """An environment variable, as in a container."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
     """Variable name."""
@@ -96,72 +96,72 @@ class Accelerator(Model):
     """Whether the converter pods run on GPU nodes."""
 
     policy: Literal["None", "Preferred", "Required"] = "None"
-    """`None`, `Preferred` or `Required`. `None`: request no GPU. `Required`: GPU nodes only. `Preferred`: GPU nodes, but CPU nodes when the pods stay unschedulable."""
+    """Whether to use GPU nodes. `None`: pods request no GPU. `Required`: pods run on GPU nodes only. `Preferred`: pods run on GPU nodes, or on CPU nodes if they stay unschedulable."""
     resource_name: Annotated[str, Field(min_length=3, max_length=253)] = "nvidia.com/gpu"
-    """Resource of the device plugin."""
+    """Resource name of the GPUs."""
     count: Annotated[int, Field(ge=0, le=64)] = 1
     """Devices per pod."""
     node_selector: StringMap | None = None
-    """Labels of GPU nodes. Default: as the chart says."""
+    """Labels of GPU nodes. Default: the chart's setting."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
-    """More tolerations on GPU nodes. They are added to `workers.tolerations`. Default: as the chart says."""
+    """Extra tolerations for GPU nodes. They are added to `workers.tolerations`. Default: the chart's setting."""
     fallback_after_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
-    """Delay before the fallback to CPU. With Preferred: how long pods may stay unschedulable before the job moves to CPU nodes."""
+    """Seconds before the fallback to CPU. With Preferred, the job moves to CPU nodes if pods stay unschedulable for this long."""
 
 
 class PodTemplate(Model):
-    """More fields of the pods, with the names and shapes of a pod."""
+    """More fields of the pods, with the same names and types as in a pod."""
 
     labels: StringMap | None = None
-    """Pod labels. Labels of the operator stay."""
+    """Pod labels. They can't replace the operator's labels."""
     annotations: StringMap | None = None
     """Pod annotations."""
     init_containers: Annotated[list[Open], Field(max_length=8)] | None = None
-    """Run before the converter. One with `restartPolicy: Always` is a sidecar: it runs beside the converter and ends with it."""
+    """Containers that run before the converter. A container with `restartPolicy: Always` is a sidecar, which runs beside the converter and ends with it."""
     topology_spread_constraints: Annotated[list[Open], Field(max_length=8)] | None = None
-    """As in a pod."""
+    """Topology spread constraints, as in a pod."""
     host_aliases: Annotated[list[Open], Field(max_length=32)] | None = None
-    """Entries of the hosts file. For name nodes that no DNS knows, for example."""
+    """Entries of the hosts file. Use them for hosts that DNS doesn't know, such as HDFS name nodes."""
     runtime_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """RuntimeClass."""
+    """RuntimeClass of the pods."""
     scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Scheduler."""
+    """Scheduler of the pods."""
     dns_config: Open | None = None
     """DNS settings, as in a pod."""
     termination_grace_period_seconds: Annotated[int, Field(ge=0, le=3600)] | None = None
-    """As in a pod."""
+    """Grace period, as in a pod."""
 
 
 class Workers(Model):
-    """The converter pods. Fields have the names and shapes of a pod."""
+    """The converter pods. Fields have the same names and types as in a pod."""
 
     parallelism: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Pods at the same time. May change while the job runs; the output doesn't depend on it."""
+    """Maximum number of pods at the same time. You can change it while the job runs. The output doesn't depend on it."""
     resources: Resources | None = None
-    """Container resources. The plan and commit steps have them too, without devices (`nvidia.com/gpu`)."""
+    """Container resources. They apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
     accelerator: Accelerator = Accelerator()
     """Whether pods run on GPU nodes."""
     node_selector: StringMap | None = None
-    """Labels of CPU nodes. Default: as the chart says."""
+    """Labels of CPU nodes. Default: the chart's setting."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
-    """As in a pod."""
+    """Tolerations, as in a pod."""
     affinity: Open | None = None
-    """As in a pod."""
+    """Affinity, as in a pod."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Image with `dataprep`. Default: the release of the operator."""
+    """Image with `dataprep`. Default: the image of the operator's release."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    """As in a pod."""
+    """Image pull policy, as in a pod."""
     image_pull_secrets: Annotated[list[LocalObjectReference], Field(max_length=16)] | None = None
-    """As in a pod."""
+    """Image pull Secrets, as in a pod."""
     env: Annotated[list[EnvVar], Field(max_length=64)] | None = None
-    """Environment, as in a container."""
+    """Environment variables, as in a container."""
     volumes: Annotated[list[Open], Field(max_length=32)] | None = None
-    """As in a pod."""
+    """Volumes, as in a pod."""
     volume_mounts: Annotated[list[Open], Field(max_length=32)] | None = None
-    """As in a container."""
+    """Volume mounts, as in a container."""
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """ServiceAccount of the pods."""
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """PriorityClass of the pods."""
     pod_template: PodTemplate = PodTemplate()
-    """More fields of the pods. Labels, sidecars, topology spread, host aliases."""
+    """More fields of the pods. Among them are labels, sidecars, topology spread constraints and host aliases."""

@@ -104,8 +104,8 @@ DEEP: dict[str, tuple[str, str]] = {
     "a list that holds itself": (MINIMAL.replace('"images.gz"', "&all [*all, *all]"), "spec.source.idx.subsets: is nested more than 64 levels deep"),
     "very many values": ("a: &a [0,0,0,0,0,0,0,0]\n" + "".join(
         f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-    ), "holds more than 1,000,000 values"),
-    "no UTF-8": (MINIMAL.replace("uri: out", 'uri: "a\\udcff"'), "spec.output.uri: expected text, got bytes that are no UTF-8"),
+    ), "contains more than 1,000,000 values"),
+    "no UTF-8": (MINIMAL.replace("uri: out", 'uri: "a\\udcff"'), "spec.output.uri: expected text, got bytes that aren't UTF-8"),
     "a host that is none": (MINIMAL.replace("uri: out", "uri: 's3://['"), "spec.output.uri: the text after :// is not a host"),
 }  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_what_only_yaml_can_say_is_refused(tmp_path: Path, capsys: pytest.Captur
         (["verify", "http://[::1"], "http://…: the text after :// is not a host"),
         (["copy", "{out}", "odps://project/table"], "odps://project/table names no table: write odps://PROJECT/tables/TABLE"),
         (["copy", "{out}", "odps://project/tables/t/2024"], "KEY=VALUE for each level of a partition"),
-        (["copy", "{out}", "{out}/a\udcff"], "spec.output.uri: expected text, got bytes that are no UTF-8"),
+        (["copy", "{out}", "{out}/a\udcff"], "spec.output.uri: expected text, got bytes that aren't UTF-8"),
     ],
 )
 def test_an_address_that_is_none_is_refused(

@@ -262,7 +262,7 @@ def test_without_provenance_there_is_none_of_it(tmp_path: Path) -> None:
 
 
 def test_a_uid_of_a_feature_and_provenance_are_refused() -> None:
-    with pytest.raises(ValidationError, match="provenance is the records' uid and metadata: leave recordioProtobuf.uid and metadata out"):
+    with pytest.raises(ValidationError, match="provenance sets the records' uid and metadata: leave recordioProtobuf.uid and metadata out"):
         Output.model_validate({"uri": "out", "format": "recordioProtobuf", "provenance": True, "recordioProtobuf": {"uid": "id"}})
 
 
@@ -271,12 +271,12 @@ def test_a_uid_of_a_feature_and_provenance_are_refused() -> None:
 
 def test_a_job_without_a_split_called_train_is_refused(tmp_path: Path) -> None:
     splits = {"into": [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5}]}
-    with pytest.raises(SpecError, match="need a channel named train: name one of the splits train; they are a, b"):
+    with pytest.raises(SpecError, match="needs a channel named train, but none of the splits has that name; they are a, b"):
         shard(tmp_path, source={"csv": {"uris": text(tmp_path, TWO_ROWS)}}, splits=splits)
 
 
 def test_a_source_without_a_subset_called_train_is_refused_by_the_plan(tmp_path: Path) -> None:
     (tmp_path / "images").write_bytes(bytes.fromhex("00000803000000010000000100000001") + b"\x07")
     source = {"idx": {"subsets": [{"name": "all", "images": str(tmp_path / "images")}]}}
-    with pytest.raises(BadSpec, match=r"need a channel named train: name one of the splits train; they are all\."):
+    with pytest.raises(BadSpec, match=r"needs a channel named train, but none of the splits has that name; they are all\."):
         shard(tmp_path, source=source)

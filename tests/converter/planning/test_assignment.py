@@ -293,7 +293,7 @@ def test_a_column_that_can_not_divide_is_refused(rules: dict[str, Any], message:
         pytest.param({"column": "c", "into": [{"name": "a"}]}, "column needs an entry with values, since or before", id="no values"),
         pytest.param({"groupBy": "c", "into": [{"name": "a", "count": 3}]}, "need entries with a fraction", id="groups without fractions"),
         pytest.param({"exact": True, "into": [{"name": "a"}]}, "need entries with a fraction", id="exact without fractions"),
-        pytest.param({"groupBy": "c", "exact": True, "into": TENTHS}, "a group can't be cut", id="exact groups"),
+        pytest.param({"groupBy": "c", "exact": True, "into": TENTHS}, "groups can't be divided", id="exact groups"),
         pytest.param({"groupBy": "c", "stratifyBy": "d", "into": TENTHS}, "set only one of groupBy, stratifyBy", id="groups in strata"),
     ],
 )

@@ -304,7 +304,7 @@ def test_a_subset_without_classes_is_named(tmp_path: Path) -> None:
     ids=["no subsets", "classes given", "no class is searched for"],
 )
 def test_the_subset_of_the_classes_needs_subsets_and_classes_that_are_found(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="classesFrom is for format: Voc without classes, and needs subsetFrom"):
+    with pytest.raises(ValueError, match="classesFrom needs format: Voc and subsetFrom, and can't be combined with classes"):
         Source.model_validate(
             {"annotatedImages": {"images": ["a"], "annotations": ["b"], "format": "Voc", "classesFrom": "train", **options}}
         )
@@ -417,9 +417,9 @@ def test_yolo_files_may_lie_beside_their_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"annotations": ["a", "b"]}, "images and annotations must have as many entries as each other, got 1 and 2"),
-        ({"format": "Yolo"}, "Yolo files hold numbers: give classNames or classes"),
-        ({"classNames": "names.txt"}, "classNames is for format: Yolo"),
+        ({"annotations": ["a", "b"]}, "images and annotations must have the same number of entries, got 1 and 2"),
+        ({"format": "Yolo"}, "Yolo files contain only class numbers: set classNames or classes"),
+        ({"classNames": "names.txt"}, "classNames needs format: Yolo"),
     ],
     ids=["lengths", "numbers", "names"],
 )

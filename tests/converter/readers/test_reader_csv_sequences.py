@@ -308,7 +308,7 @@ def test_a_column_of_the_labels_needs_a_name_of_its_own(tmp_path: Path) -> None:
 
 
 def test_each_folder_of_sequences_has_its_labels(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"labels\.uris must have as many entries as uris, got 1 and 2"):
+    with pytest.raises(ValueError, match=r"labels\.uris and uris must have the same number of entries, got 1 and 2"):
         a_source(tmp_path / "a", tmp_path / "b", labels={"uris": ["x"]})
 
 

@@ -151,10 +151,16 @@ def test_a_field_outside_the_record_is_refused(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[list[dict[str, Any]], str]] = {
-    "twice": ([{"name": "x", "dtype": "int8"}, {"name": "x", "dtype": "int8"}], "the field 'x' is there twice"),
-    "bytes without length": ([{"name": "x", "dtype": "bytes"}], "the field 'x': length is given for bytes, and only for them"),
-    "numbers with length": ([{"name": "x", "dtype": "int8", "length": 1}], "the field 'x': length is given for bytes, and only for them"),
-    "bytes with shape": ([{"name": "x", "dtype": "bytes", "length": 1, "shape": [1]}], "the field 'x': bytes have a length and no shape"),
+    "twice": ([{"name": "x", "dtype": "int8"}, {"name": "x", "dtype": "int8"}], "the field 'x' is listed twice"),
+    "bytes without length": ([{"name": "x", "dtype": "bytes"}], "the field 'x': bytes need a length, and other types can't have one"),
+    "numbers with length": (
+        [{"name": "x", "dtype": "int8", "length": 1}],
+        "the field 'x': bytes need a length, and other types can't have one",
+    ),
+    "bytes with shape": (
+        [{"name": "x", "dtype": "bytes", "length": 1, "shape": [1]}],
+        "the field 'x': bytes can't have a shape, only a length",
+    ),
 }
 
 

@@ -288,24 +288,24 @@ def test_a_bad_image_is_kept_for_the_quarantine(tmp_path: Path) -> None:
 INCONSISTENT: dict[str, tuple[dict[str, Any], str]] = {
     "neither": ({}, "set exactly one of uris and list"),
     "both": ({"uris": ["a"], "list": {"uri": "b"}}, "set exactly one of uris and list"),
-    "no rule for names": ({"uris": ["a"], "labelFrom": "FileName"}, "labelFrom: FileName and fileName belong together"),
-    "a rule that nobody asks": ({"uris": ["a"], "fileName": {"split": "_"}}, "labelFrom: FileName and fileName belong together"),
+    "no rule for names": ({"uris": ["a"], "labelFrom": "FileName"}, "labelFrom: FileName and fileName must be set together"),
+    "a rule that nobody asks": ({"uris": ["a"], "fileName": {"split": "_"}}, "labelFrom: FileName and fileName must be set together"),
     "two rules": ({"uris": ["a"], "labelFrom": "FileName", "fileName": {}}, "set exactly one of split and pattern"),
-    "no column": ({"list": {"uri": "a"}, "labelFrom": "List"}, "labelFrom: List and list.labelColumn belong together"),
-    "a column that nobody asks": ({"list": {"uri": "a", "labelColumn": "b"}}, "labelFrom: List and list.labelColumn belong together"),
-    "a class twice": ({"uris": ["a"], "classes": ["cat", "dog", "cat"]}, "the class 'cat' is there twice"),
+    "no column": ({"list": {"uri": "a"}, "labelFrom": "List"}, "labelFrom: List and list.labelColumn must be set together"),
+    "a column that nobody asks": ({"list": {"uri": "a", "labelColumn": "b"}}, "labelFrom: List and list.labelColumn must be set together"),
+    "a class twice": ({"uris": ["a"], "classes": ["cat", "dog", "cat"]}, "the class 'cat' is listed twice"),
     "FileBatch files of a list": (
         {"list": {"uri": "a"}, "labelFrom": "OriginalUri"},
-        "labelFrom: OriginalUri needs uris: of FileBatch zips there is no list",
+        "labelFrom: OriginalUri needs uris of FileBatch zips, not a list",
     ),
-    "classes of no subset": ({"uris": ["a"], "classesFrom": "train"}, "classesFrom needs subsetFrom, and labels that are names, without"),
+    "classes of no subset": ({"uris": ["a"], "classesFrom": "train"}, "classesFrom needs subsetFrom and labels that are names, and can't"),
     "classes from two places": (
         {"uris": ["a"], "subsetFrom": "Root", "classesFrom": "train", "classes": ["a"]},
-        "classesFrom needs subsetFrom, and labels that are names, without classes",
+        "classesFrom needs subsetFrom and labels that are names, and can't be combined with classes",
     ),
     "a subset's classes of numbers": (
         {"uris": ["a"], "subsetFrom": "Root", "classesFrom": "train", "labelType": "Number"},
-        "classesFrom needs subsetFrom, and labels that are names, without classes",
+        "classesFrom needs subsetFrom and labels that are names, and can't be combined with classes",
     ),
     "classes of numbers": ({"uris": ["a"], "classes": ["1"], "labelType": "Number"}, "classes need labels that are names"),
 }

@@ -123,7 +123,7 @@ def test_the_run_does_not_depend_on_where_the_trees_lie(tmp_path: Path) -> None:
 
 
 def test_trees_must_come_in_pairs() -> None:
-    with pytest.raises(ValueError, match="images and masks must have as many entries as each other, got 1 and 2"):
+    with pytest.raises(ValueError, match="images and masks must have the same number of entries, got 1 and 2"):
         Source.model_validate({"masks": {"images": ["a"], "masks": ["b", "c"]}})
 
 

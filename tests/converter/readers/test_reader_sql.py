@@ -266,7 +266,7 @@ def test_a_query_cannot_change_the_database(tmp_path: Path) -> None:
     file = numbers(tmp_path / "a.db")
     with pytest.raises(BadSpec):
         plan(SqlReader, a_source(file, "DELETE FROM t RETURNING id, x"))
-    with pytest.raises(ValidationError, match="holds a semicolon; give one SELECT"):
+    with pytest.raises(ValidationError, match="contains a semicolon; write a single SELECT"):
         a_source(file, "SELECT 1 AS id; DROP TABLE t")
     assert len(values(a_source(file))) == 100
 

@@ -427,14 +427,16 @@ def test_a_dry_run_tells_what_the_extension_would_be(tmp_path: Path) -> None:
             "the split 'test' takes a number of records (count)",
             id="count",
         ),
-        pytest.param({"splits": {**HALVES, "exact": True}}, "splits.exact cuts by the number of records", id="exact"),
+        pytest.param({"splits": {**HALVES, "exact": True}}, "splits.exact divides by the number of records", id="exact"),
         pytest.param(
-            {"splits": {**HALVES, "stratifyBy": "label"}}, "splits.stratifyBy cuts by the number of records of each class", id="stratifyBy"
+            {"splits": {**HALVES, "stratifyBy": "label"}},
+            "splits.stratifyBy divides by the number of records of each class",
+            id="stratifyBy",
         ),
         pytest.param({"limit": 5}, "limit chooses among all records", id="limit"),
         pytest.param({"deduplicate": {"columns": ["x"]}}, "deduplicate compares all records with each other", id="deduplicate"),
-        pytest.param({"source": {"dataset": {"uri": "d"}}}, "of source.dataset nobody can tell which records are new", id="dataset"),
-        pytest.param({"source": {"fromJob": {"name": "d"}}}, "of source.fromJob nobody can tell which records are new", id="fromJob"),
+        pytest.param({"source": {"dataset": {"uri": "d"}}}, "source.dataset doesn't show which records are new", id="dataset"),
+        pytest.param({"source": {"fromJob": {"name": "d"}}}, "source.fromJob doesn't show which records are new", id="fromJob"),
         pytest.param(
             {"output": {"fileName": "{split}-{shard}-of-{shards}.{ext}"}},
             "the file name needs {shard} and can't have {shards}",

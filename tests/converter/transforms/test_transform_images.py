@@ -313,7 +313,7 @@ def test_a_bad_image_is_found_while_encoding() -> None:
         ({"resize": {"height": 3, "width": 3, "shortestSide": 3}}, "set either height and width, or shortestSide"),
         ({"resize": {}}, "set either height and width, or shortestSide"),
         ({"decode": {"paletteIndexes": True}}, "paletteIndexes needs channels: 1, got 3"),
-        ({"standardize": {"mean": [0.5]}}, "mean and deviation go together"),
+        ({"standardize": {"mean": [0.5]}}, "mean and deviation must be set together"),
         ({"standardize": {"mean": [0.5], "deviation": [0]}}, r"deviations must be above 0, got \[0.0\]"),
     ],
     ids=str,

@@ -128,7 +128,7 @@ def test_what_can_not_be_collected_is_refused() -> None:
         step.fit(iter([tensors(image)]))
     with pytest.raises(BadData, match="the split 'train' has no values of 'image' to compute mean and deviation from"):
         step.fit(iter([]))
-    with pytest.raises(ValidationError, match="mean and deviation are given, or collected from a split, not both"):
+    with pytest.raises(ValidationError, match="set either split, or mean and deviation, not both"):
         Transform.model_validate({"standardize": {"split": "train", "mean": [1], "deviation": [1]}})
 
 

@@ -1,1 +1,1 @@
-"""Options of the output formats: one file per format."""
+"""The options of the output formats, with one module per format."""

@@ -8,11 +8,11 @@ from dataprep_api.spec.model import Model, Quantity
 
 
 class ArrowOptions(Model):
-    """Options of the format `arrow`. A record batch ends where one of its two limits is reached."""
+    """Options of the format `arrow`. A record batch ends when `batchSize` or `batchRecords` is reached."""
 
     batch_size: Quantity = "8Mi"
-    """Bytes per record batch, at most. Counted before compression; a worker holds about this much in memory. A larger record is a batch of its own."""
+    """Maximum bytes per record batch. They are counted before compression. A worker holds about this much in memory. A larger record gets a separate batch."""
     batch_records: Annotated[int, Field(ge=1)] | None = None
-    """Records per batch, at most. Default: no limit."""
+    """Maximum records per batch. Default: no limit."""
     compression: Literal["None", "Lz4", "Zstd"] = "None"
-    """Buffer compression. Files without it can be memory-mapped."""
+    """Buffer compression. Files without compression can be memory-mapped."""

@@ -8,16 +8,16 @@ from dataprep_api.spec.model import Model
 
 
 class CsvOptions(Model):
-    """Options of the format `csv`. SageMaker's own algorithms want `header: false` and `labelsFirst: true`."""
+    """Options of the format `csv`. SageMaker's built-in algorithms need `header: false` and `labelsFirst: true`."""
 
     header: bool = True
-    """Whether to write a header. It is the first line of every file and names the columns."""
+    """Whether to write a header. The header is the first line of every file and names the columns."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """Cell separator. An ASCII character that occurs in no number or line end."""
+    """Cell separator. It is an ASCII character that can't occur in numbers or line ends."""
     labels_first: bool = False
     """Whether labels come before features."""
     bytes: Literal["Refuse", "Text"] = "Refuse"
-    """`Refuse` features of bytes, or write `Text`. They must then be UTF-8; any other value fails the job. Text columns are always written."""
+    """`Refuse` features of bytes, or write them as `Text`. `Text` is for bytes that are UTF-8. Other bytes fail the job. Text columns are always written."""
     compression: Literal["None", "Gzip"] = "None"
     """`Gzip` compresses each shard."""
     compression_level: Annotated[int, Field(ge=1, le=9)] = 6

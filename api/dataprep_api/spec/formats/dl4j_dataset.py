@@ -6,7 +6,7 @@ from dataprep_api.spec.model import Model
 
 
 class Dl4jDatasetOptions(Model):
-    """Options of the format `dl4jDataset`: what ND4J's `DataSet.load` reads."""
+    """Options of the format `dl4jDataset`: files for ND4J's `DataSet.load`."""
 
     holds: Literal["DataSet", "MultiDataSet"] = "DataSet"
-    """`DataSet` or `MultiDataSet`. `DataSet` has one array of features and at most one of labels; `MultiDataSet` has any number of each, in the order of the spec."""
+    """Class of the stored objects. A `DataSet` has one array of features and at most one of labels. A `MultiDataSet` has any number of both, in the order of the spec."""

@@ -6,13 +6,13 @@ from dataprep_api.spec.model import Column, Model, Uri
 
 
 class FileBatchOptions(Model):
-    """Options of the format `fileBatch`: DL4J's zip of raw files and their URIs."""
+    """Options of the format `fileBatch`: DL4J's zip files with raw files and their URIs."""
 
     content: Column | None = None
-    """Feature with the file bytes. Default: `image/encoded` or `content`, whichever exists."""
+    """Feature with the files' bytes. Default: `image/encoded` or `content`, whichever exists."""
     uri: Column | None = None
-    """Feature with the URIs. Text: URIs, or paths below `base`. Default: `image/filename` or `path`, whichever exists."""
+    """Feature with the files' URIs. It is text: URIs, or paths below `base`. Default: `image/filename` or `path`, whichever exists."""
     base: Uri | None = None
-    """Base of the paths. A URI or an absolute path: `hdfs://nn/photos`, `/data/photos`. Default: paths stay relative."""
+    """Base of relative paths. It is a URI or an absolute path, such as `hdfs://nn/photos` or `/data/photos`. Default: paths stay relative."""
     compression: Literal["None", "Deflate"] = "None"
-    """Compression in the zip. Photographs are compressed already."""
+    """Compression of the zip's members. Photographs are usually compressed already."""

@@ -8,15 +8,15 @@ from dataprep_api.spec.model import Column, Model
 
 
 class MapFileOptions(Model):
-    """Options of the format `mapFile`: sorted sequence files with an index, each in a folder of its own."""
+    """Options of the format `mapFile`: folders, each with a sorted sequence file and its index."""
 
     key: Column | None = None
-    """Key feature: text, bytes or integer. It is no part of the value, and the records must be sorted by it. Default: the number of the record in its split, a LongWritable."""
+    """Key feature: text, bytes or integer. It isn't part of the value, and the records must be sorted by it. Default: the number of the record in its split, as a LongWritable."""
     value: Literal["Example", "Feature", "Record"] = "Record"
-    """What the values are. `Example`: a BytesWritable with a tf.train.Example. `Feature`: the only feature beside the key, as a Writable of its own type. `Record`: DL4J's RecordWritable, or SequenceRecordWritable when a feature is a sequence."""
+    """Form of the values. `Example`: a BytesWritable with a tf.train.Example. `Feature`: the only feature except the key, as a Writable of its type. `Record`: DL4J's RecordWritable, or SequenceRecordWritable if a feature is a sequence."""
     compression: Literal["None", "Record", "Block"] = "None"
-    """What zlib compresses: none, records, blocks. Hadoop's DefaultCodec; blocks hold keys and values separately."""
+    """Unit of compression: none, records or blocks. The codec is Hadoop's DefaultCodec (zlib). Blocks store keys and values separately."""
     compression_level: Annotated[int, Field(ge=1, le=9)] = 6
     """Zlib level."""
     index_interval: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Records per index entry. Default: 1 for `value: Record`, as DL4J does, otherwise 128, as Hadoop does."""
+    """Records per index entry. Default: 1 for `value: Record`, as in DL4J, otherwise 128, as in Hadoop."""

@@ -10,9 +10,9 @@ FeatureName = Annotated[str, Field(max_length=256)]
 
 
 class MdsOptions(Model):
-    """Options of the format `mds`: MosaicML Streaming's shards, with an index.json for each split."""
+    """Options of the format `mds`: MosaicML Streaming's shards. Each split has an `index.json`."""
 
     encodings: Annotated[dict[FeatureName, Literal["bytes", "str", "jpeg", "png", "json"]], Field(max_length=256)] | None = None
-    """Encodings of text or bytes features. `jpeg` and `png` are read as PIL images. Default: `str` for text, `jpeg` for features whose names end with `/encoded`, otherwise `bytes`."""
+    """Encodings of text or bytes features. The library reads `jpeg` and `png` as PIL images. Default: `str` for text, `jpeg` for features whose names end with `/encoded`, otherwise `bytes`."""
     compression: Literal["None", "Zstd", "Gzip"] = "None"
-    """Shard compression. The library decompresses shards once it has fetched them."""
+    """Compression of shards. The library decompresses a shard after it has fetched it."""

@@ -6,7 +6,7 @@ from dataprep_api.spec.model import Model
 
 
 class NpzOptions(Model):
-    """Options of the format `npz`: a zip of NumPy arrays, one for each feature and label."""
+    """Options of the format `npz`: zip files with one NumPy array per feature and label."""
 
     compression: Literal["None", "Deflate"] = "None"
-    """Compression of the arrays. `None` as `numpy.savez`, `Deflate` as `numpy.savez_compressed`."""
+    """Compression of the arrays. `None` is that of `numpy.savez`, and `Deflate` that of `numpy.savez_compressed`."""

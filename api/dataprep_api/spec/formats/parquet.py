@@ -8,22 +8,22 @@ from dataprep_api.spec.model import Column, Model, Quantity
 
 
 class HuggingFace(Model):
-    """Columns as Hugging Face's `datasets` knows them."""
+    """Metadata for Hugging Face's `datasets`."""
 
     images: Annotated[list[Column], Field(max_length=16)] | None = None
-    """Features of bytes that are images. Default: `image` and `image/encoded`, where they exist."""
+    """Features of bytes that hold images. Default: `image` and `image/encoded`, if they exist."""
 
 
 class ParquetOptions(Model):
-    """Options of the format `parquet`. A row group ends where one of its two limits is reached."""
+    """Options of the format `parquet`. A row group ends when `rowGroupSize` or `rowGroupRecords` is reached."""
 
     row_group_size: Quantity = "32Mi"
-    """Bytes per row group, at most. Counted before encoding and compression, with at least four for a number. A worker needs about five times as much memory. A larger record is a row group of its own."""
+    """Maximum bytes per row group. They are counted before encoding and compression, and a number counts as at least four bytes. A worker needs about five times as much memory. A larger record gets a separate row group."""
     row_group_records: Annotated[int, Field(ge=1)] | None = None
-    """Records per row group, at most. Default: no limit."""
+    """Maximum records per row group. Default: no limit."""
     compression: Literal["None", "Snappy", "Zstd", "Gzip"] = "Snappy"
-    """Page compression."""
+    """Compression of pages."""
     compression_level: Annotated[int, Field(ge=1, le=22)] | None = None
-    """Level of Zstd (1-22) or Gzip (1-9). Default: 3 and 6."""
+    """Level of Zstd (1-22) or Gzip (1-9). Default: 3 for Zstd and 6 for Gzip."""
     hugging_face: HuggingFace | None = None
-    """Hugging Face metadata. With it, even as `{}`, images and class names are stored so that `datasets` decodes them."""
+    """Metadata for Hugging Face's `datasets`. If set, even to `{}`, images and class names are stored so that `datasets` decodes them."""

@@ -8,28 +8,28 @@ from dataprep_api.spec.model import Column, Model
 
 
 class Sparse(Model):
-    """A feature of which only some values are stored."""
+    """A sparse feature, made of two features of the job."""
 
     name: Column
     """Key in the records."""
     keys: Column
-    """Feature with the positions. A list of whole numbers, row-major for several dimensions."""
+    """Feature with the positions of the values. It is a list of whole numbers, row-major if there are several dimensions."""
     values: Column
-    """Feature with the values. A list as long as that of the positions."""
+    """Feature with the values. Its list is as long as the list of positions."""
     shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=8)]
-    """Dense shape."""
+    """Shape of the dense tensor."""
 
 
 class RecordioProtobufOptions(Model):
     """Options of the format `recordioProtobuf`: SageMaker's Record messages in RecordIO framing."""
 
     sparse: Annotated[list[Sparse], Field(max_length=16)] | None = None
-    """Sparse features. They are stored as positions and values, each made of two features of the job."""
+    """Sparse features. Each is stored as positions and values, which are two features of the job."""
     uid: Column | None = None
-    """Text feature for `uid`."""
+    """Text feature to store as `uid`."""
     metadata: Column | None = None
-    """Text feature for `metadata`."""
+    """Text feature to store as `metadata`."""
     configuration: Column | None = None
-    """Text feature for `configuration`: JSON."""
+    """Text feature to store as `configuration`. It contains JSON."""
     content_type: Annotated[str, Field(min_length=1, max_length=127)] | None = None
-    """Content type of bytes: `image/jpeg`. Default: none is written."""
+    """Content type of bytes, such as `image/jpeg`. Default: no content type is written."""

@@ -11,6 +11,6 @@ class TfrecordOptions(Model):
     """Options of the format `tfrecord`."""
 
     compression: Literal["None", "Gzip"] = "None"
-    """`Gzip` compresses each shard. TensorFlow reads it with `compression_type="GZIP"`."""
+    """`Gzip` compresses each shard. TensorFlow reads such shards with `compression_type="GZIP"`."""
     compression_level: Annotated[int, Field(ge=1, le=9)] = 6
     """Gzip level."""

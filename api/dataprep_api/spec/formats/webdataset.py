@@ -11,9 +11,9 @@ Extension = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z0-9
 
 
 class WebdatasetOptions(Model):
-    """Options of the format `webdataset`: tar files, in which the members with the same key are a sample."""
+    """Options of the format `webdataset`: tar files, in which members with the same key form a sample."""
 
     key: Column | None = None
-    """Feature with the sample key. Text or whole numbers, unique in the shard; it is then no member. Default: the numbers of the shard and of the sample within it."""
+    """Feature with the sample key. It holds text or whole numbers that are unique in the shard, and is not stored as a member. Default: the key consists of the shard's number and the sample's number in the shard."""
     extensions: Annotated[dict[FeatureName, Extension], Field(max_length=256)] | None = None
-    """Member extension by feature: `{image/encoded: jpg, caption: txt}`. It also decides how values are stored: as `npy`, as `json`, otherwise as text or unchanged."""
+    """Member extension by feature: `{image/encoded: jpg, caption: txt}`. The extension also decides how values are stored: as `npy`, as `json`, or otherwise as text or unchanged."""

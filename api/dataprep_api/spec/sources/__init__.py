@@ -1,4 +1,4 @@
-"""`spec.source`: one file per member."""
+"""`spec.source`, with one module per kind of source."""
 
 from typing import ClassVar
 
@@ -56,6 +56,6 @@ class Source(OneOf):
     plugin: PluginSource | None = None
 
     def inputs(self) -> list[str]:
-        """Every URI that the source names: each member lists its own."""
+        """Return every URI that the source names."""
         found: list[str] = getattr(self, self.kind).inputs()
         return found

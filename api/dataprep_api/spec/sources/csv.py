@@ -15,33 +15,33 @@ class CsvColumn(Model):
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
     """Value type."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value of an empty cell. Written as in the file. Without one, an empty cell makes the record bad, except in a String column, where it is an empty string."""
+    """Value of an empty cell. It is written as in the file. Without a default, a record with an empty cell is bad, except in a String column, where the cell is an empty string."""
     required: bool = False
-    """Whether empty Strings are bad too. Applies to empty cells of a String column without a default."""
+    """Whether empty Strings are bad too. This applies to empty cells of a String column without a default."""
 
 
 class CsvSource(Model):
-    """CSV files. Columns: those of the header, or `0`, `1`, … without one."""
+    """CSV files. Columns: the names in the header, or `0`, `1`, … without a header."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """Cell separator. One ASCII character."""
+    """Cell separator. It is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
-    """Quote character. It is doubled inside a quoted cell."""
+    """Quote character. Inside a quoted cell it is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
     """Lines to skip in each file. They come before the header, if there is one."""
     header: bool = False
-    """Whether a header names the columns. It is the first line of each file after `skipLines`."""
+    """Whether there is a header. It names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Names and types in file order. Default: planning infers them once, and every file must then have them."""
+    """Columns, in file order. Each has a name and a type. Default: planning infers the columns once, and every file must have them."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words that mean an empty cell: `NA`. They hold in every column. Default: none, but where types are inferred, the usual words in columns of numbers."""
+    """Words for empty cells, such as `NA`. They apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read, in order. Names, positions (`3`, `-1`) and ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all."""
+    """Columns to read, in order. They are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of `KEY=VALUE` folders' columns. Each such folder adds a column. `Infer`: Int64 where all values are whole numbers, otherwise String."""
+    """Type of columns from `KEY=VALUE` folders. Each such folder adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return list(self.uris)

@@ -8,13 +8,13 @@ from dataprep_api.spec.model import Model, Uri
 
 
 class DatasetSource(Model):
-    """A finished data set of any format. A DataPrepJob wrote it. Columns: its features and labels. Its splits are subsets."""
+    """A finished data set of a DataPrepJob, in any format. Columns: its features and labels. Its splits are subsets."""
 
     uri: Uri
     """Folder of the data set. A folder without `_SUCCESS` is refused."""
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)] | None = None
-    """Expected digest. It is the digest of the manifest over all files, as `dataprep verify` prints it."""
+    """Expected digest. It is the digest over all files in the manifest, which `dataprep verify` prints."""
 
     def inputs(self) -> list[str]:
-        """The folder."""
+        """Return the folder of the data set."""
         return [self.uri]

@@ -11,7 +11,7 @@ JobName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]
 
 
 class FromJobSource(Model):
-    """Data set of another DataPrepJob. The job is in the same namespace; its format may be any. This job waits until that one is Complete. See `dataset`."""
+    """Data set of another DataPrepJob. The other job is in the same namespace and may have any format. This job waits until the other job is Complete. Columns and subsets are those of `dataset`."""
 
     name: JobName
     """Name of the other job. It may be created later."""
@@ -19,5 +19,5 @@ class FromJobSource(Model):
     """Take only this split."""
 
     def inputs(self) -> list[str]:
-        """None that is known: the operator puts `source.dataset` in the place of this when the other job is Complete."""
+        """Return an empty list. When the other job is Complete, the operator replaces this source by `source.dataset`."""
         return []

@@ -11,22 +11,22 @@ class IdxSubset(Model):
     """One pair of IDX files."""
 
     name: SplitName
-    """Subset name, for `splits`: `train`."""
+    """Subset name, such as `train`. Splits can choose samples by it."""
     images: Uri
-    """IDX file of the samples. It may be gzipped. Its first dimension counts the records."""
+    """IDX file of the samples. It may be gzipped. Its first dimension is the number of records."""
     labels: Uri | None = None
-    """IDX file of the labels. It has one integer per record."""
+    """IDX file of the labels. It contains one integer per record."""
 
 
 class IdxSource(Model):
-    """IDX files, as MNIST has. Types: u8, i8, i16, i32, f32, f64. Files may be gzipped.
+    """IDX files, such as those of MNIST. Types: u8, i8, i16, i32, f32, f64. Files may be gzipped.
 
     Columns: `image` (a tensor of the file's other dimensions), `label` (int64), and `height`, `width`, `depth` (int64).
     """
 
     subsets: Annotated[list[IdxSubset], Field(min_length=1, max_length=16)]
-    """The files, in order of their records."""
+    """IDX files, in order of their records."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return [uri for subset in self.subsets for uri in (subset.images, subset.labels) if uri is not None]

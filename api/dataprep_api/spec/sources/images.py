@@ -1,4 +1,4 @@
-"""`source.images`, and what the sources of images share."""
+"""`source.images`, and the types that all image sources share."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,7 +11,7 @@ def _each_once(names: list[str]) -> list[str]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"the class {name!r} is there twice")
+            raise ValueError(f"the class {name!r} is listed twice")
         seen.add(name)
     return names
 
@@ -24,26 +24,26 @@ ClassNames = Annotated[
 SubsetName = Annotated[str, Field(min_length=1, max_length=256)]
 
 _ONE_PLACE = "set exactly one of uris and list"
-_FILE_NAME = "labelFrom: FileName and fileName belong together"
-_LIST = "labelFrom: List and list.labelColumn belong together"
-_ORIGINAL = "labelFrom: OriginalUri needs uris: of FileBatch zips there is no list"
-_CLASSES_FROM = "classesFrom needs subsetFrom, and labels that are names, without classes"
-_CLASSES = "classes need labels that are names (labelFrom is None, or labelType is Number)"
+_FILE_NAME = "labelFrom: FileName and fileName must be set together"
+_LIST = "labelFrom: List and list.labelColumn must be set together"
+_ORIGINAL = "labelFrom: OriginalUri needs uris of FileBatch zips, not a list"
+_CLASSES_FROM = "classesFrom needs subsetFrom and labels that are names, and can't be combined with classes"
+_CLASSES = "classes need labels that are names, but labelFrom is None or labelType is Number"
 
 
 class FileNameLabel(Model):
-    """How the name of a file, without its folders, gives the class."""
+    """How to find the class in a file's name, without its folders."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(rule("has(self.split) != has(self.pattern)", "set exactly one of split and pattern")),
     )
 
     split: Annotated[str, Field(min_length=1, max_length=16)] | None = None
-    """Separator of the parts of the name. The extension is cut off first: `_` divides `cat_img1234.jpg` into `cat` and `img1234`."""
+    """Separator between parts of the name. The extension is removed first: `_` divides `cat_img1234.jpg` into `cat` and `img1234`."""
     index: Annotated[int, Field(ge=-64, le=64)] = 0
-    """With `split`: part with the class. From 0, or from the end: -1 is the last part."""
+    """With `split`: the part with the class. Parts are numbered from 0, or from the end with negative numbers: -1 is the last part."""
     pattern: Annotated[str, Field(min_length=1, max_length=512, pattern=r"\(\?P?<label>")] | None = None
-    """Regular expression with group `label`. In RE2 syntax, searched in the name with its extension: `^(?P<label>[a-z]+)[0-9]+`."""
+    """Regular expression with a group `label`. It has RE2 syntax and is searched for in the name with its extension. Example: `^(?P<label>[a-z]+)[0-9]+`."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -56,26 +56,26 @@ class ImageList(Model):
     """A file that lists the images, with or without their classes."""
 
     uri: Uri
-    """The list, plain or gzipped."""
+    """URI of the list, plain or gzipped."""
     format: Literal["Csv", "Jsonl", "Text"] | None = None
-    """Format of the list. `Text` has one path per line. Default: by extension (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`)."""
+    """Format of the list. `Text` has one path per line. Default: the file's extension decides (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`, `.lst`)."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
     """Csv: cell separator. Default: a comma, or a tab in a `.tsv` file."""
     header: bool = True
-    """Csv: whether there is a header. It is the first line and names the columns."""
+    """Csv: whether there is a header. The header is the first line and names the columns."""
     path_column: Column | None = None
-    """Column of paths. A name, or a position from 0. Default: the first column of a Csv, `path` of a Jsonl."""
+    """Column of paths. It is a name, or a position from 0. Default: the first column of a Csv, or the key `path` of a Jsonl."""
     label_column: Column | None = None
-    """Column of classes. A name or a position, for `labelFrom: List`."""
+    """Column of classes. It is a name, or a position from 0. Use it with `labelFrom: List`."""
     root: Uri | None = None
     """Base of relative paths. Default: the folder of the list."""
 
 
 class ImagesSource(Model):
-    """Image files. The class is the parent folder, part of the file name, or in a list.
+    """Image files. The class is the parent folder, a part of the file name, or given in a list.
 
     Columns: `image/encoded` (the file's bytes), `image/format`, `image/height`, `image/width`, `image/class/label` (int64),
-    `image/class/text`, and on request `image/filename`.
+    `image/class/text`, and `image/filename` if a feature uses it.
     """
 
     model_config = ConfigDict(
@@ -104,30 +104,30 @@ class ImagesSource(Model):
     )
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)] | None = None
-    """Folders, globs or files, in order. Within one entry, files come by name. The path of a sample is relative to its folder."""
+    """Folders, globs or files, in order. The files of one entry are sorted by name. The path of a sample is relative to its folder."""
     listed: Annotated[ImageList | None, Field(alias="list")] = None
-    """File that lists the images. They are taken in its order, instead of those of `uris`."""
+    """File that lists the images. It is used instead of `uris`, and images are read in its order."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """File extensions to take, in lower case. Case is ignored. Files with other extensions are ignored and counted. Images of a list are all taken."""
+    """File extensions to read, in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. If `list` is set, all images of the list are read."""
     recursive: bool = True
     """Whether to search sub-folders."""
     label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"
-    """Where the class comes from. `OriginalUri`: `uris` name FileBatch zips of DL4J, and the class is the folder that an image was in before."""
+    """Where the class comes from. `OriginalUri`: `uris` name FileBatch zips of DL4J, and the class is the folder that originally contained the image."""
     file_name: FileNameLabel | None = None
-    """For `labelFrom: FileName`."""
+    """Options of `labelFrom: FileName`."""
     label_type: Literal["Name", "Number"] = "Name"
-    """`Name` or `Number`. `Name`: classes are names and get numbers. `Number`: the text is the label itself, a whole number."""
+    """Whether labels are names or numbers. `Name`: classes are names and get numbers. `Number`: the text itself is the label, a whole number."""
     classes: ClassNames | None = None
-    """Classes, in order of number. A file of another class is an error. Default: every class found, sorted by UTF-8 bytes."""
+    """Classes, in order of their numbers. A file of another class is an error. Default: all classes found, sorted by UTF-8 bytes."""
     classes_from: SubsetName | None = None
-    """Subset that defines the classes. For example `train`. A file of another subset with a class that this one lacks is an error."""
+    """Subset that defines the classes, such as `train`. If a file of another subset has a class that doesn't exist in this subset, that is an error."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """What names the subset, for `splits`. `FirstFolder`: the first folder below the URI (train/cat/1.jpg). `Root`: the last part of the URI itself."""
+    """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"
-    """`None` skips the image check. Any bytes are then taken, there are no columns `image/format`, `image/height` and `image/width`, and no image is bad."""
+    """Whether to check image headers (`Header`). `None`: any bytes are accepted, no image is bad, and the columns `image/format`, `image/height` and `image/width` don't exist."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read; what a list names is not known yet."""
+        """Return every URI that is read, except those that a list names, because they aren't known yet."""
         if self.listed is not None:
             return [self.listed.uri, *([self.listed.root] if self.listed.root else [])]
         return [*(self.uris or [])]

@@ -17,7 +17,7 @@ Columns = Annotated[list[Column], Field(min_length=1, max_length=16)]
 
 
 class TableSource(OneOf):
-    """The rows of one table: set exactly one member, with the fields that it has in `spec.source`."""
+    """Source of a table's rows: set exactly one member. Members have the same fields as in `spec.source`."""
 
     what: ClassVar[str] = "source of the table"
 
@@ -30,46 +30,46 @@ class TableSource(OneOf):
     table: MaxComputeSource | None = None
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         found: list[str] = getattr(self, self.kind).inputs()
         return found
 
 
 class JoinTable(Model):
-    """One of the tables."""
+    """One of the joined tables."""
 
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$")]
-    """Name in messages."""
+    """Name of the table, for messages."""
     source: TableSource
-    """Where its rows are."""
+    """Source of its rows."""
     keys: Columns | None = None
-    """Names of its key columns. Names or positions, when they differ from `join.keys`: as many, in the same order."""
+    """Key columns of this table. They are names or positions, as many as in `join.keys` and in the same order. Default: `join.keys`."""
     prefix: Annotated[str, Field(max_length=63)] = ""
-    """Prefix of its other columns. It keeps them apart from columns of other tables."""
+    """Prefix of its other columns. It makes their names different from columns of other tables."""
     duplicates: Literal["Refuse", "First", "Last"] = "Refuse"
-    """What a repeated key does. `Refuse`: the job fails and names both rows. `First` and `Last`: that row is taken, in the order of the source."""
+    """What happens to rows with the same key. `Refuse`: the job fails and names two such rows. `First` and `Last`: the first or last such row of the source is used."""
     order_by: Columns | None = None
-    """Sort columns of a sequence table. All rows with the same key, in this order, are one sequence; the columns become lists."""
+    """Sort columns of a sequence table. All rows with the same key, sorted by these columns, form one sequence. The columns become lists."""
 
     @model_validator(mode="after")
     def _rows(self) -> Self:
         if self.order_by is not None and self.duplicates != "Refuse":
-            raise ValueError(f"the table {self.name!r} has orderBy, so all rows with the same key are taken; leave duplicates out")
+            raise ValueError(f"the table {self.name!r} has orderBy, so all rows with the same key are used; leave duplicates out")
         return self
 
 
 class JoinSource(Model):
-    """Tables, joined by key. There is one record for each key that all tables have, in order of the keys.
+    """Tables, joined by key. The result has one record for each key that all tables have, sorted by key.
 
-    Columns: the keys (written only when the spec names them), then each table's other columns, with its prefix.
+    Columns: the keys (written only if the spec names them), then each table's other columns, with its prefix.
     """
 
     keys: Columns
-    """Key columns. Their values are whole numbers, text, bytes, booleans, dates or times."""
+    """Key columns. The values are whole numbers, text, bytes, booleans, dates or times."""
     tables: Annotated[list[JoinTable], Field(min_length=2, max_length=8)]
-    """Tables, in the order of their columns."""
+    """Tables to join. This is also the order of their columns."""
     missing: Literal["Refuse", "Drop"] = "Refuse"
-    """What a key does that a table lacks. `Refuse`: the job fails and names key and table. `Drop`: the key is left out and counted."""
+    """What happens to keys that a table lacks. `Refuse`: the job fails and names the key and the table. `Drop`: the key is left out and counted."""
 
     @model_validator(mode="after")
     def _tables(self) -> Self:
@@ -87,5 +87,5 @@ class JoinSource(Model):
         return self
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return [uri for table in self.tables for uri in table.source.inputs()]

@@ -7,15 +7,15 @@ from pydantic import ConfigDict, Field, model_validator
 from dataprep_api.spec.model import Model, Uri, rule, rules
 from dataprep_api.spec.sources.images import IMAGE_EXTENSIONS, Extensions
 
-_PAIRS = "images and masks must have as many entries as each other"
+_PAIRS = "images and masks must have the same number of entries"
 _Suffix = Annotated[str, Field(max_length=64)]
 
 
 class MasksSource(Model):
-    """Images and segmentation masks. Masks are images of the same size.
+    """Images and segmentation masks. A mask is an image of the same size.
 
     Columns: `image/encoded`, `image/format`, `image/height`, `image/width`, `image/segmentation/class/encoded` (the label),
-    `image/segmentation/class/format`, and on request `image/filename`.
+    `image/segmentation/class/format`, and `image/filename` if a feature uses it.
     """
 
     model_config = ConfigDict(
@@ -23,24 +23,24 @@ class MasksSource(Model):
     )
 
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders or globs, in order. Within one, images come by name."""
+    """Folders or globs, in order. The images of one entry are sorted by name."""
     masks: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """One folder per entry of `images`. It may be the same folder. A mask has the relative path of its image, apart from suffix and extension."""
+    """Folders of masks, one per entry of `images`. It may be the same folder. A mask has the relative path of its image, except for suffix and extension."""
     image_suffix: _Suffix = ""
-    """End of image names: `_leftImg8bit`. It comes before the extension."""
+    """Suffix of image names, such as `_leftImg8bit`. It is the part before the extension."""
     mask_suffix: _Suffix = ""
-    """End of mask names: `_mask`. It comes before the extension: a.jpg and a_mask.png."""
+    """Suffix of mask names, such as `_mask`. It is the part before the extension: the mask of a.jpg is a_mask.png."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """Image extensions, in lower case. Case is ignored. Files with other extensions are ignored and counted."""
+    """Image extensions, in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted."""
     mask_extensions: Extensions = ["png"]
-    """Mask extensions."""
+    """Mask extensions, in lower case."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
-    """What names the subset, for `splits`. `FirstFolder`: the first folder below the URI (train/a/1.jpg). `Root`: the last part of the URI itself."""
+    """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
     missing: Literal["Fail", "BadRecord", "Skip"] = "Fail"
-    """Images without a mask, or the reverse. The job fails, the record is bad, or the file is left out with a warning."""
+    """What happens to files without a partner. These are images without a mask, and masks without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return [*self.images, *self.masks]
 
     @model_validator(mode="after")

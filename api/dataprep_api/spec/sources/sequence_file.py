@@ -8,14 +8,14 @@ from dataprep_api.spec.model import Model, Uri
 
 
 class SequenceFileSource(Model):
-    """Hadoop sequence files and map files. Columns: `key` and `value`; for records of DL4J their values, `0`, `1`, ….
+    """Hadoop sequence files and map files. Columns: `key` and `value`, or for records of DL4J `0`, `1`, … for their values.
 
-    The key and value classes give the types.
+    The types of the columns follow from the key and value classes.
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, map files, folders or globs. In order; a folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
+    """Files, map files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return list(self.uris)

@@ -17,11 +17,11 @@ def _a_table(uri: str) -> str:
 
 
 TableUri = Annotated[Uri, AfterValidator(_a_table)]
-"""Without a pattern in the CRD: the API server sees `${NAME}`."""
+"""The URI of a table or partition. The CRD has no pattern for it, because the API server sees it with `${NAME}` not filled in."""
 
 
 class TableSource(Model):
-    """Rows of MaxCompute tables. Columns: those of the table; a field of a struct is named `a/b`, and arrays are ragged."""
+    """Rows of MaxCompute tables. Columns: the table's columns. A field of a struct is named `a/b`, and arrays are ragged."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -30,15 +30,15 @@ class TableSource(Model):
     )
 
     uris: Annotated[list[TableUri], Field(min_length=1, max_length=64)]
-    """`odps://project/tables/t`, or partitions. A partition is `odps://project/tables/t/pt=20260101/region=cn`. All of them have the same columns."""
+    """URIs of tables, `odps://project/tables/t`, or partitions. A partition is `odps://project/tables/t/pt=20260101/region=cn`, for example. All entries must have the same columns."""
     selected_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read, in order. Only these are transferred. Default: all."""
+    """Columns to read, in order. Only these columns are transferred. Default: all columns."""
     excluded_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to leave out. Use it instead of `selectedCols`."""
     record_defaults: NullDefaults | None = None
-    """Values for NULLs, by column. Text for a string, otherwise JSON (`0`, `true`, `[]`). Without one, a NULL makes its record bad."""
+    """Values for NULLs, by column. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a NULL is bad."""
     pin: Literal["Sampled", "Content"] = "Sampled"
-    """How changed data is detected. It matters when a download session expires before the job ends. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which planning then reads once more."""
+    """How changed data is detected. This matters if a download session expires before the job ends. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which planning then reads in addition."""
 
     @model_validator(mode="after")
     def _selected_or_excluded(self) -> Self:
@@ -47,5 +47,5 @@ class TableSource(Model):
         return self
 
     def inputs(self) -> list[str]:
-        """The tables and partitions."""
+        """Return the URIs of the tables and partitions."""
         return list(self.uris)

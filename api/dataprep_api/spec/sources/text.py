@@ -11,14 +11,14 @@ class TextSource(Model):
     """Text files: one record per line. Files may be gzipped. Column: `text`, the line without its end (LF or CRLF)."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     type: Literal["String", "Bytes"] = "String"
-    """`String` (UTF-8) or `Bytes`. `String`: a line that is not UTF-8 is a bad record, and a byte order mark is removed. `Bytes`: the bytes as they are."""
+    """Type of the column: `String` (UTF-8) or `Bytes`. `String`: a line that isn't UTF-8 is a bad record, and a byte order mark is removed. `Bytes`: lines are kept unchanged."""
     skip_blank: bool = False
-    """Whether to skip blank lines. They hold nothing but spaces and tabs."""
+    """Whether to skip blank lines. A blank line is empty or contains only spaces and tabs."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of `KEY=VALUE` folders' columns. Each such folder adds a column. `Infer`: Int64 where all values are whole numbers, otherwise String."""
+    """Type of columns from `KEY=VALUE` folders. Each such folder adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return list(self.uris)

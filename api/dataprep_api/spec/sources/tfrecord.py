@@ -11,50 +11,50 @@ class TfrecordFeature(Model):
     """One feature of the records. It becomes a column."""
 
     name: Column
-    """Key of the feature, and column name."""
+    """Feature key, also the column name."""
     type: Literal["Int64", "Float32", "Bytes"]
     """Type of the values, as stored."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2_147_483_647)]], Field(max_length=8)] = []
-    """Tensor shape, row-major. Empty: a single value."""
+    """Tensor shape, row-major. An empty shape is a single value."""
     ragged: bool = False
-    """Whether the number of values varies. A record without the feature has none."""
+    """Whether the number of values varies. In a record without the feature it is 0."""
     raw: Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool"] | None = None
-    """Number type of a tensor in `Bytes`. The bytes are those of a little-endian tensor; the column holds numbers of `shape`."""
+    """Number type of a tensor in `Bytes`. The bytes are a little-endian tensor. The column then contains numbers with this `shape`."""
 
     sequence: bool = False
-    """Whether it is a feature list. That is one of tf.train.SequenceExample; the other fields describe each step."""
+    """Whether the feature is a feature list. Feature lists occur in tf.train.SequenceExample. The other fields then describe each step."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if self.ragged and (self.shape or self.raw is not None):
-            raise ValueError(f"the feature {self.name!r}: ragged goes with no shape and no raw")
+            raise ValueError(f"the feature {self.name!r}: ragged can't be combined with shape or raw")
         if self.raw is not None and self.type != "Bytes":
-            raise ValueError(f"the feature {self.name!r}: raw is for Bytes, got {self.type}")
+            raise ValueError(f"the feature {self.name!r}: raw needs type: Bytes, got {self.type}")
         if self.shape and self.type == "Bytes" and self.raw is None:
-            raise ValueError(f"the feature {self.name!r}: Bytes have a shape only with raw; several of them are ragged")
+            raise ValueError(f"the feature {self.name!r}: Bytes can have a shape only with raw; for several values set ragged")
         return self
 
 
 class TfrecordSource(Model):
-    """TFRecord files of tf.train.Example. SequenceExample too; files may be gzipped. Columns: the features."""
+    """TFRecord files of tf.train.Example or SequenceExample. Files may be gzipped. Columns: the features."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name. A folder that a DataPrepJob wrote has its splits as subsets."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name. In a folder that a DataPrepJob wrote, each split is a subset."""
     features: Annotated[list[TfrecordFeature], Field(min_length=1, max_length=1024)] | None = None
-    """Features to read. Others are ignored. Default: planning takes them once from the manifest of a DataPrepJob's folder, or from the first records; any other feature then makes a record bad."""
+    """Features to read. Other features are ignored. Default: planning takes the features once from the manifest of a DataPrepJob's folder, or from the first records. A record with any other feature is then bad."""
     raw: bool = False
-    """Whether to pass records on unparsed. There is one column of bytes, `record`."""
+    """Whether to pass on records without parsing. The only column is then `record`, of bytes."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         names = [feature.name for feature in self.features or []]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"the feature {name!r} is there twice")
+                raise ValueError(f"the feature {name!r} is listed twice")
         if self.raw and names:
-            raise ValueError("raw records have no features")
+            raise ValueError("raw can't be combined with features")
         return self
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return list(self.uris)

@@ -10,16 +10,16 @@ from dataprep_api.spec.model import Model, Uri
 class WholeFileSource(Model):
     """Files of any kind, one per record.
 
-    Columns: `content` (the file's bytes), and on request `path` (below the folder) and `size` (int64).
+    Columns: `content` (the file's bytes), and if a feature uses them `path` (relative to the folder) and `size` (int64).
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. Within one entry, files come by name."""
+    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     extensions: (
         Annotated[list[Annotated[str, Field(pattern=r"^[a-z0-9]{1,16}$", max_length=16)]], Field(min_length=1, max_length=64)] | None
     ) = None
-    """File extensions to take, in lower case. Case is ignored. Files with other extensions are ignored and counted. Default: all files."""
+    """File extensions to read, in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. Default: all files."""
 
     def inputs(self) -> list[str]:
-        """Every URI that is read."""
+        """Return every URI that is read."""
         return list(self.uris)

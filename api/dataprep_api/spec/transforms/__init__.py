@@ -1,4 +1,4 @@
-"""`spec.transforms`: one entry, one member."""
+"""`spec.transforms`: a list in which each entry sets exactly one member."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from dataprep_api.spec.transforms.vocabulary import Vocabulary
 
 
 class Transform(OneOf):
-    """One step from source to record: set exactly one member."""
+    """One transform: set exactly one member."""
 
     what: ClassVar[str] = "transform"
 

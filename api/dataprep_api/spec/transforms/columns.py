@@ -1,4 +1,4 @@
-"""Transforms of whole columns: which there are, what they are called, and which records stay."""
+"""Transforms that select, rename or rewrite columns, and the filter of records."""
 
 from typing import Annotated, Literal
 
@@ -7,11 +7,11 @@ from pydantic import Field
 from dataprep_api.spec.model import Column, Model
 
 Columns = Annotated[list[Column], Field(min_length=1, max_length=64)]
-"""Names, or positions such as `3`, `-1`, `0..4`."""
+"""Column names, or positions such as `3`, `-1` and `0..4`."""
 
 
 class Select(Model):
-    """Keeps these columns, in order. All others are dropped."""
+    """Keeps these columns, in this order. All other columns are dropped."""
 
     columns: Columns
     """Columns to keep."""
@@ -32,21 +32,21 @@ class Rename(Model):
 
 
 class Filter(Model):
-    """Keeps records that match. An expression decides; the other records are counted as filtered."""
+    """Keeps records that match an expression. The other records are counted as filtered."""
 
     where: Annotated[str, Field(min_length=1, max_length=2048)]
-    """Expression over columns: `width > 32`. Comparisons (`==`, `!=`, `<`, `in`), arithmetic, `and`, `or`, `not`, and the functions of docs/transforms/columns.md: `width > 32 and label != 'cat'`; `col("image/width") > 32` for a name that is no identifier."""
+    """Expression over columns, such as `width > 32`. It may use comparisons (`==`, `!=`, `<`, `in`), arithmetic, `and`, `or`, `not`, and the functions listed in docs/transforms/columns.md. Example: `width > 32 and label != 'cat'`. For a column whose name is not an identifier, write `col("image/width") > 32`."""
 
 
 class Hash(Model):
-    """Pseudonymises values. Each is replaced by a keyed digest: equal values stay equal, and can't be read."""
+    """Pseudonymises values. Each value is replaced by a keyed digest. Equal values have equal digests, but the values can't be read from them."""
 
     columns: Columns
     """Columns of text, bytes or integers."""
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)] | None = None
-    """Variable with the key (1 to 64 bytes). An environment variable of the converter: set it in `workers.env` from a Secret. Without a key, short values can be found by trying."""
+    """Environment variable with the key (1 to 64 bytes). Set the variable in `workers.env` from a Secret. Without a key, short values can be found by trying all of them."""
     bits: Literal[64, 128, 256] = 128
-    """Digest length."""
+    """Length of the digest in bits."""
 
 
 class TokenizeSplit(Model):
@@ -55,8 +55,8 @@ class TokenizeSplit(Model):
     columns: Columns
     """Columns of text."""
     separator: Annotated[str, Field(min_length=1, max_length=16)] | None = None
-    """Text between words. It is matched exactly. Default: any run of white space, without empty words."""
+    """Text between words. It is matched exactly. Default: any run of white space, with no empty words."""
     lower: bool = False
-    """Whether to lower-case first."""
+    """Whether to convert to lower case first."""
     max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Words to keep, from the start."""
+    """Maximum number of words to keep, from the start."""

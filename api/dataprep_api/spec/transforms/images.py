@@ -7,15 +7,16 @@ from pydantic import ConfigDict, Field, model_validator
 from dataprep_api.spec.model import Column, Model, SplitName, rule, rules
 
 Pixels = Annotated[int, Field(ge=1, le=65_500)]
-"""Pixels of one side."""
+"""The length of one side in pixels."""
 MOST_PIXELS = 178_956_970
-"""Of one image: twice the limit from which Pillow warns, and its own last word."""
+"""The maximum number of pixels per image: twice Pillow's warning limit, which is where Pillow itself refuses an image."""
 
 
 class Decode(Model):
-    """Image files to pixels: uint8[height, width, channels]. JPEG, PNG, BMP, GIF (the first frame), WebP and TIFF.
+    """Decodes image files to pixels: uint8[height, width, channels]. The files are JPEG, PNG, BMP, GIF (the first frame), WebP or TIFF.
 
-    The column `image/encoded` becomes `image`; any other keeps its name. `image/height` and `image/width` are updated, `image/format` is dropped.
+    The column `image/encoded` is renamed to `image`. Any other column keeps its name. `image/height` and `image/width` are updated, and
+    `image/format` is dropped.
     """
 
     model_config = ConfigDict(
@@ -31,13 +32,13 @@ class Decode(Model):
     column: Column = "image/encoded"
     """Column of file bytes."""
     channels: Literal[1, 3, 4] = 3
-    """1: grey, 3: RGB, 4: RGBA. With 3 an alpha channel is dropped; with 4 it is 255 where a file has none."""
+    """Number of channels: 1 (grey), 3 (RGB) or 4 (RGBA). With 3, an alpha channel is dropped. With 4, alpha is 255 for images without an alpha channel."""
     apply_orientation: bool = True
-    """Whether to apply EXIF orientation. TensorFlow doesn't; and the boxes of annotations are not turned."""
+    """Whether to apply EXIF orientation. TensorFlow doesn't apply it, and the boxes of annotations are not rotated."""
     palette_indexes: bool = False
-    """Whether to read palette indexes. An image with a palette gives its indexes instead of colours: for masks whose indexes are classes."""
+    """Whether to read palette indexes. Images with a palette then become their indexes instead of colours. Use it for masks whose indexes are classes."""
     max_pixels: Annotated[int, Field(ge=1, le=MOST_PIXELS)] = 89_478_485
-    """Pixels per image, at most. An image with more (height times width) is a bad record. The header is checked before anything is decoded."""
+    """Maximum number of pixels per image. A record whose image has more (height times width) is bad. The header is checked before the image is decoded."""
 
     @model_validator(mode="after")
     def _one_channel_of_indexes(self) -> Self:
@@ -47,7 +48,7 @@ class Decode(Model):
 
 
 class Resize(Model):
-    """Resizes images: `height` and `width`, or `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
+    """Resizes images to `height` and `width`, or by `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -61,15 +62,15 @@ class Resize(Model):
     column: Column = "image"
     """Column of images."""
     height: Pixels | None = None
-    """Exact height. Needs `width`; proportions are not kept."""
+    """Exact height. It needs `width`. Proportions are not kept."""
     width: Pixels | None = None
     """Exact width."""
     shortest_side: Pixels | None = None
     """Length of the shorter side. The longer side keeps the proportions, rounded down."""
     method: Literal["Bilinear", "Bicubic", "Area", "Nearest"] = "Bilinear"
-    """Interpolation. `Bilinear` and `Bicubic` as in Pillow and as TensorFlow with `antialias=True`; `Area`: mean of the area covered, as in TensorFlow; `Nearest`: for masks."""
+    """Interpolation method. `Bilinear` and `Bicubic` work as in Pillow, and as in TensorFlow with `antialias=True`. `Area` takes the mean of the covered area, as in TensorFlow. `Nearest` is for masks."""
     fast: bool = False
-    """Whether to shrink JPEGs while decoding. A JPEG more than twice as large is decoded at 1/2, 1/4 or 1/8 first. Much faster for large photographs; the pixels differ slightly."""
+    """Whether to shrink JPEGs while decoding. A JPEG more than twice as large as needed is decoded at 1/2, 1/4 or 1/8 of its size. This is much faster for large photographs, but the pixels differ slightly."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -80,31 +81,32 @@ class Resize(Model):
 
 
 class CropOrPad(Model):
-    """Crops or zero-pads around the centre. As `tf.image.resize_with_crop_or_pad`: an odd pixel goes to the bottom and to the right."""
+    """Crops or zero-pads around the centre. It works as `tf.image.resize_with_crop_or_pad` does: an odd pixel goes to the bottom or to the right."""
 
     column: Column = "image"
     """Column of images."""
     height: Pixels
-    """Height."""
+    """Height in pixels."""
     width: Pixels
-    """Width."""
+    """Width in pixels."""
 
 
 Numbers = Annotated[list[float], Field(min_length=1, max_length=64)]
 
 
-_GIVEN_OR_COLLECTED: Final = "mean and deviation are given, or collected from a split, not both"
+_GIVEN_OR_COLLECTED: Final = "set either split, or mean and deviation, not both"
 
 
 class Standardize(Model):
-    """Mean 0 and deviation 1. Of each image by itself, as `tf.image.per_image_standardization`, or by a mean and deviation that are given or collected.
+    """Scales images to mean 0 and deviation 1. By default, each image uses its own mean and deviation, as in
+    `tf.image.per_image_standardization`. Otherwise, all images use a mean and deviation that you set or that planning collects from a split.
 
-    By itself: (x - mean) / max(deviation, 1/√N) over the N numbers of the image; an image of one colour becomes zeros.
+    The formula for single images is (x - mean) / max(deviation, 1/√N) over the N numbers of the image. A plain image becomes zeros.
     """
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            rule("has(self.mean) == has(self.deviation)", "mean and deviation go together"),
+            rule("has(self.mean) == has(self.deviation)", "mean and deviation must be set together"),
             rule("!has(self.split) || !has(self.mean)", _GIVEN_OR_COLLECTED, path=".split"),
             rule("!has(self.deviation) || self.deviation.all(d, d > 0.0)", "deviations must be above 0", path=".deviation"),
         ),
@@ -113,18 +115,18 @@ class Standardize(Model):
     column: Column = "image"
     """Column of tensors."""
     mean: Numbers | None = None
-    """Number(s) to subtract. One, or one per channel, on the scale of the values as they come (0 … 255 right after `decode`)."""
+    """Numbers to subtract: one, or one per channel. They are on the scale of the input values (0 … 255 right after `decode`)."""
     deviation: Numbers | None = None
-    """Number(s) to divide by. One, or one per channel."""
+    """Numbers to divide by: one, or one per channel."""
     split: SplitName | None = None
-    """Split to collect statistics from. Planning collects mean and deviation of each channel; they apply to all splits."""
+    """Split to collect statistics from. Planning collects the mean and deviation of each channel in this split. They apply to all splits."""
     dtype: Literal["float32", "float16"] = "float32"
-    """Result type. Results are computed in wider numbers and rounded once."""
+    """Type of the results. They are computed with higher precision and rounded once."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
         if (self.mean is None) != (self.deviation is None):
-            raise ValueError("mean and deviation go together")
+            raise ValueError("mean and deviation must be set together")
         if self.split is not None and self.mean is not None:
             raise ValueError(_GIVEN_OR_COLLECTED)
         if any(not each > 0 for each in self.deviation or []):
@@ -133,13 +135,13 @@ class Standardize(Model):
 
 
 class Encode(Model):
-    """Pixels to image files. The column `image` becomes `image/encoded`, and `image/format`, `image/height` and `image/width` are set."""
+    """Encodes pixels to image files. The column `image` becomes `image/encoded`, and `image/format`, `image/height` and `image/width` are set."""
 
     column: Column = "image"
     """Column of images (uint8)."""
     format: Literal["Jpeg", "Png"] = "Jpeg"
-    """`Png` is lossless."""
+    """Image format. `Png` is lossless."""
     quality: Annotated[int, Field(ge=1, le=100)] = 95
     """JPEG quality."""
     subsampling: Literal["444", "422", "420"] = "420"
-    """JPEG chroma subsampling. `444`: full resolution. `420`: half in both directions."""
+    """JPEG chroma subsampling. `444` has full resolution. `420` has half the resolution in both directions."""

@@ -8,22 +8,22 @@ from dataprep_api.spec.model import Column, Model, rule, rules
 
 
 class Scale(Model):
-    """Maps one range onto another. Linear, as float32: by default 0 … 255 onto 0 … 1."""
+    """Maps one range of numbers onto another. The mapping is linear and the result is float32. By default 0 … 255 becomes 0 … 1."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(rule("self.fromMin != self.fromMax", "fromMin and fromMax must differ", path=".fromMax")),
     )
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Columns to map, each on its own."""
+    """Columns to map, each separately."""
     from_min: float = 0.0
     """Value that becomes `toMin`."""
     from_max: float = 255.0
     """Value that becomes `toMax`."""
     to_min: float = 0.0
-    """Lower end of the result."""
+    """Result for the value `fromMin`."""
     to_max: float = 1.0
-    """Upper end of the result."""
+    """Result for the value `fromMax`."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
@@ -33,7 +33,7 @@ class Scale(Model):
 
 
 class OneHot(Model):
-    """An integer class as a one-hot vector. The vector is float32."""
+    """Converts integer classes to one-hot vectors. The vectors are float32."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -46,13 +46,13 @@ class OneHot(Model):
     )
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Columns to replace."""
+    """Columns of classes to convert."""
     num_classes: Annotated[int, Field(ge=1, le=100_000)]
-    """Number of classes. A class outside 0 … numClasses-1 makes the record bad."""
+    """Number of classes. A record with a class outside 0 … numClasses-1 is bad."""
     background: bool = False
-    """Whether to add a background place. It is the last place, for a record without a class (a missing value)."""
+    """Whether to add a background class. It is the last entry of the vector, and is set for records whose class is missing."""
     unknown_is_background: bool = False
-    """Whether unknown is background. With background: a class outside 0 … numClasses-1 is background instead of bad."""
+    """Whether unknown classes become background. A record with a class outside 0 … numClasses-1 then gets the background class and is not bad. Needs background: true."""
 
     @model_validator(mode="after")
     def _has_background(self) -> Self:
@@ -62,7 +62,7 @@ class OneHot(Model):
 
 
 class Cast(Model):
-    """Converts numbers to another type. A value that the type can't hold makes the record bad; only floats are rounded, to a narrower float."""
+    """Converts numbers to another type. A record with a value that the type can't hold is bad. Values are rounded only from floats to narrower floats."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
     """Columns of numbers or tensors."""
