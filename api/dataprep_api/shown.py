@@ -1,6 +1,6 @@
-"""What people and records may see of a text: without what may be a credential, and without characters that steer a terminal.
+"""Removes possible credentials, and characters that control a terminal, from texts that are shown or stored.
 
-Operator and converter both write logs and statuses, so the rule is here, once.
+Both the operator and the converter write logs and statuses, so these rules are in the shared package.
 """
 
 import hashlib
@@ -9,31 +9,34 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-# Whoever writes a text may try how long it takes: each of these takes a time in proportion to its length, since none looks at a part of it again from each place.
+# Texts may come from attackers, so each pattern must run in linear time: no part of a text may be scanned again from every position.
 _QUERY: Final = re.compile(r"""(https?://[^\s?'"<>]+\??)([^\s'"<>,;]*)""", re.IGNORECASE)
 _USER: Final = re.compile(r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)([^\s/?#@'"<>]*)@""")
-"""A user, with or without a password, as a URI should have them."""
+"""Matches a user, with or without a password, in a correctly encoded URI."""
 _WORD: Final = re.compile(r"\S+")
 _PASSWORD: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)(?!\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?(?:[/?#\s]|$))[^\s/:@'"<>]*:(?![0-9]{1,5}(?:[/?#\s]|$))"""
 )
-"""Where a password begins. One that is not percent-encoded may hold any character: up to the last @. An address of IPv6 has colons of its own."""
+"""Matches up to the beginning of a password. IPv6 addresses, which also contain colons, don't match.
+
+A password that isn't percent-encoded may contain any character, so it extends to the last @.
+"""
 _CONCEALED: Final = re.compile(r"….* \(SHA-256 [0-9a-f]{16}\)\Z", re.DOTALL)
 _BARE: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
 _CUT: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
 )
-"""The text in the place of a port, in an address that was cut before its @."""
+"""Matches a text in the position of a port. It may be a password, if the address was cut off before its @."""
 _NAMED: Final = re.compile(
     r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
 _WITH_NAMES: Final = ("postgresql://", "postgres://", "abfs://", "abfss://")
-"""Schemes whose name before the @ is no secret: a database's user, a container."""
+"""Schemes for which the name before the @ isn't a secret. It is the user of a database or the name of a container."""
 
 _HOSTILE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Controls (C0 but tab and newline, C1), marks and overrides of direction, separators of lines, invisible characters, halves of surrogates."""
+"""Matches control characters (C1, and C0 except tab and newline), direction marks, line separators, invisible characters and surrogates."""
 
 _SIGNING: Final = re.compile(
     r"x-(amz|goog)-.*|x-oss-(?!process$|traffic-limit$).*|x-cos-security-token|q-(sign-algorithm|ak|signature|sign-time|key-time|header-list|url-param-list)"
@@ -67,18 +70,21 @@ _BESIDE: Final = frozenset(
         "ses",
     ]
 )
-"""Parameters that belong to a signature where there is one."""
+"""Query parameters that belong to a signature if the URI is signed."""
 
 
 def redacted(text: str) -> str:
-    """The text with `…` for passwords and users in URIs, for the query of each web address, and for parameters that are named like a secret."""
+    """Replace by `…` the passwords and users in URIs, the query of each web address, and the values of parameters with names like secrets."""
     if "://" not in text:
         return text
     return _NAMED.sub(r"\1…", _QUERY.sub(_without_query, _CUT.sub(r"\1…", _without_users(text))))
 
 
 def concealed(value: Any) -> Any:  # Any: JSON
-    """What a job says, as it may be stored: for a credential in a text stands `…`, and a digest, so that two texts stay two. Twice is as once."""
+    """Replace credentials in the texts of a job's spec by `…`, so that the spec can be stored.
+
+    A digest is appended to each changed text, so that different texts stay different. Calling the function twice changes nothing more.
+    """
     if isinstance(value, str):
         found = _NAMED.sub(r"\1…", _without_users(value)) if "://" in value else value
         return value if found == value else f"{found} (SHA-256 {hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:16]})"
@@ -88,7 +94,7 @@ def concealed(value: Any) -> Any:  # Any: JSON
 
 
 def lacks_something(value: Any) -> bool:  # Any: JSON
-    """Whether a text in it was `concealed`, so that it is no longer what the job said."""
+    """Whether `concealed` has changed any text in the value, so that the original text is lost."""
     if isinstance(value, str):
         return _CONCEALED.search(value) is not None
     below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
@@ -113,9 +119,9 @@ def _without_query(found: re.Match[str]) -> str:
 
 
 def has_user(uri: str) -> bool:
-    """Whether a URI holds a user or a key before its host; of `abfss://container@account…` and databases, whether it holds a password.
+    """Whether a URI contains a user or a key before its host. For `abfss://container@account…` and databases: whether it contains a password.
 
-    `key:secret@bucket` does, as a URI without its scheme. A file of that name is `./key:secret@bucket`.
+    `key:secret@bucket` counts as a URI without its scheme, so the result is true. To name such a file, write `./key:secret@bucket`.
     """
     if "@" not in uri:
         return False
@@ -130,24 +136,27 @@ def has_user(uri: str) -> bool:
 
 
 def printable(text: str) -> str:
-    r"""The text with `\u001b` for each character that a terminal obeys or nobody sees. Tabs and newlines stay. In JSON it means the same."""
+    r"""Replace each control or invisible character by its escape, such as `\u001b`. Tabs and newlines stay. JSON keeps its meaning."""
     if text.isascii() and text.isprintable():
         return text
     return _HOSTILE.sub(_escaped, text)
 
 
 def shown(text: str) -> str:
-    """Both: what becomes of a text on its way to a person."""
+    """Make a text safe to show: `redacted`, and then `printable`."""
     return printable(redacted(text))
 
 
 def one_line(text: str) -> str:
-    r"""`shown`, with `\n` for a newline, so that no name or message can look like a line of ours."""
+    r"""Apply `shown` and replace newlines by `\n`, so that no name or message can imitate a log line."""
     return shown(text).replace("\n", "\\n")
 
 
 def unsigned(uri: str) -> str:
-    """A web address without the parameters that sign it or hold a token; what else names the file stays. Other URIs stay as they are."""
+    """Remove the query parameters with signatures or tokens from a web address.
+
+    Other parameters stay, because they may select the file. URIs that aren't web addresses are returned unchanged.
+    """
     address, mark, query = uri.partition("?")
     if not mark or not address.lower().startswith(("http://", "https://")):
         return uri

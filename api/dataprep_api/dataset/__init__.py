@@ -1,1 +1,1 @@
-"""What is stored of a data set, and said of it: plan, reports, manifest, messages."""
+"""The stored files of a data set (plan, reports, manifest), and the messages between its pods and the operator."""

@@ -1,6 +1,6 @@
-"""What pods tell the operator: termination messages (at most 4,096 bytes of JSON) and progress reports.
+"""The messages from pods to the operator: termination messages (at most 4,096 bytes of JSON) and progress reports.
 
-The operator parses both as untrusted input: whoever may run a pod can write anything there.
+The operator parses both as untrusted input, because anyone who may run a pod can write any text there.
 """
 
 import base64
@@ -31,7 +31,7 @@ from dataprep_api.spec import Model
 
 TERMINATION_LIMIT = 4096
 UNPACKED_LIMIT = 2**20
-"""Bytes of JSON that packed class names may have."""
+"""The maximum size of unpacked class names as JSON, in bytes."""
 _FEWEST_CLASSES = 20
 PROGRESS_LIMIT = 4096
 PROGRESS_PATH = "/v1/progress"
@@ -39,16 +39,16 @@ TOKEN_AUDIENCE = "dataprep-operator"  # noqa: S105  # a name, not a secret
 
 
 class BadRecord(Model):
-    """One record that was left out: where it came from and why."""
+    """One bad record: its input and the reason why it is bad."""
 
     uri: LongUri
     row: Count | None = None
-    """Row, line or sample number within the input, from 0."""
+    """The number of the row, line or sample within the input, from 0."""
     reason: Annotated[str, Field(max_length=512)]
 
 
 class PlanResult(Model):
-    """The plan step's result."""
+    """The result of the plan step."""
 
     kind: Literal["plan"] = "plan"
     run_id: Annotated[str, Field(max_length=64)]
@@ -59,21 +59,21 @@ class PlanResult(Model):
     records: Count
     bytes_in: Count
     ignored: Count | None = None
-    """Files among the inputs that are not read."""
+    """The number of input files that are ignored."""
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
-    """Only on the way, where the names don't fit as they are: those of each of `labels`, packed (`_packed`)."""
+    """The class names of all `labels`, compressed by `_packed`. Set only in a written message in which the plain names don't fit."""
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
-    """The commit that `spec.code.git` was resolved to."""
+    """The commit to which `spec.code.git` was resolved."""
     reused: bool = False
-    """A finished data set of the same run id was found: there is nothing to convert or commit, and `commit` holds it."""
+    """Whether a finished data set of the same run id was found. Then no conversion or commit is needed, and `commit` describes the data set."""
     commit: "CommitResult | None" = None
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
 class CommitResult(Model):
-    """The commit step's result: the truth, summed from the shards' reports and checked against the store."""
+    """The result of the commit step. Its numbers are the sums of the shards' reports, and have been checked against the store."""
 
     kind: Literal["commit"] = "commit"
     run_id: Annotated[str, Field(max_length=64)]
@@ -87,47 +87,47 @@ class CommitResult(Model):
     bytes_out: Count
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     outputs: Annotated[list[OutputFile], Field(max_length=50)] = []
-    """Every file, or none when they don't fit."""
+    """All files, or an empty list if they don't fit."""
     bad: Annotated[list[BadRecord], Field(max_length=20)] = []
     seconds: Annotated[dict[Annotated[str, Field(max_length=32)], Annotated[float, Field(ge=0)]], Field(max_length=16)] = {}
-    """Time of all workers by stage: read, transform, encode, statistics, sink; and `readWait`, for which encoding waited."""
+    """Seconds by stage (read, transform, encode, statistics, sink), summed over all workers. `readWait` is the time that encoding waited."""
     bad_reasons: Annotated[dict[Annotated[str, Field(max_length=32)], Count], Field(max_length=8)] = {}
     shard_seconds: Annotated[float, Field(ge=0)] = 0.0
-    """Time of all shards, each from its first byte to its last."""
+    """The sum over all shards of the seconds from the first to the last byte."""
     channels: Channels | None = None
     shards_within: Annotated[list[Count], Field(max_length=16)] = []
-    """Number of shards by `stages.SHARD_BOUNDS`."""
+    """The number of shards in each bucket of `stages.SHARD_BOUNDS`."""
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
 class WorkResult(Model):
-    """One task's result."""
+    """The result of one convert task."""
 
     kind: Literal["work"] = "work"
     index: Count
     shards_done: Count
     shards_skipped: Count
-    """Shards that had a report already."""
+    """The number of shards that already had a report."""
     records: RecordProgress
     bytes_out: Count
 
 
 class RemoveResult(Model):
-    """What the removal of a deleted job's data set did."""
+    """The result of removing a deleted job's data set."""
 
     kind: Literal["remove"] = "remove"
     files: Count = 0
     bytes: Count = 0
     kept: Count = 0
-    """Files of the job's names that hold something else now, and stay."""
+    """The number of files that have one of the job's file names but a different content. They are kept."""
     kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
-    """The first of them."""
+    """The first of the kept files."""
     owner: Annotated[str, Field(max_length=64)] | None = None
-    """The run that has taken the folder since; then nothing was removed."""
+    """The run that has taken over the folder since. If it is set, no file was removed."""
 
 
 class FailureResult(Model):
-    """Why a step failed."""
+    """The result of a failed step, with the reason."""
 
     kind: Literal["failure"] = "failure"
     reason: Reason
@@ -145,14 +145,14 @@ _NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short],
 
 
 class ProgressReport(Model):
-    """One worker pod's counts since it started its task. Absolute numbers, so that a lost or doubled report does no harm."""
+    """One worker pod's counts since the start of its task. They are absolute numbers, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
-    """Name of the DataPrepJob; its namespace and the pod's name and uid are in the token."""
+    """The name of the DataPrepJob. Its namespace and the pod's name and uid are in the token."""
     attempt: Count
     index: Count
     sequence: Count
-    """Rises with each report of the pod; an older one is dropped."""
+    """A number that rises with each report of the pod. Reports with a lower number than the last one are dropped."""
     shards_done: Count = 0
     shards_active: Count = 0
     records: RecordProgress = RecordProgress()
@@ -161,13 +161,13 @@ class ProgressReport(Model):
 
 
 class ProgressReply(Model):
-    """The operator's answer: how long to wait before the next report."""
+    """The operator's reply, which says how long to wait before the next report."""
 
     next_report_seconds: Annotated[float, Field(ge=0.2, le=300)] = 5.0
 
 
 def dump(message: Message) -> str:
-    """The message as JSON of at most 4,096 bytes. Lists of a result are shortened, the longest last, until it fits."""
+    """Serialise the message as at most 4,096 bytes of JSON. If it is too long, its texts and lists are shortened step by step until it fits."""
     for shortened in _shorter_and_shorter(message):
         text = _written(shortened)
         if len(text.encode()) <= TERMINATION_LIMIT:
@@ -176,7 +176,7 @@ def dump(message: Message) -> str:
 
 
 def _written(message: Message) -> str:
-    # Whoever describes the pod sees it; in JSON escapes mean the same.
+    # `kubectl describe` prints the message in a terminal, so control characters are escaped. JSON keeps its meaning.
     return printable(message.model_dump_json(by_alias=True, exclude_none=True))
 
 
@@ -198,21 +198,21 @@ def _shorter_and_shorter(message: Message) -> Sequence[Message]:
 
 
 def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
-    """The plan with as many packed names of each label as leave it within the limit, or with 20."""
+    """Return the plan with as many packed class names per label as fit into the limit, but with at least 20."""
     counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
     beyond = bisect_left(counts, True, key=lambda count: len(_written(_packed(plan, count)).encode()) > TERMINATION_LIMIT)
     return _packed(plan, _FEWEST_CLASSES + max(0, beyond - 1))
 
 
 def _packed(plan: PlanResult, count: int) -> PlanResult:
-    """The plan with that many names of each label: as base 85 of the zlib stream of a JSON list of lists."""
+    """Return the plan with the first `count` class names of each label, packed as a JSON list of lists, compressed by zlib, in base 85."""
     names = canonical.dumps([label.classes[:count] for label in plan.labels])
     labels = [label.model_copy(update={"classes": []}) for label in plan.labels]
     return plan.model_copy(update={"labels": labels, "packed_classes": base64.b85encode(zlib.compress(names, 9)).decode()})
 
 
 def _unpacked(plan: PlanResult) -> PlanResult:
-    """What `_packed` was made from. Raises MessageError."""
+    """Reverse `_packed`. Raises MessageError if the names can't be unpacked."""
     if plan.packed_classes is None:
         return plan
     try:
@@ -229,8 +229,8 @@ def _bare(commit: CommitResult) -> CommitResult:
 
 
 def parse(text: str) -> Message:
-    """A termination message. Raises MessageError when it isn't one of ours. Fields that a newer converter adds are ignored."""
-    # Replaced, because half a surrogate pair, which JSON can hold, has no bytes.
+    """Parse a termination message. Raises MessageError if it isn't a message of `dataprep`. Fields of newer converters are ignored."""
+    # JSON can contain single surrogates, which UTF-8 can't encode, so they are replaced.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:
         raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")

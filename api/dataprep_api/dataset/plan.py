@@ -1,10 +1,12 @@
-"""The plan: every sample's place in a split and a shard, decided before any work starts.
+"""The plan, which assigns every sample to a split and a shard before any conversion starts.
 
-A plan is `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read on its own: an image
-file, an IDX file, a run of rows of a CSV file. Samples are numbered 0, 1, … over the units in order; a split is a set of
-these numbers, given by ranges and, for fractions, a hash interval; a shard is a run of a split's ranks. So nothing is stored
-per sample or per shard, and every worker derives the same answer. Only splits that depend on values or on ranks (a column, groups,
-classes, exact fractions, counts, a limit) store one byte for each sample, compressed, in `splits.parquet`.
+A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately: an image
+file, an IDX file, or a range of rows of a CSV file. Samples are numbered 0, 1, … over the units in order. A split is a set of these
+numbers, defined by ranges and, for fractions, a hash interval. A shard is a range of a split's ranks.
+
+So the plan stores no data per sample or per shard, and every worker derives the same assignment. The exception are splits that depend on
+values or ranks (a column, groups, classes, exact fractions, counts, a limit). For these, `splits.parquet` stores one byte per sample,
+compressed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,11 +20,11 @@ from dataprep_api.dataset.stored import Stored
 from dataprep_api.spec import Model
 
 HASH_BLOCK = 65_536
-"""Samples of a block: for splits by fraction or by code the plan counts each block's members."""
+"""Samples per block. For splits by fraction or by code, the plan stores how many samples of each block belong to the split."""
 
 
 class HashInterval(Model):
-    """Samples whose 64-bit hash h has low <= h < high."""
+    """The samples whose 64-bit hash h satisfies low <= h < high."""
 
     seed: int
     low: int
@@ -30,48 +32,48 @@ class HashInterval(Model):
 
 
 class SplitPlan(Model):
-    """One split: which samples, how many shards."""
+    """One split: its samples and its number of shards."""
 
     name: str
     ranges: list[tuple[int, int]]
-    """Half-open ranges of sample numbers, ascending."""
+    """Half-open ranges of sample numbers, in ascending order."""
     hash: HashInterval | None = None
-    """Only samples of this interval."""
+    """If set, only samples in this interval belong to the split."""
     code: int | None = None
-    """Only samples with this code in `splits.parquet`."""
+    """If set, only samples with this code in `splits.parquet` belong to the split."""
     block_counts: list[int] | None = None
-    """With `hash` or `code`: members of each block of HASH_BLOCK samples of the ranges laid end to end."""
+    """With `hash` or `code`: the number of members in each block. Blocks are HASH_BLOCK consecutive samples of the concatenated ranges."""
     records: int
     batch: int = 1
-    """Samples of a minibatch, which no shard divides; 1 where records stand alone."""
+    """The number of samples in a minibatch, which is never divided between shards. It is 1 without minibatches."""
     expected: int | None = None
-    """Records that the rule asks for, when it names a number or a fraction."""
+    """The number of records that the split's rule expects, if the rule is a number or a fraction."""
     tolerance: int | None = None
-    """How far from that the rule may be: for drawn fractions four standard deviations."""
+    """The allowed deviation from `expected`. For randomly drawn fractions it is four standard deviations."""
     shards: int
     template: str
-    """File name template."""
+    """The file name template."""
     first_shard: int = 0
-    """Number of the first shard's file: those before it are an earlier run's."""
+    """The number of the first shard's file. Lower numbers belong to an earlier run."""
     first_block: int = 0
-    """With `code`: where this entry's blocks begin in `splits.parquet`."""
+    """With `code`: the index of this entry's first block in `splits.parquet`."""
 
 
 class Earlier(Model):
-    """A run that this one extends: the beginning of its plan is that run's plan."""
+    """An earlier run that this run extends. This run's plan begins with the earlier run's plan."""
 
     run_id: str
     inputs_sha256: str
     content: dict[str, Any]
-    """What of its spec decided the bytes, but for the source's URIs."""
+    """The fields of its spec that affect the output's bytes, without the source's URIs."""
     units: int
     samples: int
     splits: int
-    """Entries of `PlanHead.splits`."""
+    """The number of its entries in `PlanHead.splits`."""
 
 
 class PlanHead(Stored):
-    """`plan.json`."""
+    """The content of `plan.json`."""
 
     FILE: ClassVar[str] = "plan"
     SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "keys": 2}
@@ -79,83 +81,87 @@ class PlanHead(Stored):
     run_id: str
     encoding_version: int
     parts: dict[str, int] = {}
-    """The versions of the parts that decide the bytes (`run_id.PARTS`), but for those of version 1."""
+    """The versions of the parts that affect the bytes (`run_id.PARTS`). Parts of version 1 are left out."""
     spec_sha256: str
     inputs_sha256: str
-    """Digest over every unit's path, size and pin."""
+    """The digest over every unit's path, size and pin."""
     units_sha256: str
-    """Digest of `units.parquet`."""
+    """The digest of `units.parquet`."""
     codes_sha256: str | None = None
-    """Digest of `splits.parquet`, when the splits need it."""
+    """The digest of `splits.parquet`, if the splits need this file."""
     reader: str
-    """Registry key of the source."""
+    """The source's key in the registry of readers."""
     reader_state: dict[str, Any] = {}
-    """What the reader froze while planning: columns and types, class list, roots. JSON values; each reader knows its own form."""
+    """What the reader fixed while planning, such as columns, types, classes and roots. These are JSON values in a form that the reader defines."""
     learned: dict[str, Any] = {}
-    """What transforms learned from the data, by their number: the terms of a vocabulary."""
+    """What transforms learned from the data, such as the terms of a vocabulary. The key is the transform's number."""
     samples: int
     bytes_in: int
     ignored: int = 0
-    """Files among the inputs that the source doesn't take: hidden ones, other extensions, data sets below them."""
+    """The number of input files that are ignored: hidden files, files with other extensions, and files of data sets below the inputs."""
     code_sha256: str | None = None
-    """Digest of the files of `spec.code`."""
+    """The digest of the files of `spec.code`."""
     keys: dict[str, str] = {}
-    """By environment variable, a keyed digest of a constant under the key in it (`hash.keyEnv`): tells whether a key is the same, and not what it is."""
+    """For each environment variable with a key (`hash.keyEnv`), the digest of a constant under this key.
+
+    It shows whether a key is still the same without revealing the key.
+    """
     shuffle_seed: int | None = None
     splits: list[SplitPlan]
-    """Of a data set that was extended, one entry for each split of each run: the earliest run's first."""
+    """The splits. An extended data set has one entry for each split of each run, and those of the earliest run come first."""
     extends: list[Earlier] = []
-    """The earlier runs, the earliest first."""
+    """The earlier runs, in chronological order."""
     extension: str
     tasks: int
     warnings: list[str] = []
 
     def version_of(self, part: str) -> int:
-        """The version of a part that the plan's bytes are made by."""
+        """Return the version of a part by which this plan's output is written."""
         return self.parts.get(part, 1)
 
     @property
     def shards(self) -> int:
-        """Number of shards of all splits."""
+        """The total number of shards."""
         return sum(split.shards for split in self.splits)
 
     @property
     def earlier_shards(self) -> int:
-        """Number of those that earlier runs made: the first ones."""
+        """The number of shards that earlier runs wrote. These are the first shards."""
         return sum(split.shards for split in self.splits[: self.extends[-1].splits]) if self.extends else 0
 
     @property
     def split_names(self) -> list[str]:
-        """Each once."""
+        """The names of the splits, each once."""
         return list(dict.fromkeys(split.name for split in self.splits))
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file to be made: the records of ranks first … first+records-1 of its split."""
+    """One file to write. It contains the records of ranks first … first+records-1 of its split."""
 
     number: int
-    """Number among all shards, from 0."""
+    """The number among all shards, from 0."""
     split: str
     index: int
-    """Number within the split, from 0."""
+    """The number within the split, from 0."""
     file: str
-    """Path relative to the output."""
+    """The path relative to the output."""
     first: int
     records: int
     part: int = 0
-    """Its split's place in `PlanHead.splits`."""
+    """The index of its split in `PlanHead.splits`."""
 
 
 def shards(plan: PlanHead) -> Iterator[Shard]:
-    """All shards in order: sizes within a split differ by at most one record, or minibatch."""
+    """Yield all shards in order. Within a split, shard sizes differ by at most one record or minibatch."""
     return _shards(plan, range(plan.shards))
 
 
 def task(plan: PlanHead, index: int) -> list[Shard]:
-    """The shards of one task: a run of the shards in order. Of an extended data set a run of the earlier shards, which are there, and one of the new.
+    """Return the shards of one task, which are a range of consecutive shards.
 
-    Where tasks can't have equally many, the first ones have more: they begin first.
+    In an extended data set, a task has a range of the earlier shards, which already exist, and a range of the new shards. If the shards
+    can't be divided equally, the first tasks get more, because they start first.
     """
     old = plan.earlier_shards
     runs = [range(*(low - (low - high) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]
@@ -163,7 +169,7 @@ def task(plan: PlanHead, index: int) -> list[Shard]:
 
 
 def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
-    """Those of these numbers."""
+    """Yield the shards with the numbers in `run`."""
     before = 0
     for part, split in enumerate(plan.splits):
         batches = -(-split.records // split.batch)
@@ -176,11 +182,11 @@ def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
 
 
 class Owner(Stored):
-    """`_dataprep/OWNER`: the run that may write to the output."""
+    """The content of `_dataprep/OWNER`, which names the run that may write to the output."""
 
     FILE: ClassVar[str] = "OWNER file"
     SAYS_FIRST_VERSION: ClassVar[bool] = False
 
     run_id: str
     epoch: Annotated[int, Field(ge=1)] = 1
-    """Rises when another run takes over."""
+    """A number that rises when another run takes over."""

@@ -1,4 +1,4 @@
-"""What was made: a report beside each shard, and the manifest of the finished data set."""
+"""The report about each shard, and the manifest of the finished data set."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -13,49 +13,50 @@ MAX_BAD_EXAMPLES = 20
 
 
 class Companion(Model):
-    """A small visible file that belongs to a shard: the index of a MapFile."""
+    """A small visible file that belongs to a shard, such as the index of a MapFile."""
 
     file: str
-    """Path relative to the output."""
+    """The path relative to the output."""
     size: int
     sha256: str
 
 
 class MetadataFile(Model):
-    """A file around the data set: statistics, an index, a loader. No part of the records."""
+    """A file beside the data set, such as statistics, an index or a loader. It contains no records."""
 
     file: str
-    """Path relative to the output; hidden, so a part of it begins with `_`."""
+    """The path relative to the output. The file is hidden, so a part of the path begins with `_`."""
     size: int
     sha256: str
 
 
 class IndexFile(MetadataFile):
-    """Where each record of a shard lies in it."""
+    """The index file with the offset of each record in a shard."""
 
     pin: str
-    """The store's own word for this very object."""
+    """The store's identifier for this version of the object."""
 
 
 class Lossy(Model):
-    """Values of a column that the records hold only in part."""
+    """A column with values that can't be stored without loss."""
 
     feature: str
     column: str
     kind: Literal["Integer", "Decimal", "Time"]
-    """Whole numbers that are not exact as floats, decimals of more digits than a float has, and times, which are numbers in the records."""
+    """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float has, or times, which are
+    stored as numbers."""
     type: str
-    """What they are stored as; of times the type that they had."""
+    """The type as which the values are stored. For times it is their original type."""
     records: int
-    """Records with such a value."""
+    """The number of records with such a value."""
     value: str
-    """The first of them."""
+    """The first such value."""
     stored: str
-    """What it is instead."""
+    """The first such value as it is stored."""
 
 
 class ShardReport(Stored):
-    """`reports/<number>.json`, written after the shard has its final name. Its presence commits the shard."""
+    """The content of `reports/<number>.json`, which is written after the shard has its final name. A shard is committed when this file exists."""
 
     FILE: ClassVar[str] = "report"
     SINCE: ClassVar[Mapping[str, int]] = {"lossy": 2}
@@ -66,51 +67,51 @@ class ShardReport(Stored):
     number: int
     split: str
     file: str
-    """Path relative to the output."""
+    """The path relative to the output."""
     records_in: int
     records_out: int
     bad: int = 0
     filtered: int = 0
     added: int = 0
     size: int
-    """Size of the file."""
+    """The size of the file."""
     raw_size: int
-    """Size of the records before compression, framing included."""
+    """The size of the records before compression, including their framing."""
     sha256: str
-    """Of the file."""
+    """The digest of the file."""
     raw_sha256: str
-    """Of the records before compression: independent of the zlib in use."""
+    """The digest of the records before compression, which doesn't depend on the version of zlib."""
     pin: str
-    """The store's own word for this very object: etag, or size and time."""
+    """The store's identifier for this version of the object: its etag, or its size and time."""
     companions: list[Companion] = []
     index: IndexFile | None = None
     statistics: str = ""
-    """Of the records' features, and the classes of the labels: Base85 of a zlib stream of JSON, for the commit step alone."""
+    """Statistics of the records' features and the classes of the labels, for the commit step. They are JSON, compressed by zlib, in base 85."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     quarantine: str | None = None
-    """Path of the file of bad records relative to the output, when there are any and they are kept."""
+    """The path, relative to the output, of the file of bad records, if there are any and they are kept."""
     quarantine_sha256: str | None = None
     bytes_in: int = 0
-    # What happened, not what was made: never copied into the manifest.
+    # The following fields describe the attempt and not the result, so they are never copied into the manifest.
     bad_reasons: dict[str, int] = {}
-    """Number of bad records by `stages.REFUSALS`."""
+    """The number of bad records for each reason in `stages.REFUSALS`."""
     attempt: str = ""
-    """The pod or process that wrote it."""
+    """The pod or process that wrote the shard."""
     seconds: dict[str, float] = {}
-    """Time by stage: read, transform, encode, statistics, sink; and `readWait`, for which encoding waited."""
+    """Seconds by stage: read, transform, encode, statistics, sink. `readWait` is the time that encoding waited."""
     took_seconds: float = 0.0
-    """From the first byte to the last."""
+    """The seconds from the first to the last byte."""
     finished_at: str = ""
     checksum: str = ""
-    """SHA-256 of all the rest, because nothing else says whether a report is the one that was written."""
+    """The SHA-256 of all other fields, by which a damaged report is recognised."""
 
     def to_bytes(self) -> bytes:
-        """The file's bytes, with their checksum."""
+        """Serialise the report with its checksum."""
         return canonical.dumps(self._content() | {"checksum": self._checksum()}) + b"\n"
 
     def is_intact(self) -> bool:
-        """Whether a report that was read is still as it was written."""
+        """Whether the report is unchanged since it was written, according to its checksum."""
         return self.checksum == self._checksum()
 
     def _content(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class ShardReport(Stored):
 
 
 class ManifestFile(Model):
-    """One shard."""
+    """One shard in the manifest."""
 
     file: str
     split: str
@@ -133,7 +134,7 @@ class ManifestFile(Model):
 
     @classmethod
     def of(cls, report: ShardReport) -> Self:
-        """What the manifest says of a shard that has this report."""
+        """Return the manifest's entry for the shard with this report."""
         return cls(
             file=report.file,
             split=report.split,
@@ -146,7 +147,7 @@ class ManifestFile(Model):
 
 
 def digest_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """SHA-256 over `<sha256>  <file>\\n` of each (sha256, file): what `sha256sum` of the files would have as its own."""
+    """Return the SHA-256 over a line `<sha256>  <file>\\n` for each (sha256, file). It is the digest of the output of `sha256sum`."""
     digest = hashlib.sha256()
     for sha256, file in files:
         digest.update(f"{sha256}  {file}\n".encode())
@@ -154,18 +155,18 @@ def digest_of_files(files: Iterable[tuple[str, str]]) -> str:
 
 
 class ManifestSplit(Model):
-    """One split."""
+    """One split in the manifest."""
 
     name: str
     records: int
     size: int
     shards: int
     label_counts: dict[str, dict[str, int]] = {}
-    """How often each class is there, by label feature."""
+    """The number of records of each class, by label feature."""
 
 
 class Manifest(Stored):
-    """`manifest.json`: deterministic, free of times and hosts, so that equal runs have equal manifests."""
+    """The content of `manifest.json`. It contains no times or hosts, so equal runs have equal manifests."""
 
     FILE: ClassVar[str] = "manifest"
     SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3}
@@ -173,16 +174,16 @@ class Manifest(Stored):
     run_id: str
     encoding_version: int
     parts: dict[str, int] = {}
-    """As in the plan: versions of the parts that decide the bytes, but for those of version 1."""
+    """The versions of the parts that affect the bytes, as in the plan. Parts of version 1 are left out."""
     inputs_sha256: str
     content: dict[str, Any]
-    """What of the spec decides the bytes (see `run_id.content`)."""
+    """The fields of the spec that affect the bytes (see `run_id.content`)."""
     format: str
     compression: str
     features: list[dict[str, Any]]
-    """Name, kind (int64, float, bytes), dtype and shape of each feature of the records, in their order."""
+    """The name, kind (int64, float, bytes), dtype and shape of each feature, in the order of the records."""
     labels: dict[str, list[str]] = {}
-    """Class names in the order of their numbers, by label feature."""
+    """The class names in the order of their numbers, by label feature."""
     records_in: int
     records_out: int
     bad: int
@@ -192,33 +193,33 @@ class Manifest(Stored):
     splits: list[ManifestSplit]
     files: list[ManifestFile]
     digest: str
-    """SHA-256 over `<sha256>  <file>\\n` of every file in order: what `sha256sum` prints."""
+    """The SHA-256 over a line `<sha256>  <file>\\n` for every file, in order. `sha256sum` prints such lines."""
     raw_digest: str
-    """The same over the digests before compression."""
+    """The corresponding SHA-256 over the digests before compression."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
-    """Columns with values that the records hold only in part."""
+    """Columns with values that couldn't be stored without loss."""
     quarantine: list[str] = []
     """Files of bad records, relative to the output."""
     metadata: list[MetadataFile] = []
     """Files for the data set's readers."""
     tools: dict[str, str] = {}
-    """Versions that may change compressed bytes: dataprep, zlib, pyarrow, numpy."""
+    """The versions of dataprep, zlib, pyarrow and numpy, which may affect compressed bytes."""
 
     def to_bytes(self) -> bytes:
-        """The file's bytes, canonical."""
+        """Serialise the file as canonical JSON."""
         return super().to_bytes() + b"\n"
 
 
 class Success(Model):
-    """`_SUCCESS`: written last."""
+    """The content of `_SUCCESS`, which is written last."""
 
     run_id: str
     manifest: str
-    """Path of the manifest relative to the output."""
+    """The path of the manifest relative to the output."""
     sha256: str
-    """Of the manifest."""
+    """The digest of the manifest."""
 
     def to_bytes(self) -> bytes:
-        """The file's bytes, canonical."""
+        """Serialise the file as canonical JSON."""
         return canonical.dumps(self.model_dump(by_alias=True)) + b"\n"

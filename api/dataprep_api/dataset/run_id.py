@@ -1,4 +1,4 @@
-"""The run id: equal for equal bytes. What doesn't change the bytes (name, workers, credentials, cleanup) is left out."""
+"""The run id, which is equal for jobs that write equal bytes. Fields that don't affect the bytes (name, workers, credentials, cleanup) are left out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from dataprep_api.spec.sources.join import TableSource
 from dataprep_api.spec.sources.sql import SQLITE
 
 ENCODING_VERSION: Final = 1
-"""Raised only when every job's records get other bytes than before. A change that only some jobs notice raises the version of its part below."""
+"""Increased only by a change that affects the bytes of every job's records. Other changes increase the version of a part below."""
 
 _BYTES: Final = ("source", "script", "features", "labels", "transforms", "limit", "deduplicate", "splits", "shuffle", "on_bad_record")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One rule by which bytes are made, and which jobs it has a say in."""
+    """One versioned rule that affects the bytes of some jobs."""
 
     version: int
-    """Of what this release does. 1 is what releases did that knew no parts."""
+    """The version that this release writes. Version 1 is the behaviour of releases without parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """Whether it may decide bytes of a job. Pure, and true rather than false where only the inputs tell."""
+    """Whether the part may affect the bytes of a job. A pure function. It returns true if the answer depends on the inputs."""
     oldest: int | None = None
-    """The oldest version that this release can still make, for plans that were made by it; None: only its own."""
+    """The oldest version that this release can still write, for existing plans of that version. None: only `version`."""
 
 
 PARTS: Mapping[str, Part] = {
@@ -37,11 +37,11 @@ PARTS: Mapping[str, Part] = {
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
     "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
 }
-"""By name, as plans and manifests have them. A new version gets a line in the changelog; jobs that don't use the part keep their run ids."""
+"""The parts, by their names in plans and manifests. A new version gets a line in the changelog. Jobs that don't use the part keep their run ids."""
 
 
 def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
-    """Whether files have other names since a split of DL4J's formats has a folder even when it is the only one."""
+    """Whether version 2 changed the job's file names. Since then, in DL4J's formats even a single split has a folder."""
     several = spec.splits is not None and len(spec.splits.into) > 1
     before, now = (
         names.file_name_template(spec.output.file_name, shards=2, format_=spec.output.format, several_splits=several, dl4j_folders=version)
@@ -51,7 +51,7 @@ def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
 
 
 def _infers_columns(spec: DataPrepJobSpec) -> bool:
-    """Whether types of columns of text are told from its first rows."""
+    """Whether the column types of a text source are inferred from its first rows."""
     for source in _tables(spec):
         if any(text is not None and text.columns is None for text in (source.csv, source.jsonl)):
             return True
@@ -64,30 +64,36 @@ def _infers_columns(spec: DataPrepJobSpec) -> bool:
 
 
 def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:
-    """The source, or those of the tables of a join."""
+    """Return the source, or for a join the sources of its tables."""
     if spec.source is None:
         return []
     return [spec.source] if spec.source.join is None else [table.source for table in spec.source.join.tables]
 
 
 def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
-    """Whether SageMaker's records are other ones since IDX became flat vectors there, and libsvm one sparse tensor."""
+    """Whether version 2 changed the job's SageMaker records. Since then, IDX images are flat vectors, and libsvm data is one sparse tensor."""
     return sagemaker.is_flat_idx(spec) or sagemaker.is_sparse_libsvm(spec)
 
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
-    """Whether infinite times of PostgreSQL became bad records without other inputs: pins by content are digests, which tell by themselves."""
+    """Whether version 2 changed the job's records although its inputs' digest stayed the same. Since then, infinite times of PostgreSQL are bad.
+
+    Only pins by number of rows are affected, because pins by content are digests, which have changed too.
+    """
     queries = [source.sql for source in _tables(spec)]
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
 
 
 def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dict[str, int]:
-    """The versions of the parts that a job uses, but for those of version 1."""
+    """Return the versions of the parts that a job uses, without parts of version 1."""
     return {name: part.version for name, part in sorted(parts.items()) if part.version > 1 and part.is_used(spec)}
 
 
 def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> str | None:
-    """Why this release can't go on with what was made by these versions, or None. To be shown behind the data set's name."""
+    """Say why this release can't continue a data set that was written by these versions. Returns None if it can.
+
+    The text continues a sentence that begins with the data set's name.
+    """
     for name in sorted(made_by):
         if name not in parts or made_by[name] > parts[name].version:
             known = f"version {parts[name].version}" if name in parts else "no such part"
@@ -104,11 +110,11 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
 
 
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
-    """What of `spec` decides the bytes, after params, as JSON values.
+    """Return the fields of `spec` that affect the bytes, with params filled in, as JSON values.
 
-    Fields at their defaults are left out, so that a release that adds fields leaves the ids of older jobs as they are. In return a default may
-    change only together with ENCODING_VERSION. Web addresses stand here without what
-    signs them, and texts are `concealed`, for the manifest holds this; but for the output's, which name columns and files.
+    Fields at their defaults are left out, so that jobs keep their run ids when a release adds fields. For the same reason, a default may
+    change only together with ENCODING_VERSION. The manifest contains this content, so web addresses are stored without signatures, and
+    texts are `concealed`. Texts of the output are not, because they name columns and files.
     """
     whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = whole.pop("output")
@@ -118,7 +124,7 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
 
 def as_stored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A content with its texts `concealed`, whichever release it is from."""
+    """Return a content, of this or an older release, with its texts `concealed`."""
     return {key: value if key == "output" else concealed(value) for key, value in content.items()}
 
 
@@ -128,7 +134,7 @@ def run_id(
     inputs_sha256: str,
     parts: Mapping[str, int] | None = None,
 ) -> str:
-    """16 hex digits: the spec's content, the pinned inputs, the encoding version and the parts' versions, which are this release's where no others are given."""
+    """Return 16 hex digits of the digest of spec, pinned inputs, encoding version and the parts' versions. `parts` defaults to this release's versions."""
     return of_content(
         content(spec),
         inputs_sha256=inputs_sha256,
@@ -144,6 +150,6 @@ def of_content(
     encoding_version: int,
     parts: Mapping[str, int],
 ) -> str:
-    """The run id that a manifest's fields lead to. Where no part is above version 1, the id is the one that it was before there were parts."""
+    """Return the run id for the fields of a manifest. If no part is above version 1, the id is the same as in releases without parts."""
     whole: dict[str, Any] = {"content": content, "inputs": inputs_sha256, "encoding": encoding_version}
     return canonical.sha256(whole | ({"parts": dict(parts)} if parts else {}))[:16]

@@ -1,4 +1,4 @@
-"""What SageMaker's algorithms expect of records that come from formats of their own: libsvm is one sparse tensor, and IDX a flat vector."""
+"""The form in which SageMaker's algorithms expect libsvm and IDX data: libsvm as one sparse tensor, and IDX images as flat vectors."""
 
 from dataprep_api.formats import format_rules
 from dataprep_api.spec import DataPrepJobSpec
@@ -7,26 +7,26 @@ from dataprep_api.spec.formats.recordio_protobuf import Sparse
 KEYS = "keys"
 VALUES = "values"
 NUM_FEATURES = "numFeatures"
-"""In the plan's `readerState`: the length of the tensor, where the source doesn't say it."""
+"""The key in the plan's `readerState` for the length of the tensor, if the source doesn't specify it."""
 
 
 def sparse(num_features: int) -> Sparse:
-    """How the columns of libsvm are one tensor, as the option of the format."""
+    """Return the format's option that combines the columns of libsvm into one sparse tensor."""
     return Sparse(name=VALUES, keys=KEYS, values=VALUES, shape=[num_features])
 
 
 def is_flat_idx(spec: DataPrepJobSpec) -> bool:
-    """Whether images of IDX are stored as vectors without their sizes."""
+    """Whether IDX images are stored as flat vectors, without their sizes."""
     return spec.source is not None and spec.source.idx is not None and format_rules(spec.output.format).is_for_sagemaker
 
 
 def is_sparse_libsvm(spec: DataPrepJobSpec) -> bool:
-    """Whether libsvm is stored as one tensor: where the job says nothing of features."""
+    """Whether libsvm data is stored as one sparse tensor. This is the default if the job configures no features, transforms or sparse tensors."""
     source = spec.source.libsvm if spec.source is not None else None
     asked = spec.features is not None or spec.transforms or spec.output.recordio_protobuf.sparse is not None
     return source is not None and not source.dense and not asked and format_rules(spec.output.format).is_for_sagemaker
 
 
 def has_unknown_length(spec: DataPrepJobSpec) -> bool:
-    """Whether that tensor is as long as the largest index of all files asks for."""
+    """Whether the length of the sparse tensor is found from the largest index in all files."""
     return is_sparse_libsvm(spec) and spec.data.libsvm is not None and spec.data.libsvm.num_features is None

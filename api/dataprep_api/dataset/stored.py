@@ -1,4 +1,4 @@
-"""The JSON files of a data set: plan, manifest, report and OWNER. Each has a format version, which an older release refuses by name."""
+"""The JSON files of a data set: plan, manifest, report and OWNER. Each has a format version, and older releases refuse newer versions."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -12,32 +12,32 @@ from dataprep_api.spec import Model
 
 
 class Versioned(Model):
-    """One of these files, or a part of one. A new field has a default with the meaning of a file without it, and a line in SINCE."""
+    """A stored file, or a part of one. A new field needs an entry in SINCE, and a default that describes files without the field."""
 
     SINCE: ClassVar[Mapping[str, int]] = {}
-    """The file's format version that brought each field that the first one didn't have."""
+    """Maps each later field to the format version of the file that introduced it."""
 
 
 class Stored(Versioned):
-    """One of these files. Its version is the lowest that knows all fields that are set, so files that need no newer field have the bytes they always had.
+    """A stored file. Its version is the lowest that has all fields that are set, so a file without newer fields keeps the same bytes in all releases.
 
-    That goes for its parts as well, however deep: those with newer fields are Versioned.
+    This also holds for nested parts of the file. Parts with newer fields are subclasses of Versioned.
     """
 
     FILE: ClassVar[str]
-    """What an error calls such a file."""
+    """The name of this kind of file in error messages."""
     SAYS_FIRST_VERSION: ClassVar[bool] = True
-    """Whether a file of version 1 has the field `version`: reports and OWNER had none."""
+    """Whether a file of version 1 contains the field `version`. It is false for reports and OWNER."""
 
     @classmethod
     def newest(cls) -> int:
-        """The newest format version that this release knows."""
+        """Return the newest format version that this release knows."""
         return _newest(cls)
 
     @model_validator(mode="before")
     @classmethod
     def _known(cls, given: Any) -> Any:
-        """Raises FormatError for a newer version, before any field of it is looked at."""
+        """Raise FormatError for a newer version, before its fields are validated."""
         if not isinstance(given, dict) or "version" not in given:
             return given
         version = given["version"]
@@ -51,18 +51,18 @@ class Stored(Versioned):
         return {name: value for name, value in given.items() if name != "version"}
 
     def document(self) -> dict[str, Any]:
-        """What is written, as JSON values."""
+        """Return the content of the file, as JSON values."""
         written = self.model_dump(mode="json", by_alias=True)
         version = _cut(self, written)
         return written | {"version": version} if version > 1 or self.SAYS_FIRST_VERSION else written
 
     def to_bytes(self) -> bytes:
-        """The file's bytes, canonical."""
+        """Serialise the file as canonical JSON."""
         return canonical.dumps(self.document())
 
 
 def _cut(value: Any, written: Any) -> int:  # Any: whatever a field holds, and its JSON
-    """Takes newer fields that are at their defaults out of what was written. Returns the lowest version that knows the others."""
+    """Remove newer fields with default values from `written`. Returns the lowest version that has all remaining fields."""
     if isinstance(value, list | tuple):
         return max(map(_cut, value, written), default=1)
     if isinstance(value, dict):
@@ -87,19 +87,19 @@ def _since(kind: type[BaseModel]) -> Mapping[str, int]:
 
 @cache
 def _newest(kind: type[BaseModel]) -> int:
-    """The newest version of a field of this kind, or of its parts."""
+    """Return the newest version in which a field of this model or of its parts was introduced."""
     parts = [part for field in kind.model_fields.values() for part in _parts(field.annotation)]
     return max([1, *_since(kind).values(), *map(_newest, parts)])
 
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """The fields that may hold something newer than the first version. Most files have thousands of parts and none of these."""
+    """Return the fields whose parts may have fields newer than version 1. Most files have thousands of parts, but no such field."""
     return frozenset(name for name, field in kind.model_fields.items() if any(_newest(part) > 1 for part in _parts(field.annotation)))
 
 
 def _parts(annotation: Any) -> Iterator[type[BaseModel]]:  # Any: a type as Python writes it
-    """The models within a field's type."""
+    """Yield the model classes within a field's type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):

@@ -1,7 +1,8 @@
-"""The CustomResourceDefinitions, made from the models: `python -m dataprep_api.generate.crd` writes it, `--check` compares.
+"""Generates the CustomResourceDefinitions from the models.
 
-A CRD's schema is *structural*: narrower than the JSON Schema that pydantic writes. Every keyword is therefore handled by name, as
-kept, dropped, rewritten or refused; one that nobody thought of is refused too, so that no rule of the models is lost in silence.
+`python -m dataprep_api.generate.crd` writes the files. With `--check` it only compares them with the models.
+A CRD's schema must be *structural*, which allows less than the JSON Schema that pydantic writes. So this module lists every keyword that
+is kept, dropped, rewritten or refused. Unlisted keywords are refused too, so that no rule of the models is lost silently.
 """
 
 import json
@@ -43,8 +44,10 @@ CRON_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-cron.yaml"
 PROFILE_FILE: Final = Path("crds/dataprepprofiles.dataprep.io.yaml")
 PROFILE_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-profile.yaml")
 SIZE_LIMIT: Final = 110_000
-"""Bytes of a definition as compact JSON. kubectl's client-side apply keeps the whole object in an annotation of at most 256 KiB: two versions of
-the API fit."""
+"""The maximum size of a definition as compact JSON, in bytes.
+
+kubectl's client-side apply stores the complete object in an annotation of at most 256 KiB. With this limit, two API versions fit.
+"""
 
 MUTABLE: Final = frozenset(
     {
@@ -60,9 +63,9 @@ MUTABLE: Final = frozenset(
         "workers.parallelism",
     }
 )
-"""What may change after a job has started. Every other field may not, a new one included."""
+"""The fields that may change after a job has started. All other fields are immutable, including new ones."""
 DIVIDED: Final = frozenset({"workers"})
-"""Fields whose members are mutable or not one by one."""
+"""Fields for which MUTABLE lists single members."""
 
 _KEPT = (
     "type", "format", "description", "enum", "default", "minimum", "maximum", "minLength", "maxLength", "pattern",
@@ -70,9 +73,9 @@ _KEPT = (
     "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
     "x-kubernetes-map-type", "x-kubernetes-validations",
 )  # fmt: skip
-"""In the order in which they are written."""
+"""Keywords that are kept, in the order in which they are written."""
 _DROPPED = ("title", "examples", "deprecated", "readOnly", "writeOnly", "$defs")
-"""Nothing that a valid object depends on."""
+"""Keywords that are dropped, because they don't affect which objects are valid."""
 _REFUSED = {
     "exclusiveMinimum": "its structural form is a boolean; use ge",
     "exclusiveMaximum": "its structural form is a boolean; use le",
@@ -91,17 +94,17 @@ _RULES = "x-kubernetes-validations"
 
 
 def crd() -> Schema:
-    """The whole CustomResourceDefinition of DataPrepJobs."""
+    """Return the CustomResourceDefinition of DataPrepJobs."""
     return _definition(KIND, PLURAL, SHORT_NAME, _version())
 
 
 def cron_crd() -> Schema:
-    """The whole CustomResourceDefinition of DataPrepCronJobs."""
+    """Return the CustomResourceDefinition of DataPrepCronJobs."""
     return _definition(CRON_KIND, CRON_PLURAL, CRON_SHORT_NAME, _cron_version())
 
 
 def profile_crd() -> Schema:
-    """The whole CustomResourceDefinition of DataPrepProfiles."""
+    """Return the CustomResourceDefinition of DataPrepProfiles."""
     return _definition(PROFILE_KIND, PROFILE_PLURAL, PROFILE_SHORT_NAME, _profile_version())
 
 
@@ -121,14 +124,14 @@ def _version() -> Schema:
         "served": True,
         "storage": True,
         "additionalPrinterColumns": [
-            _column("Phase", "string", ".status.phase", "Where the job stands."),
+            _column("Phase", "string", ".status.phase", "Phase of the job."),
             _column("Progress", "integer", ".status.progress.percent", "Percent done."),
             _column("Shards", "string", ".status.progress.summary", "Shards done and all shards."),
             _column("Records", "integer", ".status.progress.records.out", "Records written."),
-            _column("Rate", "integer", ".status.progress.recordsPerSecond", "Records a second."),
-            _column("ETA", "string", ".status.progress.eta", "Time left, once it can be told."),
+            _column("Rate", "integer", ".status.progress.recordsPerSecond", "Records per second."),
+            _column("ETA", "string", ".status.progress.eta", "Estimated time left."),
             _column("Output", "string", ".status.output.uri", "Folder of the data set.", priority=1),
-            _column("Age", "date", ".metadata.creationTimestamp", "Time since the job was made."),
+            _column("Age", "date", ".metadata.creationTimestamp", "Time since the job was created."),
         ],
         "selectableFields": [{"jsonPath": ".status.phase"}],
         "subresources": {
@@ -145,16 +148,22 @@ def _cron_version() -> Schema:
         "served": True,
         "storage": True,
         "additionalPrinterColumns": [
-            _column("Schedule", "string", ".spec.schedule", "When jobs are made."),
+            _column("Schedule", "string", ".spec.schedule", "When jobs are created."),
             _column("Time zone", "string", ".spec.timeZone", "Time zone of the schedule."),
-            _column("Suspend", "boolean", ".spec.suspend", "Whether no jobs are made now."),
+            _column("Suspend", "boolean", ".spec.suspend", "Whether creating jobs is suspended."),
             _column("Active", "string", ".status.active[*].name", "Unfinished jobs."),
             _column("Last schedule", "date", ".status.lastScheduleTime", "When the last job was due."),
-            # As text: kubectl shows a date in the future as nothing.
+            # A string, because kubectl can't show dates in the future.
             _column("Next", "string", ".status.nextScheduleTime", "When the next job is due."),
             _column("Last success", "date", ".status.lastSuccessfulTime", "When a job last succeeded.", priority=1),
-            _column("Scheduled", "string", '.status.conditions[?(@.type=="Scheduled")].reason', "What became of the last job.", priority=1),
-            _column("Age", "date", ".metadata.creationTimestamp", "Time since it was made."),
+            _column(
+                "Scheduled",
+                "string",
+                '.status.conditions[?(@.type=="Scheduled")].reason',
+                "Reason of the last scheduling result.",
+                priority=1,
+            ),
+            _column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
         ],
         "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": cron_schema()},
@@ -164,7 +173,7 @@ def _cron_version() -> Schema:
 def _profile_version() -> Schema:
     columns = [
         _column("Image", "string", ".spec.workers.image", "Image of the converter pods."),
-        _column("Age", "date", ".metadata.creationTimestamp", "Time since it was made."),
+        _column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
     ]
     schema = {"openAPIV3Schema": _object(DataPrepProfile)}
     return {"name": VERSION, "served": True, "storage": True, "additionalPrinterColumns": columns, "schema": schema}
@@ -176,13 +185,13 @@ def _column(name: str, kind: str, path: str, description: str, *, priority: int 
 
 
 def job_schema() -> Schema:
-    """The structural schema of a whole job, with the rules on what may change."""
+    """Return the structural schema of a complete job, with the rules about which fields may change."""
     schema = _object(DataPrepJob)
     return schema | {_RULES: [_frozen(path) for path in _immutable(schema["properties"]["spec"])]}
 
 
 def cron_schema() -> Schema:
-    """The structural schema of a whole DataPrepCronJob."""
+    """Return the structural schema of a complete DataPrepCronJob."""
     return _object(DataPrepCronJob)
 
 
@@ -190,7 +199,7 @@ def _object(model: type[Model]) -> Schema:
     whole = model.model_json_schema(by_alias=True, mode="validation")
     definitions = whole["$defs"]
     spec = structural(whole["properties"]["spec"], definitions, path="spec")
-    # The operator alone writes the status; a default there would come back after it was removed.
+    # Only the operator writes the status. With a default, a removed field would come back.
     written = {"status": whole["properties"]["status"]} if "status" in whole["properties"] else {}
     status = {key: _without_defaults(structural(value, definitions, path=key)) for key, value in written.items()}
     return {
@@ -216,14 +225,15 @@ def _immutable(spec: Schema) -> list[str]:
 
 
 def _frozen(path: str) -> dict[str, str]:
-    """The rule that one field of the spec keeps its value once the job has started.
+    """Return the rule that one field of the spec can't change once the job has started.
 
-    It is at the root, because only there a rule sees the status; one rule a field, because a rule names one fieldPath.
+    The rule is at the root, because only rules at the root can read the status. Each field needs a separate rule, because a rule can name only
+    one fieldPath.
     """
     parent, _, name = f"spec.{path}".rpartition(".")
-    # Lists of one or no entry: the API server can't bound the cost of comparing optional values themselves.
+    # The values are wrapped in lists with at most one entry, because the API server can't bound the cost of comparing optional values.
     same = f"[?self.{parent}.?{name}] == [?oldSelf.{parent}.?{name}]"
-    # The comparison comes first because it decides almost every time: the rules run at every write of a status, too.
+    # The comparison comes first, because it is almost always true, and the rules also run for every write of a status.
     return rule(
         f"{same} || oldSelf.?status.?phase.optMap(p, p == 'Pending' && !has(oldSelf.status.startTime)).orValue(true)",
         f"{path} can't change once the job has started; make a new DataPrepJob",
@@ -236,9 +246,9 @@ def _frozen(path: str) -> dict[str, str]:
 
 
 def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, within: Sequence[str] = ()) -> Schema:
-    """`schema` as a structural schema. Raises CrdError naming the field that has none.
+    """Convert `schema` to a structural schema. Raises CrdError, which names the field that can't be converted.
 
-    `path` is the field's own, for messages; `within` holds the definitions that enclose it, to find recursion.
+    `path` is the field's path, for messages. `within` contains the enclosing definitions, so that recursion is detected.
     """
     schema = _one_type(schema, path)
     if "$ref" in schema:
@@ -267,24 +277,24 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
 
 
 def summary(description: str) -> str:
-    """The first sentence: the CRD holds no more. docs/fields.md has the whole text."""
+    """Return the first sentence, because the CRD contains only that. docs/fields.md contains the complete text."""
     return re.split(r"(?<=\.)\s", description, maxsplit=1)[0]
 
 
 def _bare(schema: Schema) -> Schema:
-    """`schema` of a list's or map's values without its description: the field itself has one."""
+    """Remove the description from the schema of a list's or map's values, because the field itself has a description."""
     return {keyword: value for keyword, value in schema.items() if keyword != "description"}
 
 
 def _inlined(schema: Schema, definition: Schema) -> Schema:
-    """The definition merged with the keywords beside its $ref: a field's own description wins, the rules of both hold."""
+    """Merge a definition with the keywords beside its $ref. The field's description replaces the definition's. The rules of both are kept."""
     rules = [*definition.get(_RULES, []), *schema.get(_RULES, [])]
     whole = definition | {key: value for key, value in schema.items() if key != "$ref"}
     return whole | {_RULES: rules} if rules else whole
 
 
 def _one_type(schema: Schema, path: str) -> Schema:
-    """`schema` without `anyOf` and `const`: Optional is simply not required, int-or-string has a keyword of its own."""
+    """Rewrite `anyOf` and `const`. Optional fields are just not required, and int-or-string has a special keyword."""
     if "const" in schema:
         schema = {key: value for key, value in schema.items() if key != "const"} | {"enum": [schema["const"]]}
     if "anyOf" not in schema:
@@ -299,7 +309,7 @@ def _one_type(schema: Schema, path: str) -> Schema:
 
 
 def _named_keys(schema: Schema, path: str) -> Schema:
-    """`schema` with what it says on a map's keys as a CEL rule; a structural schema speaks of a map's values only."""
+    """Rewrite the constraints on a map's keys as a CEL rule, because a structural schema can constrain only a map's values."""
     rest = {key: value for key, value in schema.items() if key not in ("patternProperties", "propertyNames")}
     names = dict(schema.get("propertyNames", {}))
     patterns = schema.get("patternProperties", {})
@@ -329,23 +339,23 @@ def _check_keywords(schema: Schema, path: str) -> None:
         if keyword in _REFUSED:
             raise CrdError(f"{path}: {keyword} can't be written in a structural schema: {_REFUSED[keyword]}")
         if keyword not in _KEPT and keyword not in _DROPPED:
-            raise CrdError(f"{path}: nothing is known about the keyword {keyword}; say in crd.py whether it is kept, dropped or refused")
+            raise CrdError(f"{path}: unknown keyword {keyword}; list it in crd.py as kept, dropped or refused")
 
 
 def _check_limits(schema: Schema, path: str) -> None:
-    """Without limits the API server takes the worst case for the cost of CEL rules, and objects have no greatest size."""
+    """Raise CrdError for a field without a maximum size. The API server needs maximum sizes to bound the cost of CEL rules and the size of objects."""
     kind = schema.get("type")
     if kind == "array" and "maxItems" not in schema:
         raise CrdError(f"{path}: a list needs max_length (maxItems)")
     bounded_text = "maxLength" in schema or "enum" in schema or schema.get("format") == "date-time"
     if (kind == "string" or schema.get("x-kubernetes-int-or-string")) and not bounded_text:
-        raise CrdError(f"{path}: a string needs max_length (maxLength), an enum or a format with a length of its own")
+        raise CrdError(f"{path}: a string needs max_length (maxLength), an enum or a format with a fixed length")
     if isinstance(schema.get("additionalProperties"), dict) and "maxProperties" not in schema:
         raise CrdError(f"{path}: a map needs max_length (maxProperties)")
 
 
 def _shortest(default: Any, schema: Schema) -> Any:
-    """`default` (any JSON value, hence Any) without nulls and without what the members' own defaults give again."""
+    """Remove nulls, and values that equal the members' defaults, from `default`. Any: `default` is any JSON value."""
     if not isinstance(default, dict):
         return default
     members = schema.get("properties", {})
@@ -367,10 +377,10 @@ def _without_defaults(schema: Schema) -> Schema:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style for texts of several lines, short leaves on one line, no anchors."""
+    """Dumps texts of several lines in block style, short collections on one line, and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # Any: whatever is dumped
-        """Equal parts are written twice: the API server refuses nothing, and people read on without a jump."""
+        """Write equal parts twice. This is valid YAML, and it is easier to read than anchors."""
         del data
         return True
 
@@ -387,16 +397,21 @@ def _yaml(value: Schema) -> str:
 
 
 def crd_text(definition: Schema | None = None) -> str:
-    """The file in crds/ of a definition, by default that of DataPrepJobs."""
+    """Return the text of a definition's file in crds/. The default is the definition of DataPrepJobs."""
     definition = definition or crd()
     size = len(json.dumps(definition, separators=(",", ":")))
     if size > SIZE_LIMIT:
-        raise CrdError(f"the CRD may have {SIZE_LIMIT} bytes as compact JSON, it has {size}: shorten the first sentences of descriptions")
+        raise CrdError(
+            f"the CRD may have {SIZE_LIMIT} bytes as compact JSON, but it has {size}: shorten the first sentences of descriptions"
+        )
     return f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_yaml(definition)}"
 
 
 def chart_text(definition: Schema | None = None) -> str:
-    """The chart's template of a definition, by default that of DataPrepJobs: the same object, installed and kept as the values say. Helm's own `{{` is escaped in the schema."""
+    """Return the text of the chart's template for a definition. The default is the definition of DataPrepJobs.
+
+    The chart's values decide whether the object is installed and whether it is kept. Every `{{` in the schema is escaped for Helm.
+    """
     definition = definition or crd()
     name = definition["metadata"]["name"]
     spec = _yaml({"spec": definition["spec"]}).replace("{{", '{{ "{{" }}')
@@ -418,7 +433,7 @@ metadata:
 
 
 def files() -> dict[Path, str]:
-    """Every file made here, relative to the repository's root."""
+    """Return the text of every generated file. Paths are relative to the repository's root."""
     cron, profile = cron_crd(), profile_crd()
     return {
         FILE: crd_text(),
@@ -431,13 +446,13 @@ def files() -> dict[Path, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m dataprep_api.generate.crd [--check]`, in the repository's root."""
+    """Run `python -m dataprep_api.generate.crd [--check]` in the repository's root."""
     try:
         made = files()
     except CrdError as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
-    return generated.main("Writes the CustomResourceDefinitions and the chart's copies.", made, arguments)
+    return generated.main("Write the CustomResourceDefinitions and the chart's copies.", made, arguments)
 
 
 if __name__ == "__main__":
