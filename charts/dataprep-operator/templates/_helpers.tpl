@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
-{{- /* Not the selector's component: the objects of a release are not all of the operator's pods. */ -}}
+{{- /* The selector's component label is left out, because not all objects of a release belong to the operator's pods. */ -}}
 {{- define "dataprep-operator.labels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{- /* The reference of an image: digest before tag before the chart's own version. Takes a list of the image and the root. */ -}}
+{{- /* The reference of an image: by its digest, else its tag, else the chart's appVersion. The argument is a list of the image and the root. */ -}}
 {{- define "dataprep-operator.image" -}}
 {{- $image := index . 0 -}}
 {{- $root := index . 1 -}}
@@ -44,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{- /* Every image that the release's pods and, unless they name their own, the pods of jobs have, one a line. */ -}}
+{{- /* Every image of the release's pods, and of the pods of jobs that set no image, one per line. */ -}}
 {{- define "dataprep-operator.images" -}}
 {{- $images := list (include "dataprep-operator.image" (list .Values.image.operator .)) (include "dataprep-operator.image" (list .Values.image.converter .)) -}}
 {{- range concat .Values.extraInitContainers .Values.extraContainers }}{{ $images = append $images .image }}{{ end -}}
@@ -69,7 +69,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- toYaml (mergeOverwrite $own (deepCopy .Values.podSecurityContext)) -}}
 {{- end -}}
 
-{{- /* Constraints that name no pods are about the operator's. */ -}}
+{{- /* Constraints without a labelSelector apply to the operator's pods. */ -}}
 {{- define "dataprep-operator.topologySpread" -}}
 {{- $pods := dict "matchLabels" (include "dataprep-operator.selector" . | fromYaml) -}}
 {{- $usual := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" -}}
@@ -79,7 +79,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{- /* What the operator may do, in each namespace that it works in. docs/rights.md says why. */ -}}
+{{- /* The operator's permissions in each of its namespaces. docs/rights.md explains them. */ -}}
 {{- define "dataprep-operator.scope" -}}
 dataprep-operator-scope{{ with .Values.operatorClass }}-{{ . }}{{ end }}
 {{- end -}}
