@@ -16,6 +16,6 @@ class Exit(IntEnum):
     NOT_FOUND = 5
     """A file is missing, access to it is denied, or another run owns the output. The user must act."""
     INTERNAL = 70
-    """An unexpected exception, which is a bug in dataprep. It counts as a retryable failure."""
+    """An unexpected exception, which is a bug in dataprep. The failure may be retried."""
     INTERRUPTED = 130
     TERMINATED = 143

@@ -55,7 +55,7 @@ class FormatRules:
     is_for_sagemaker: bool = False
     """Whether SageMaker's built-in algorithms read the format.
 
-    They need a channel named `train`, IDX images as flat vectors, and libsvm data as one sparse tensor.
+    SageMaker needs a channel named `train`, IDX images as flat vectors, and libsvm data as one sparse tensor.
     """
     fills_tables: bool = False
     """Whether its records can also be uploaded as rows of a MaxCompute table."""

@@ -27,7 +27,7 @@ LABEL_CLASS: Final = f"{GROUP}/operator-class"
 ANNOTATION_SCHEDULED: Final = f"{GROUP}/scheduled-at"
 """An annotation with the time at which a DataPrepJob of a DataPrepCronJob was due."""
 FINALIZER: Final = f"{GROUP}/output"
-"""A finalizer of DataPrepJobs with `deletionPolicy: Delete`. It delays their deletion until the output is removed."""
+"""A finalizer of DataPrepJobs with `deletionPolicy: Delete`. The finalizer delays their deletion until the output is removed."""
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
 """An annotation of pods that run the program of `spec.script`. Their exit codes and termination messages aren't those of `dataprep`."""
@@ -37,7 +37,7 @@ SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 def child_base(name: str, uid: str) -> str:
     """Return the common name prefix of a job's child objects.
 
-    It is the job's name, cut to 36 characters and with dashes for dots, a dash, and 10 hex digits of the uid.
+    The prefix consists of the job's name (cut to 36 characters, with dashes for dots), a dash, and 10 hex digits of the uid.
     """
     return _child_base(name, uid, most=36, digits=10)
 
@@ -45,7 +45,7 @@ def child_base(name: str, uid: str) -> str:
 def first_child_base(name: str, uid: str) -> str:
     """Return the name prefix that older releases gave a job's child objects, for jobs whose status doesn't contain the prefix.
 
-    It has fewer digits of the uid. Among some thousands of jobs whose names begin alike, two could get the same prefix.
+    This prefix has fewer digits of the uid. Among some thousands of jobs whose names begin alike, two could get the same prefix.
     """
     return _child_base(name, uid, most=40, digits=6)
 
@@ -156,7 +156,7 @@ _NOT_IN_SPLITS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def split_name(subset: str) -> str:
-    """Return the name of a subset's default split. It is empty if the subset's name has no usable characters.
+    """Return the name of a subset's default split. The result is empty if the subset's name has no usable characters.
 
     Accents are removed. Each run of characters other than ASCII letters, digits, dots, dashes and underscores becomes one dash. Long
     names are cut.
@@ -172,7 +172,7 @@ _KNOWN = ("split", "shard", "shards", "ext")
 
 
 EXTENDABLE: Final = "{split}-{shard}.{ext}"
-"""The default file name template of a data set that can be extended. It doesn't contain the number of shards, which may change."""
+"""The default file name template of a data set that can be extended. The template doesn't contain the number of shards, because that may change."""
 
 
 def extendable_template(format_: str) -> str | None:
@@ -200,7 +200,7 @@ def file_name_template(
 def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
     """Return the file name of one shard.
 
-    Numbers have five digits, or as many as `{shard:06}` asks for. They have more if the number of shards needs more.
+    Numbers have five digits, or as many as `{shard:06}` asks for. All numbers get more digits if the number of shards has more.
     """
 
     def value(found: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ def test_every_field_of_a_job_is_on_the_page() -> None:
 
 
 def test_it_has_the_whole_text_of_which_the_definition_has_the_first_sentence() -> None:
-    assert '| `delimiter` | string | `","` | Cell separator. It is one ASCII character. |' in fields_page.page()
+    assert '| `delimiter` | string | `","` | Cell separator. The separator is one ASCII character. |' in fields_page.page()
 
 
 def test_an_object_that_is_used_twice_is_written_once() -> None:

@@ -45,7 +45,7 @@ class SplitPlan(Model):
     """With `hash` or `code`: the number of members in each block. Blocks are HASH_BLOCK consecutive samples of the concatenated ranges."""
     records: int
     batch: int = 1
-    """The number of samples in a minibatch, which is never divided between shards. It is 1 without minibatches."""
+    """The number of samples in a minibatch, which is never divided between shards. Without minibatches the number is 1."""
     expected: int | None = None
     """The number of records that the split's rule expects, if the rule is a number or a fraction."""
     tolerance: int | None = None
@@ -104,7 +104,7 @@ class PlanHead(Stored):
     keys: dict[str, str] = {}
     """For each environment variable with a key (`hash.keyEnv`), the digest of a constant under this key.
 
-    It shows whether a key is still the same without revealing the key.
+    The digest shows whether a key is still the same without revealing the key.
     """
     shuffle_seed: int | None = None
     splits: list[SplitPlan]

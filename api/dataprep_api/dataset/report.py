@@ -86,7 +86,7 @@ class ShardReport(Stored):
     companions: list[Companion] = []
     index: IndexFile | None = None
     statistics: str = ""
-    """Statistics of the records' features and the classes of the labels, for the commit step. They are JSON, compressed by zlib, in base 85."""
+    """Statistics of the records' features and the classes of the labels, for the commit step. The statistics are JSON, compressed by zlib, in base 85."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     quarantine: str | None = None

@@ -25,7 +25,7 @@ class Part:
     version: int
     """The version that this release writes. Version 1 is the behaviour of releases without parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """Whether the part may affect the bytes of a job. A pure function. It returns true if the answer depends on the inputs."""
+    """Whether the part may affect the bytes of a job. The function is pure, and returns true if the answer depends on the inputs."""
     oldest: int | None = None
     """The oldest version that this release can still write, for existing plans of that version. None: only `version`."""
 

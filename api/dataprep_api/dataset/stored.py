@@ -21,13 +21,13 @@ class Versioned(Model):
 class Stored(Versioned):
     """A stored file. Its version is the lowest that has all fields that are set, so a file without newer fields keeps the same bytes in all releases.
 
-    This also holds for nested parts of the file. Parts with newer fields are subclasses of Versioned.
+    Nested parts of the file count too. Parts with newer fields are subclasses of Versioned.
     """
 
     FILE: ClassVar[str]
     """The name of this kind of file in error messages."""
     SAYS_FIRST_VERSION: ClassVar[bool] = True
-    """Whether a file of version 1 contains the field `version`. It is false for reports and OWNER."""
+    """Whether a file of version 1 contains the field `version`. For reports and OWNER it doesn't."""
 
     @classmethod
     def newest(cls) -> int:

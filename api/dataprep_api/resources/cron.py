@@ -83,7 +83,7 @@ class DataPrepCronJobStatus(Model):
     last_successful_time: Time | None = None
     """Time at which the last successful job ended."""
     next_schedule_time: Time | None = None
-    """Time at which the next job is due. It is empty while no job is scheduled."""
+    """Time at which the next job is due. The field is empty while no job is scheduled."""
     active: Annotated[list[ActiveJob], Field(max_length=MAX_ACTIVE)] = []
     """Unfinished jobs, oldest first."""
     conditions: Annotated[
@@ -111,7 +111,7 @@ class DataPrepCronJob(Model):
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:  # Any: YAML
-        """Parse `document`. Its template is checked as a job that is due now. Raises SpecError with all faults that were found."""
+        """Parse `document`. The job template is checked as a job that is due now. Raises SpecError with all faults that were found."""
         try:
             found = cls.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as exc:
@@ -125,7 +125,7 @@ class DataPrepCronJob(Model):
 
 # Any: objects parsed from YAML.
 def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, Any]:
-    """Return the DataPrepJob that the template yields for one scheduled time. It has the cron job's name, not yet a unique one."""
+    """Return the DataPrepJob that the template yields for one scheduled time. The job has the cron job's name, which isn't unique yet."""
     template = cron["spec"]["jobTemplate"]
     spec = template.get("spec") or {}
     params = spec.get("params") or {}

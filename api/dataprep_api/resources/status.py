@@ -102,7 +102,7 @@ class Progress(Model):
     bytes_per_second: Annotated[float, Field(ge=0)] | None = None
     """Bytes written per second."""
     estimated_seconds_remaining: Count | None = None
-    """Seconds left. It is empty until 5 % and 5 seconds of work are done."""
+    """Seconds left. The field is empty until 5 % and 5 seconds of work are done."""
     eta: Annotated[str, Field(max_length=32)] | None = None
     """Readable time left: `1m20s`."""
     updated_at: Time | None = None
@@ -225,7 +225,7 @@ class Effective(Model):
     accelerator: Annotated[str, Field(max_length=64)] | None = None
     """`CPU` or `GPU`."""
     memory: Annotated[str, Field(max_length=32)] | None = None
-    """Memory limit raised by `retry`. It applies to the converter pods."""
+    """Memory limit raised by `retry`. The limit applies to the converter pods."""
     plan_memory: Annotated[str, Field(max_length=32)] | None = None
     """Raised memory of the plan step."""
     commit_memory: Annotated[str, Field(max_length=32)] | None = None
@@ -251,7 +251,7 @@ class Timings(Model):
     total_seconds: Annotated[float, Field(ge=0)] | None = None
     """Complete job."""
     read_wait_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Time that encoding waited for input. It is the sum over all workers of the time spent waiting for reading and transforms."""
+    """Time that encoding waited for input. The time is the sum over all workers. Encoding waits for reading and transforms."""
     bottleneck: Annotated[str, Field(max_length=256)] | None = None
     """What limited the conversion. The shares of the stages follow: `source-bound (read 71 %, …)`."""
 
@@ -291,7 +291,7 @@ class OutputStatus(Model):
     manifest_sha256: Sha256 | None = None
     """SHA-256 of the manifest."""
     digest: Sha256 | None = None
-    """Digest over all files. It is in the manifest, and `dataprep verify` prints it."""
+    """Digest over all files. The manifest contains the digest, and `dataprep verify` prints it."""
     quarantine_uri: LongUri | None = None
     """Folder of quarantined records, if any."""
     files: Count = 0
@@ -301,7 +301,7 @@ class OutputStatus(Model):
     bytes: Count = 0
     """Bytes."""
     channels: Channels | None = None
-    """Channels for SageMaker. They are set only if SageMaker can use the data set."""
+    """Channels for SageMaker. The channels are set only if SageMaker can use the data set."""
 
 
 class FromJob(Model):
@@ -331,7 +331,7 @@ class DataPrepJobStatus(Model):
     completion_time: Time | None = None
     """End."""
     attempt: Count = 0
-    """Conversions started. It is 1, plus one for each retry and each fallback to CPU."""
+    """Conversions started. The number is 1, plus one for each retry and each fallback to CPU."""
     step: Literal["Plan", "Convert", "Commit"] | None = None
     """Current or last step. A retry starts with this step."""
     run_id: Annotated[str, Field(max_length=64)] | None = None
@@ -339,7 +339,7 @@ class DataPrepJobStatus(Model):
     plan_sha256: Sha256 | None = None
     """SHA-256 of the plan."""
     reused: bool | None = None
-    """Whether a data set was reused. This happens if a finished data set of the same spec and inputs exists."""
+    """Whether a data set was reused. A data set is reused if a finished one of the same spec and inputs exists."""
     tasks: Count | None = None
     """Tasks of the convert Job."""
     failed_indexes: Ranges | None = None
@@ -347,7 +347,7 @@ class DataPrepJobStatus(Model):
     progress: Progress | None = None
     """Progress of the job."""
     ignored_files: Count | None = None
-    """Input files that were ignored. They are hidden files, files with other extensions, and data sets below the inputs."""
+    """Input files that were ignored. Ignored files are hidden files, files with other extensions, and data sets below the inputs."""
     splits: Annotated[list[SplitStatus], Field(max_length=MAX_SPLITS)] = []
     """Contents of each split."""
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
@@ -377,7 +377,7 @@ class DataPrepJobStatus(Model):
     runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []
     """Finished attempts, newest first."""
     handled_retry: Annotated[str, Field(max_length=256)] | None = None
-    """Last handled `dataprep.io/retry`. It is the last value of this annotation that the operator acted on."""
+    """Last handled `dataprep.io/retry`. The field contains the last value of this annotation that the operator acted on."""
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:

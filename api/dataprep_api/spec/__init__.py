@@ -155,11 +155,11 @@ class DataPrepJobSpec(Model):
     )
 
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
-    """Values for `${NAME}` in the spec. They are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster use them only where any text is valid, such as in URIs, columns and file names, and not in enums, numbers or quantities."""
+    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster use them only where any text is valid, such as in URIs, columns and file names, and not in enums, numbers or quantities."""
     source: Source | None = None
     """The raw data: set exactly one member. Every job has either a source or a `script`."""
     script: Script | None = None
-    """Your own program, instead of a source. It runs in an image that you choose and writes the data set. The commit step checks the result."""
+    """Your own program, instead of a source. The program runs in an image that you choose and writes the data set. The commit step checks the result."""
     features: Annotated[list[Feature], Field(min_length=1, max_length=256)] | None = None
     """Features of the records. Default: every column that the transforms produce, except the labels."""
     labels: Annotated[list[LabelFeature], Field(min_length=1, max_length=64)] | None = None
@@ -169,7 +169,7 @@ class DataPrepJobSpec(Model):
     deduplicate: Deduplicate | None = None
     """Drops repeated records."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Take only this many samples. They are spread over the complete source, and the same input always gives the same samples. Only these samples are divided into splits."""
+    """Take only this many samples. The samples are spread over the complete source, and the same input always gives the same samples. Only these samples are divided into splits."""
     splits: Splits | None = None
     """How samples are divided into splits. Default: each subset of the source is a split. A source without subsets becomes `train`."""
     shuffle: Shuffle | None = None
@@ -181,25 +181,25 @@ class DataPrepJobSpec(Model):
     allow_empty: bool = False
     """Whether empty input is accepted. If true, the data set is then empty. If false, the job fails."""
     code: Code | None = None
-    """Code that is not in the image. It holds Python modules for plug-ins of source and transforms, or the program of `script`."""
+    """Code that is not in the image. The code consists of Python modules for plug-ins of source and transforms, or of the program of `script`."""
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
     """Access to stores, by URI prefix. Each entry names a Secret with credentials, endpoints, or a ConfigMap with Hadoop's configuration."""
     workers: Workers = Workers()
     """The converter pods."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """DataPrepProfile with defaults for this job. The profile is in the same namespace. Its stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
+    """DataPrepProfile with defaults for this job. The profile is in the same namespace. The profile's stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
-    """DataPrepJobs to wait for. They are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
+    """DataPrepJobs to wait for. These jobs are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
     suspend: bool = False
     """Whether the job is suspended. Setting it to true stops the pods but keeps finished shards. Setting it to false resumes the job."""
     active_deadline_seconds: DeadlineSeconds | None = None
     """Time limit of the complete job."""
     step_deadlines: StepDeadlines | None = None
-    """Time limits of the steps. They start again when a suspended job is resumed."""
+    """Time limits of the steps. When a suspended job is resumed, the limits start again."""
     start_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for the start. The job fails if a pod stays unschedulable, or another job that it waits for stays unfinished, for longer than this. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for pods that can't start. It applies where someone has to act: if an image, Secret or ConfigMap is missing, or if the API server refuses the pods. Default: as long as the job has worked so far, at least 30 s and at most 6 h. Where a registry or the network may recover, the minimum is 600 s."""
+    """Time limit for pods that can't start. The limit applies where someone has to act: if an image, Secret or ConfigMap is missing, or if the API server refuses the pods. Default: as long as the job has worked so far, at least 30 s and at most 6 h. Where a registry or the network may recover, the minimum is 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan and commit steps."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
@@ -211,7 +211,7 @@ class DataPrepJobSpec(Model):
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
     """Failed tasks allowed before conversion stops. A job with a failed task can't succeed. This field limits the work that is done before it fails. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
-    """Seconds after its end until the job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
+    """Seconds from the job's end until it is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
     """What to remove some time after the end. Default: everything is kept, so that the pods' logs stay available."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"

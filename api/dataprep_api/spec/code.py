@@ -80,7 +80,7 @@ class Code(Model):
     )
 
     config_map_ref: CodeMap | None = None
-    """ConfigMap with the files. Its keys are file names, such as `reader.py`. For `dataprep run`, the ConfigMap must be in the same YAML file as the job. The content is part of the run id."""
+    """ConfigMap with the files. The ConfigMap's keys are file names, such as `reader.py`. For `dataprep run`, the ConfigMap must be in the same YAML file as the job. The content is part of the run id."""
     git: Git | None = None
     """Git repository. The commit is part of the run id."""
 

@@ -50,7 +50,7 @@ class Shards(Model):
     count: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Shards per split. A split with fewer records than that has fewer shards."""
     target_size: Quantity | None = None
-    """Wanted size of a shard, such as `128Mi`. It must be at least 64Ki. The plan chooses the number of shards."""
+    """Wanted size of a shard, such as `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
     records: Annotated[int, Field(ge=1)] | None = None
     """Maximum number of records per shard."""
 
@@ -79,7 +79,7 @@ class TableOutput(Model):
     """A MaxCompute table, or a partition of it, that receives the records as rows."""
 
     uri: TableUri
-    """URI of a table, `odps://project/tables/t`, or a partition. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. Its rows are replaced in one step when the data set is finished."""
+    """URI of a table, `odps://project/tables/t`, or a partition. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. The rows of the table or partition are replaced in one step when the data set is finished."""
 
 
 _SHARDS_GIVEN: Final = f"with granularity: Minibatch each file of {', '.join(ONE_MINIBATCH)} holds one minibatch: leave shards out"
@@ -172,7 +172,7 @@ class Output(Model):
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of file names. It may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default for a single shard is `{split}.{ext}`, otherwise `{split}-{shard}-of-{shards}.{ext}`. With `overwrite: Extend` it is `{split}-{shard}.{ext}`. For sequenceFile and mapFile it is `part-r-{shard}`, which in a mapFile is the name of a folder. Some other formats have their own defaults."""
+    """Template of file names. The template may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default for a single shard is `{split}.{ext}`, otherwise `{split}-{shard}-of-{shards}.{ext}`. With `overwrite: Extend` it is `{split}-{shard}.{ext}`. For sequenceFile and mapFile it is `part-r-{shard}`, which in a mapFile is the name of a folder. Some other formats have their own defaults."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
     """What to do with an existing output. An output exists if it is finished, or if it contains files of another run. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True

@@ -36,13 +36,13 @@ class Script(Model):
     working_directory: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Working directory, an absolute path. Default: the folder of `code`, or else the image's working directory."""
     input: Uri | None = None
-    """Input URI, passed as `DATAPREP_INPUT`. It is checked before the program starts."""
+    """Input URI, passed as `DATAPREP_INPUT`. The input is checked before the program starts."""
     buckets_argument: bool = False
     """Whether to append `--buckets=<input>`."""
     checkpoint_dir_argument: bool = False
     """Whether to append `--checkpointDir=<output.uri>`."""
     outputs: Annotated[list[OutputPath], Field(min_length=1, max_length=256)]
-    """Files to expect below `output.uri`. They are names, or globs such as `train-*.tfrecords`. When the program has ended, each entry must match existing, non-empty files, and no other files may exist. In TFRecord and RecordIO files (see `output.format`) every record is checked."""
+    """Files to expect below `output.uri`. Entries are names, or globs such as `train-*.tfrecords`. When the program has ended, each entry must match existing, non-empty files, and no other files may exist. In TFRecord and RecordIO files (see `output.format`) every record is checked."""
 
     @model_validator(mode="after")
     def _command(self) -> Self:

@@ -42,9 +42,9 @@ class Split(Model):
     values: Annotated[list[_Value], Field(min_length=1, max_length=256)] | None = None
     """Take samples with these values. A sample's value in `column` is compared with them as text."""
     since: _Bound | None = None
-    """Take samples from this value on. It is the first value of `column` to take: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number if the column has numbers."""
+    """Take samples from this value on. `since` is the first value of `column` to take: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number if the column has numbers."""
     before: _Bound | None = None
-    """Take samples below this value. It has the same form as `since`, but samples with exactly this value of `column` aren't taken."""
+    """Take samples below this value. `before` has the same form as `since`, but samples with exactly this value of `column` aren't taken."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
@@ -143,10 +143,10 @@ class Splits(Model):
 
 
 class Deduplicate(Model):
-    """Drops repeated records. A record that equals an earlier record is left out. This happens before records are divided into splits."""
+    """Drops repeated records. A record that equals an earlier record is left out. Records are dropped before they are divided into splits."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Source columns to compare. They may hold text, bytes, numbers or tensors, and are compared by a 128-bit digest. Of equal records, the first one stays."""
+    """Source columns to compare. The columns may hold text, bytes, numbers or tensors. The values are compared by a 128-bit digest. Of equal records, the first one stays."""
 
 
 class Shuffle(Model):

@@ -34,17 +34,17 @@ class Store(Model):
     secret_ref: LocalObjectReference | None = None
     """Secret with the credentials. For OSS, S3 and MaxCompute its keys are `accessKeyId`, `accessKeySecret` and `securityToken`. For HDFS with Kerberos they are `principal` and `keytab`."""
     config_map_ref: LocalObjectReference | None = None
-    """ConfigMap with Hadoop's configuration (HDFS). It contains `core-site.xml` and `hdfs-site.xml`, and `krb5.conf` for Kerberos."""
+    """ConfigMap with Hadoop's configuration (HDFS). The ConfigMap contains `core-site.xml` and `hdfs-site.xml`, and `krb5.conf` for Kerberos."""
     endpoint: Uri | None = None
     """Address of the service. For example `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
     tunnel_endpoint: Uri | None = None
     """MaxCompute: address of the tunnel service. The tunnel service transfers rows. Default: the address that the endpoint returns."""
     region: Annotated[str, Field(max_length=64)] | None = None
-    """Region, used for signatures. It applies to OSS, S3 and MaxCompute."""
+    """Region, used for signatures. The region applies to OSS, S3 and MaxCompute."""
     path_style: bool = False
     """Whether the bucket is part of URL paths. If false, it is part of the host name."""
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    """HDFS: user name. It is used for simple authentication."""
+    """HDFS: user name. The name is used for simple authentication."""
     server_side_encryption: Literal["AES256", "KMS"] | None = None
     """Encryption by the service (OSS, S3). Default: the bucket's setting."""
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
@@ -104,7 +104,7 @@ class Accelerator(Model):
     node_selector: StringMap | None = None
     """Labels of GPU nodes. Default: the chart's setting."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
-    """Extra tolerations for GPU nodes. They are added to `workers.tolerations`. Default: the chart's setting."""
+    """Extra tolerations for GPU nodes. These tolerations are added to `workers.tolerations`. Default: the chart's setting."""
     fallback_after_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
     """Seconds before the fallback to CPU. With Preferred, the job moves to CPU nodes if pods stay unschedulable for this long."""
 
@@ -113,7 +113,7 @@ class PodTemplate(Model):
     """More fields of the pods, with the same names and types as in a pod."""
 
     labels: StringMap | None = None
-    """Pod labels. They can't replace the operator's labels."""
+    """Pod labels. These labels can't replace the operator's labels."""
     annotations: StringMap | None = None
     """Pod annotations."""
     init_containers: Annotated[list[Open], Field(max_length=8)] | None = None
@@ -138,7 +138,7 @@ class Workers(Model):
     parallelism: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Maximum number of pods at the same time. You can change it while the job runs. The output doesn't depend on it."""
     resources: Resources | None = None
-    """Container resources. They apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
+    """Container resources. The resources apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
     accelerator: Accelerator = Accelerator()
     """Whether pods run on GPU nodes."""
     node_selector: StringMap | None = None

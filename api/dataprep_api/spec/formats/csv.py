@@ -13,7 +13,7 @@ class CsvOptions(Model):
     header: bool = True
     """Whether to write a header. The header is the first line of every file and names the columns."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """Cell separator. It is an ASCII character that can't occur in numbers or line ends."""
+    """Cell separator. The separator is an ASCII character that can't occur in numbers or line ends."""
     labels_first: bool = False
     """Whether labels come before features."""
     bytes: Literal["Refuse", "Text"] = "Refuse"

@@ -11,8 +11,8 @@ class FileBatchOptions(Model):
     content: Column | None = None
     """Feature with the files' bytes. Default: `image/encoded` or `content`, whichever exists."""
     uri: Column | None = None
-    """Feature with the files' URIs. It is text: URIs, or paths below `base`. Default: `image/filename` or `path`, whichever exists."""
+    """Feature with the files' URIs. The feature is text: URIs, or paths below `base`. Default: `image/filename` or `path`, whichever exists."""
     base: Uri | None = None
-    """Base of relative paths. It is a URI or an absolute path, such as `hdfs://nn/photos` or `/data/photos`. Default: paths stay relative."""
+    """Base of relative paths. The base is a URI or an absolute path, such as `hdfs://nn/photos` or `/data/photos`. Default: paths stay relative."""
     compression: Literal["None", "Deflate"] = "None"
     """Compression of the zip's members. Photographs are usually compressed already."""

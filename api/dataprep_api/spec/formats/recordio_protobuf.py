@@ -13,9 +13,9 @@ class Sparse(Model):
     name: Column
     """Key in the records."""
     keys: Column
-    """Feature with the positions of the values. It is a list of whole numbers, row-major if there are several dimensions."""
+    """Feature with the positions of the values. The feature is a list of whole numbers, row-major if there are several dimensions."""
     values: Column
-    """Feature with the values. Its list is as long as the list of positions."""
+    """Feature with the values. The list of values is as long as the list of positions."""
     shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=8)]
     """Shape of the dense tensor."""
 

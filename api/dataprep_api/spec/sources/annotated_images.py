@@ -46,7 +46,7 @@ class AnnotatedImagesSource(Model):
     classes_from: SubsetName | None = None
     """Voc: subset that defines the classes, such as `train`. A class that exists only in other subsets is unknown: see `unknownClasses`."""
     class_names: Uri | None = None
-    """Yolo: file with class names. It has one name per line, or it is YAML with the key `names`."""
+    """Yolo: file with class names. The file has one name per line, or it is YAML with the key `names`."""
     extensions: Extensions = IMAGE_EXTENSIONS
     """Image extensions, in lower case. Case is ignored. Files with other extensions are ignored and counted."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
@@ -62,7 +62,7 @@ class AnnotatedImagesSource(Model):
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
     """Number of the first class. The TF Object Detection API expects 1 and reserves 0 for background."""
     missing: Literal["Fail", "BadRecord", "Skip", "Empty"] = "Fail"
-    """What happens to files without a partner. These are images without annotation, and annotations without image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: such an image has no objects."""
+    """What happens to files without a partner. Such files are images without annotation, and annotations without image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: such an image has no objects."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -15,9 +15,9 @@ class CsvColumn(Model):
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
     """Value type."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value of an empty cell. It is written as in the file. Without a default, a record with an empty cell is bad, except in a String column, where the cell is an empty string."""
+    """Value of an empty cell. Write the default in the same form as values in the file. Without a default, a record with an empty cell is bad, except in a String column, where the cell is an empty string."""
     required: bool = False
-    """Whether empty Strings are bad too. This applies to empty cells of a String column without a default."""
+    """Whether empty Strings are bad too. The field applies to empty cells of a String column without a default."""
 
 
 class CsvSource(Model):
@@ -26,19 +26,19 @@ class CsvSource(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """Cell separator. It is one ASCII character."""
+    """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """Quote character. Inside a quoted cell it is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. They come before the header, if there is one."""
+    """Lines to skip in each file. These lines come before the header, if there is one."""
     header: bool = False
-    """Whether there is a header. It names the columns and is the first line of each file after `skipLines`."""
+    """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each has a name and a type. Default: planning infers the columns once, and every file must have them."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words for empty cells, such as `NA`. They apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
+    """Words for empty cells, such as `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read, in order. They are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
+    """Columns to read, in order. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of columns from `KEY=VALUE` folders. Each such folder adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 

@@ -18,9 +18,9 @@ class CsvSequenceLabels(Model):
     per: Literal["Step", "Sequence"] = "Step"
     """Whether rows are per step or sequence. A label file has one row for each step, or a single row for the complete sequence."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. They come before the header, if there is one."""
+    """Lines to skip in each file. These lines come before the header, if there is one."""
     header: bool = False
-    """Whether there is a header. It names the columns and is the first line of each file after `skipLines`."""
+    """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=64)] | None = None
     """Columns, in file order. Each has a name and a type. Default: planning infers the columns once. A single column without a header is then named `label`."""
 
@@ -37,19 +37,19 @@ class CsvSequencesSource(Model):
     order: Literal["Bytes", "Numbers"] = "Bytes"
     """Order of the files of a URI. `Bytes`: by the bytes of their paths, so `10.csv` comes before `2.csv`. `Numbers`: digits count as numbers, so `10.csv` comes after `2.csv`."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """Cell separator. It is one ASCII character."""
+    """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """Quote character. Inside a quoted cell it is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. They come before the header, if there is one."""
+    """Lines to skip in each file. These lines come before the header, if there is one."""
     header: bool = False
-    """Whether there is a header. It names the columns and is the first line of each file after `skipLines`. A file whose header has other names is a bad record."""
+    """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`. A file whose header has other names is a bad record."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each has a name and a type. Default: planning infers the columns once from the first files, and every file must have them."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words for empty cells, such as `NA`. They apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
+    """Words for empty cells, such as `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read, in order. They are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Default: all columns."""
+    """Columns to read, in order. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Default: all columns."""
     per_sequence: Annotated[list[Column], Field(max_length=64)] = []
     """Columns with one value per sequence. Every row repeats the value. A file whose rows differ is a bad record."""
     labels: CsvSequenceLabels | None = None

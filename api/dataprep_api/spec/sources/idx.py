@@ -13,9 +13,9 @@ class IdxSubset(Model):
     name: SplitName
     """Subset name, such as `train`. Splits can choose samples by it."""
     images: Uri
-    """IDX file of the samples. It may be gzipped. Its first dimension is the number of records."""
+    """IDX file of the samples. The file may be gzipped. The file's first dimension is the number of records."""
     labels: Uri | None = None
-    """IDX file of the labels. It contains one integer per record."""
+    """IDX file of the labels. The file contains one integer per record."""
 
 
 class IdxSource(Model):

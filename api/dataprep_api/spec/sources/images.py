@@ -43,7 +43,7 @@ class FileNameLabel(Model):
     index: Annotated[int, Field(ge=-64, le=64)] = 0
     """With `split`: the part with the class. Parts are numbered from 0, or from the end with negative numbers: -1 is the last part."""
     pattern: Annotated[str, Field(min_length=1, max_length=512, pattern=r"\(\?P?<label>")] | None = None
-    """Regular expression with a group `label`. It has RE2 syntax and is searched for in the name with its extension. Example: `^(?P<label>[a-z]+)[0-9]+`."""
+    """Regular expression with a group `label`. The expression has RE2 syntax and is searched for in the name with its extension. Example: `^(?P<label>[a-z]+)[0-9]+`."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -64,9 +64,9 @@ class ImageList(Model):
     header: bool = True
     """Csv: whether there is a header. The header is the first line and names the columns."""
     path_column: Column | None = None
-    """Column of paths. It is a name, or a position from 0. Default: the first column of a Csv, or the key `path` of a Jsonl."""
+    """Column of paths. The column is a name, or a position from 0. Default: the first column of a Csv, or the key `path` of a Jsonl."""
     label_column: Column | None = None
-    """Column of classes. It is a name, or a position from 0. Use it with `labelFrom: List`."""
+    """Column of classes. The column is a name, or a position from 0. Use it with `labelFrom: List`."""
     root: Uri | None = None
     """Base of relative paths. Default: the folder of the list."""
 
@@ -106,7 +106,7 @@ class ImagesSource(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)] | None = None
     """Folders, globs or files, in order. The files of one entry are sorted by name. The path of a sample is relative to its folder."""
     listed: Annotated[ImageList | None, Field(alias="list")] = None
-    """File that lists the images. It is used instead of `uris`, and images are read in its order."""
+    """File that lists the images. The list is used instead of `uris`, and images are read in the order of the list."""
     extensions: Extensions = IMAGE_EXTENSIONS
     """File extensions to read, in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. If `list` is set, all images of the list are read."""
     recursive: bool = True

@@ -43,9 +43,9 @@ class JoinTable(Model):
     source: TableSource
     """Source of its rows."""
     keys: Columns | None = None
-    """Key columns of this table. They are names or positions, as many as in `join.keys` and in the same order. Default: `join.keys`."""
+    """Key columns of this table. The columns are names or positions, as many as in `join.keys` and in the same order. Default: `join.keys`."""
     prefix: Annotated[str, Field(max_length=63)] = ""
-    """Prefix of its other columns. It makes their names different from columns of other tables."""
+    """Prefix of its other columns. The prefix makes their names different from columns of other tables."""
     duplicates: Literal["Refuse", "First", "Last"] = "Refuse"
     """What happens to rows with the same key. `Refuse`: the job fails and names two such rows. `First` and `Last`: the first or last such row of the source is used."""
     order_by: Columns | None = None
@@ -67,7 +67,7 @@ class JoinSource(Model):
     keys: Columns
     """Key columns. The values are whole numbers, text, bytes, booleans, dates or times."""
     tables: Annotated[list[JoinTable], Field(min_length=2, max_length=8)]
-    """Tables to join. This is also the order of their columns."""
+    """Tables to join. The columns of the result have the same order as the tables."""
     missing: Literal["Refuse", "Drop"] = "Refuse"
     """What happens to keys that a table lacks. `Refuse`: the job fails and names the key and the table. `Drop`: the key is left out and counted."""
 

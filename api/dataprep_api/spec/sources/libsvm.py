@@ -20,11 +20,11 @@ class LibsvmSource(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     one_based: bool = True
-    """Whether indexes start at 1. This is true for most files. If false, they start at 0. The column `keys` starts at 0 in both cases."""
+    """Whether indexes start at 1. Most files start at 1. If false, they start at 0. The column `keys` starts at 0 in both cases."""
     num_features: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Number of features. A record with a larger index is bad. Default: unknown, and there is no column `shape`."""
     qid: bool = False
-    """Whether lines have `qid:number`. It follows the label. If false, a line with a query id is a bad record."""
+    """Whether lines have `qid:number`. The query id follows the label. If false, a line with a query id is a bad record."""
     dense: bool = False
     """Whether `values` is a dense vector. The vector has `numFeatures` numbers (at most 4,096), with 0 for each index that the line lacks."""
 

@@ -24,7 +24,7 @@ class SqlPartitions(Model):
     """How the rows are divided, so that several workers can read them at the same time."""
 
     column: Column
-    """Integer column of the result. Its range of values is divided into parts of equal width."""
+    """Integer column of the result. The column's range of values is divided into parts of equal width."""
     count: Annotated[int, Field(ge=1, le=1000)]
     """Number of parts. A worker fetches a part as a whole, so each part must fit into `$TMPDIR`."""
 
@@ -40,9 +40,9 @@ class SqlSource(Model):
     )
 
     url: Annotated[str, AfterValidator(_a_url), Field(max_length=1024)]
-    """PostgreSQL or SQLite URL, without password. It is `postgresql://user@host:5432/database?sslmode=require`, for example, or `sqlite:///` and the path of a file. The password comes from a Secret."""
+    """PostgreSQL or SQLite URL, without password. A URL is `postgresql://user@host:5432/database?sslmode=require`, for example, or `sqlite:///` and the path of a file. The password comes from a Secret."""
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
-    """SELECT statement. It becomes a sub-query of the statements that are run."""
+    """SELECT statement. The SELECT becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]
     """Result columns that define a unique order. No two rows may have the same values in all of them."""
     partition_by: SqlPartitions | None = None

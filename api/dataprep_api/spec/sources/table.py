@@ -38,7 +38,7 @@ class TableSource(Model):
     record_defaults: NullDefaults | None = None
     """Values for NULLs, by column. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a NULL is bad."""
     pin: Literal["Sampled", "Content"] = "Sampled"
-    """How changed data is detected. This matters if a download session expires before the job ends. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which planning then reads in addition."""
+    """How changed data is detected. Detection matters if a download session expires before the job ends. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which planning then reads in addition."""
 
     @model_validator(mode="after")
     def _selected_or_excluded(self) -> Self:

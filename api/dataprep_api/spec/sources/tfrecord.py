@@ -17,7 +17,7 @@ class TfrecordFeature(Model):
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2_147_483_647)]], Field(max_length=8)] = []
     """Tensor shape, row-major. An empty shape is a single value."""
     ragged: bool = False
-    """Whether the number of values varies. In a record without the feature it is 0."""
+    """Whether the number of values varies. A record without the feature has 0 values."""
     raw: Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool"] | None = None
     """Number type of a tensor in `Bytes`. The bytes are a little-endian tensor. The column then contains numbers with this `shape`."""
 

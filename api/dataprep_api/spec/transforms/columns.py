@@ -35,7 +35,7 @@ class Filter(Model):
     """Keeps records that match an expression. The other records are counted as filtered."""
 
     where: Annotated[str, Field(min_length=1, max_length=2048)]
-    """Expression over columns, such as `width > 32`. It may use comparisons (`==`, `!=`, `<`, `in`), arithmetic, `and`, `or`, `not`, and the functions listed in docs/transforms/columns.md. Example: `width > 32 and label != 'cat'`. For a column whose name is not an identifier, write `col("image/width") > 32`."""
+    """Expression over columns, such as `width > 32`. Expressions may use comparisons (`==`, `!=`, `<`, `in`), arithmetic, `and`, `or`, `not`, and the functions listed in docs/transforms/columns.md. Example: `width > 32 and label != 'cat'`. For a column whose name is not an identifier, write `col("image/width") > 32`."""
 
 
 class Hash(Model):

@@ -70,7 +70,7 @@ class Resize(Model):
     method: Literal["Bilinear", "Bicubic", "Area", "Nearest"] = "Bilinear"
     """Interpolation method. `Bilinear` and `Bicubic` work as in Pillow, and as in TensorFlow with `antialias=True`. `Area` takes the mean of the covered area, as in TensorFlow. `Nearest` is for masks."""
     fast: bool = False
-    """Whether to shrink JPEGs while decoding. A JPEG more than twice as large as needed is decoded at 1/2, 1/4 or 1/8 of its size. This is much faster for large photographs, but the pixels differ slightly."""
+    """Whether to shrink JPEGs while decoding. A JPEG more than twice as large as needed is decoded at 1/2, 1/4 or 1/8 of its size. Shrinking while decoding is much faster for large photographs, but the pixels differ slightly."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -81,7 +81,7 @@ class Resize(Model):
 
 
 class CropOrPad(Model):
-    """Crops or zero-pads around the centre. It works as `tf.image.resize_with_crop_or_pad` does: an odd pixel goes to the bottom or to the right."""
+    """Crops or zero-pads around the centre. The transform works as `tf.image.resize_with_crop_or_pad` does: an odd pixel goes to the bottom or to the right."""
 
     column: Column = "image"
     """Column of images."""
@@ -115,13 +115,13 @@ class Standardize(Model):
     column: Column = "image"
     """Column of tensors."""
     mean: Numbers | None = None
-    """Numbers to subtract: one, or one per channel. They are on the scale of the input values (0 … 255 right after `decode`)."""
+    """Numbers to subtract: one, or one per channel. The numbers are on the scale of the input values (0 … 255 right after `decode`)."""
     deviation: Numbers | None = None
     """Numbers to divide by: one, or one per channel."""
     split: SplitName | None = None
-    """Split to collect statistics from. Planning collects the mean and deviation of each channel in this split. They apply to all splits."""
+    """Split to collect statistics from. Planning collects the mean and deviation of each channel in this split. The collected values apply to all splits."""
     dtype: Literal["float32", "float16"] = "float32"
-    """Type of the results. They are computed with higher precision and rounded once."""
+    """Type of the results. Results are computed with higher precision and rounded once."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:
