@@ -1,4 +1,4 @@
-"""What this machine lacks is skipped loudly; in CI it is a failure."""
+"""Skips tests that need something that this machine lacks. In CI, such tests fail instead."""
 
 import os
 from typing import NoReturn
@@ -12,7 +12,7 @@ def skip_without(available: object, what: str) -> pytest.MarkDecorator:
 
 
 def unavailable(what: str) -> NoReturn:
-    """Ends a test, or a fixture, that can't go on without something; `what` says what is missing, and how to get it."""
+    """Skip or fail a test or fixture that needs something missing. `what` says what is missing and how to get it."""
     if os.environ.get("CI") == "true":
-        pytest.fail(f"CI must have it: {what}", pytrace=False)
+        pytest.fail(f"CI must provide this: {what}", pytrace=False)
     pytest.skip(what)

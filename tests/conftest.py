@@ -1,4 +1,4 @@
-"""What all tests share. Quick tests run first. `tests/run` says what runs when."""
+"""Fixtures and hooks that all tests share. Quick tests run first. See `tests/run` for the order of test runs."""
 
 import contextlib
 import os
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from kubecluster import Cluster
 
-# Machines that run tests are shared: a deadline would measure the neighbours.
+# Machines that run tests are shared, so a deadline would fail because of other processes.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent.parent
-# Programs of the environment, such as Go, where the machine has none of its own; as the Makefile says it.
+# Programs of the virtual environment, such as Go, are used if the machine has none. The Makefile does the same.
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 _LAST = ("store", "interop", "cluster")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need nothing first, those on the cluster last."""
+    """Sort the tests: tests without servers run first, and tests on the cluster run last."""
 
     def weight(item: pytest.Item) -> int:
         return max((number + 1 for number, name in enumerate(_LAST) if item.get_closest_marker(name)), default=0)
@@ -42,12 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("cluster") and not any(item.path.is_relative_to(place) for place in places):
             raise pytest.UsageError(
-                f"{item.nodeid} is on the cluster, and python -m workbench test would not find it: add its file to PLACES."
+                f"{item.nodeid} runs on the cluster, but python -m workbench test would not find it: add its file to PLACES."
             )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Says at once what would end as a riddle."""
+    """Fail a test early, with a clear message, if it can't run in several processes."""
     if "PYTEST_XDIST_WORKER" not in os.environ or not item.get_closest_marker("cluster"):
         return
     if "cluster" in getattr(item, "fixturenames", ()) and not is_shared():
@@ -61,8 +61,11 @@ _reported: set[int] = set()
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Notes the test in which multiprocessing's resource tracker ended. It should live as long as this process, and nobody knows yet what ends it."""
-    process: int | None = getattr(resource_tracker, "_resource_tracker")._pid  # noqa: B009 - the only place that knows
+    """Record the test in which multiprocessing's resource tracker ended.
+
+    The tracker should live as long as this process. The cause of its end isn't known yet.
+    """
+    process: int | None = getattr(resource_tracker, "_resource_tracker")._pid  # noqa: B009 - only this private attribute has the process id
     if process is None or process in _reported:
         return
     with contextlib.suppress(ChildProcessError):
@@ -73,7 +76,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
-    """Names those tests."""
+    """Print the tests in which the resource tracker ended."""
     reports = [report for each in terminalreporter.stats.values() for report in each if isinstance(report, pytest.TestReport)]
     for line in sorted(
         {f"{name} in {report.nodeid}: {how}" for report in reports for name, how in report.user_properties if name == _TRACKER_ENDED}
@@ -83,14 +86,14 @@ def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Synthetic MNIST, 70,000 images."""
+    """Synthetic MNIST files with 70,000 images."""
     return mnist.write(tmp_path_factory.mktemp("digits"))
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator["Cluster"]:
-    """The test cluster. One that was running before (`make cluster-up`) is used and left alone."""
-    from kubecluster import ClusterUnavailable, attach, up  # not at the top: quick tests don't need it
+    """The test cluster. If a cluster is already running (`make cluster-up`), it is used and not stopped."""
+    from kubecluster import ClusterUnavailable, attach, up  # imported here, because quick tests don't need it
 
     running = attach()
     if running is not None:

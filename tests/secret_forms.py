@@ -1,4 +1,4 @@
-"""The forms in which a key may be found where it should not be."""
+"""The encodings in which a secret might leak."""
 
 import base64
 import json
@@ -6,7 +6,10 @@ import urllib.parse
 
 
 def forms_of(secret: str) -> set[str]:
-    """As it is, percent-encoded, in hexadecimal, as a JSON string, and in base64 by itself and wherever it may lie within other bytes."""
+    """Return a secret in plain text, percent-encoded, in hexadecimal, as a JSON string, and in base64.
+
+    For base64, the secret may be at any position within other bytes.
+    """
     plain = secret.encode()
     found = {
         secret,

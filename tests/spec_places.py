@@ -1,4 +1,4 @@
-"""Every place of the spec that takes a text or anything else, found in the models, and the least document that has a value there."""
+"""Finds every path of the spec that holds a scalar, and builds the smallest document with a value at a given path."""
 
 import types
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from dataprep_api.spec.model import OneOf
 
 Path = tuple[str | int, ...]
 KEY: Final = "k"
-"""Of a map that has no other."""
+"""The key to use in maps."""
 
 
 def places(model: type[BaseModel] = DataPrepJobSpec, seen: tuple[type[BaseModel], ...] = ()) -> Iterator[Path]:
-    """The paths of all scalars below a model; of a list the first item. A model within itself is not looked into again."""
+    """Yield the paths of all scalars below a model. Lists have one item. Recursive models are visited only once."""
     for name, field in model.model_fields.items():
         for path in _below(_annotation(field), (*seen, model)):
             yield (field.alias or name, *path)
@@ -41,7 +41,7 @@ def _below(annotation: Any, seen: tuple[type[BaseModel], ...]) -> Iterator[Path]
 
 
 def document(path: Path, value: Any, model: type[BaseModel] = DataPrepJobSpec) -> dict[str, Any]:  # Any: JSON
-    """The least spec with this value there."""
+    """Return the smallest spec with this value at the path."""
     made = least(model, chosen=str(path[0]))
     by_alias = {field.alias or name: field for name, field in model.model_fields.items()}
     name = str(path[0])
@@ -64,7 +64,7 @@ def _placed(annotation: Any, path: Path, value: Any) -> Any:
 
 
 def least(model: type[BaseModel], chosen: str | None = None) -> dict[str, Any]:
-    """The required fields of a model; of a union the one that was chosen, else its first."""
+    """Return the required fields of a model. For a union: the chosen member, or else its first member."""
     if model is DataPrepJobSpec:
         source = {} if chosen in ("source", "script") else {"source": {"csv": {"uris": ["in.csv"]}}}
         return source | {"output": {"uri": "out"}}
@@ -110,9 +110,9 @@ FORMS: Final = (
     f"s3://user:{MARK}@bucket/x",
     f"https://127.0.0.1:1/x?X-Amz-Signature={MARK}&password={MARK}",
 )
-"""What a credential looks like where somebody forgets that this is no place for it: the first one is told by a message alone."""
+"""Texts with a credential, as users may write them into a wrong field. The first form has no scheme and is tested only in messages."""
 
 
 def leaks(text: str | bytes) -> bool:
-    """Whether the secret is in it."""
+    """Whether the text contains the secret."""
     return MARK in text if isinstance(text, str) else MARK.encode() in text

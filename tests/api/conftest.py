@@ -1,4 +1,4 @@
-"""Jobs for the tests of the API: what a test doesn't speak of is filled in here."""
+"""Builders of jobs for the tests of the API. They fill in the fields that a test doesn't set."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ MNIST: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def a_job() -> Callable[[Mapping[str, object]], dict[str, Any]]:
-    """The MNIST job with fields set by dotted path below `spec`, as in `{"output.uri": "/out"}`; None removes a field."""
+    """Builds the MNIST job with changed fields. Keys are dotted paths below `spec`, as in `{"output.uri": "/out"}`. None removes a field."""
 
     def build(changes: Mapping[str, object]) -> dict[str, Any]:
         job = copy.deepcopy(MNIST)
@@ -44,7 +44,7 @@ def a_job() -> Callable[[Mapping[str, object]], dict[str, Any]]:
 
 
 def _put(where: Any, path: str, value: object) -> None:
-    # Any: mappings and lists, as deep as the path goes.
+    # Any: nested mappings and lists.
     *parents, last = path.split(".")
     for part in parents:
         where = where[int(part)] if isinstance(where, list) else where.setdefault(part, {})
@@ -56,7 +56,7 @@ def _put(where: Any, path: str, value: object) -> None:
 
 @pytest.fixture(scope="session")
 def a_full_status() -> Callable[[str], DataPrepJobStatus]:
-    """A status with every list full and every text as long as it may be, made of one character."""
+    """Builds a status in which every list and text has its maximum length. Texts consist of one repeated character."""
     return _full_status
 
 

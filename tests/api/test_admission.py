@@ -1,4 +1,4 @@
-"""What the API server itself says about a spec, without the operator's help: schema, CEL rules, columns, sub-resources."""
+"""Checks by the API server alone, without the operator: schema, CEL rules, printed columns and sub-resources."""
 
 import json
 import secrets
@@ -21,7 +21,7 @@ from kubecluster.errors import StartFailed
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 NAMESPACE = f"dataprep-admission-{secrets.token_hex(3)}"
-"""New each time: the last run's may still be going away."""
+"""A new name each time, because the namespace of the last run may still be terminating."""
 STARTED = "started"
 SOURCES = ", ".join(Source.members())
 TRANSFORMS = ", ".join(Transform.members())
@@ -32,7 +32,7 @@ Builder = Callable[[Mapping[str, object]], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace on a cluster that serves the CRD as it is in the repository, whether or not a release of the chart holds it."""
+    """A namespace on a cluster that serves the repository's CRD, even if the CRD belongs to a release of the chart."""
     for file in (crd.FILE, crd.CRON_FILE, crd.PROFILE_FILE):
         cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={ROOT / file}")
         cluster.kubectl("wait", "--for=condition=Established", f"crd/{file.stem}")
@@ -43,7 +43,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 
 def answer_to(cluster: Cluster, job: dict[str, Any]) -> str:
-    """What the API server says when `job` is created, without keeping it."""
+    """Return the API server's answer to creating `job` in a dry run."""
     try:
         return cluster.kubectl(
             "create", "--dry-run=server", "--validate=strict", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job)
@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"output.format": "recordioProtobuf", "splits": {"into": [{"name": "a"}]}},
         "spec.splits: Invalid value: recordioProtobuf is for SageMaker, which needs a channel named train",
     ),
-    "provenance and a uid of one's own": (
+    "provenance together with a uid feature": (
         {"output.provenance": True, "output.recordioProtobuf": {"uid": "a"}},
         "spec.output.provenance: Invalid value: provenance sets the records' uid and metadata",
     ),
@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"images": {"uris": ["/a"], "list": {"uri": "/b.csv"}}}},
         "spec.source.images: Invalid value: set exactly one of uris and list",
     ),
-    "a class from names without a rule": (
+    "a class from file names without a rule": (
         {"source": {"images": {"uris": ["/a"], "labelFrom": "FileName"}}},
         "spec.source.images.labelFrom: Invalid value: labelFrom: FileName and fileName must be set together",
     ),
@@ -205,7 +205,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"images": {"uris": ["/a"], "labelType": "Number", "classes": ["1"]}}},
         "spec.source.images.classes: Invalid value: classes need labels that are names",
     ),
-    "images without as many annotations": (
+    "fewer annotations than image folders": (
         {"source": {"annotatedImages": {"images": ["/a"], "annotations": ["/b", "/c"], "format": "Voc"}}},
         "spec.source.annotatedImages.annotations: Invalid value: images and annotations must have the same number of entries",
     ),
@@ -229,11 +229,11 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"images": {"uris": ["/a"], "classesFrom": "train"}}},
         "spec.source.images.classesFrom: Invalid value: classesFrom needs subsetFrom and labels that are names, and can't be combined with classes",
     ),
-    "sequences without as many folders of labels": (
+    "fewer folders of labels than of sequences": (
         {"source": {"csvSequences": {"uris": ["/a", "/b"], "labels": {"uris": ["/c"]}}}},
         "spec.source.csvSequences.labels.uris: Invalid value: labels.uris and uris must have the same number of entries",
     ),
-    "images without as many masks": (
+    "fewer mask folders than image folders": (
         {"source": {"masks": {"images": ["/a"], "masks": ["/b", "/c"]}}},
         "spec.source.masks.masks: Invalid value: images and masks must have the same number of entries",
     ),
@@ -259,7 +259,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"transforms": [{"oneHot": {"columns": ["a"], "numClasses": 0}}]},
         "spec.transforms[0].oneHot.numClasses in body should be greater than or equal to 1",
     ),
-    "a size in two ways": (
+    "a size given in two ways": (
         {"transforms": [{"resize": {"height": 3, "width": 3, "shortestSide": 3}}]},
         "spec.transforms[0].resize: Invalid value: set either height and width, or shortestSide",
     ),
@@ -328,7 +328,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"source": {"table": {"uris": ["odps://p/tables/t"], "selectedCols": ["a"], "excludedCols": ["b"]}}},
         "spec.source.table.selectedCols: Invalid value: set selectedCols or excludedCols, not both",
     ),
-    "names that say how many shards there are, of a data set that grows": (
+    "file names with the number of shards for a data set that is extended": (
         {"output.overwrite": "Extend", "output.fileName": "{split}-{shard}-of-{shards}.{ext}"},
         "spec.output.fileName: Invalid value: with overwrite: Extend the file name needs {shard} and can't have {shards}",
     ),
@@ -408,7 +408,7 @@ FULL: dict[str, object] = {
 
 @pytest.fixture(scope="module")
 def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
-    """A job that is kept, and whose status says that it has started and ended, so that an operator leaves it alone."""
+    """A stored job. Its status says that it has started and ended, so that an operator doesn't change it."""
     job = a_job(FULL | {"suspend": True})
     job["metadata"]["name"] = STARTED
     cluster.kubectl("apply", "--server-side", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(job))
@@ -432,7 +432,7 @@ def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
 
 
 def answer_to_change(cluster: Cluster, job: str, change: dict[str, Any]) -> str:
-    """What the API server says to a merge patch of the spec, without keeping it."""
+    """Return the API server's answer to a merge patch of the spec in a dry run."""
     patch = json.dumps({"spec": change})
     try:
         return cluster.kubectl("patch", f"dpj/{job}", f"--namespace={NAMESPACE}", "--type=merge", "--dry-run=server", f"--patch={patch}")
@@ -567,7 +567,7 @@ def test_explain_tells_types_choices_and_meaning(cluster: Cluster) -> None:
 
 
 def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Cluster) -> None:
-    """Client-side apply keeps the whole object in an annotation, which may have 256 KiB."""
+    """Client-side apply stores the complete object in an annotation, which may have 256 KiB."""
     definition = with_second_version(crd.crd())
     group, plural = f"{NAMESPACE}.dataprep.io", "twoversions"
     definition["metadata"] = {"name": f"{plural}.{group}"}
@@ -583,7 +583,7 @@ def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Clust
 
 
 def once_served(cluster: Cluster, *words: str, seconds: float = 30) -> str:
-    """What kubectl prints once the API server serves a definition that has just been applied."""
+    """Return what kubectl prints, after waiting until the API server serves a definition that has just been applied."""
     deadline = time.monotonic() + seconds
     while True:
         try:

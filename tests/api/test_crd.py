@@ -1,4 +1,4 @@
-"""The CRD's generator: each keyword of JSON Schema by name, the files, the rules on what may change."""
+"""The generator of the CRDs: keywords of JSON Schema, generated files, and the rules about which fields may change."""
 
 import json
 from pathlib import Path
@@ -25,12 +25,12 @@ class Inner(Model):
 
 
 MOST_ANNOTATIONS = 256 * 1024
-"""Bytes of all annotations of an object, keys included."""
+"""The maximum size of an object's annotations in bytes, including their keys."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def last_applied(definition: dict[str, Any]) -> bytes:
-    """The annotation's value: compact JSON as Go writes it, with `<`, `>` and `&` escaped, and a newline at its end."""
+    """Return the annotation's value: compact JSON as Go writes it, with `<`, `>` and `&` escaped, and with a newline at the end."""
     text = json.dumps(definition | {"metadata": {"annotations": {}, **definition["metadata"]}}, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -38,7 +38,7 @@ def last_applied(definition: dict[str, Any]) -> bytes:
 
 
 def schema_of(annotation: Any, default: Any = ...) -> dict[str, Any]:
-    """The structural schema of a model's only field `field`. Any: a type as pydantic takes it, and its default."""
+    """Return the structural schema of a model's only field, named `field`. Any: every type that pydantic accepts, and its default."""
     model = create_model("Probe", __base__=Model, field=(annotation, default))
     made: dict[str, Any] = structural(model)["properties"]["field"]
     return made
@@ -201,7 +201,7 @@ def test_several_patterns_for_keys_are_refused() -> None:
         crd.structural(schema, {}, path="spec")
 
 
-# --- the whole ------------------------------------------------------------------------------------------------------------
+# --- the complete definition ----------------------------------------------------------------------------------------------
 
 
 def test_the_definition_keeps_its_budget() -> None:
@@ -222,7 +222,7 @@ def test_two_versions_fit_into_the_annotation_of_a_client_side_apply() -> None:
 @pytest.mark.parametrize("definition", [crd.crd(), crd.cron_crd(), crd.profile_crd()], ids=lambda each: each["spec"]["names"]["plural"])
 def test_explain_has_an_answer_for_every_field(definition: dict[str, Any]) -> None:
     (version,) = definition["spec"]["versions"]
-    # kubectl takes the descriptions of these three from the API server's own types.
+    # kubectl takes the descriptions of these three fields from the API server's built-in types.
     standard = {".apiVersion", ".kind", ".metadata"}
     fields = {
         path: schema

@@ -1,4 +1,4 @@
-"""DataPrepCronJobs: what is accepted, the CRD, and the job that a template makes."""
+"""DataPrepCronJobs: accepted and refused specs, the CRD, and the job that a template yields."""
 
 import copy
 from datetime import UTC, datetime, timedelta, timezone

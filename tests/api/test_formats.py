@@ -1,4 +1,4 @@
-"""The table of the formats' rules: it has all names, and what it says reaches spec, file names and messages."""
+"""The table of format rules is complete, and the spec, file names and messages follow it."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Reading a job: params, faults with their paths, and what was probably meant."""
+"""Parsing a job: params, faults with their paths, and suggestions for misspelt names."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

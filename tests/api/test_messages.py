@@ -1,4 +1,4 @@
-"""Messages from pods: they always fit, and whatever comes is either one of ours or refused."""
+"""Messages from pods never exceed the limit, and the operator refuses all texts that aren't valid messages."""
 
 import base64
 import json
@@ -22,7 +22,7 @@ Result = messages.PlanResult | messages.CommitResult | messages.WorkResult | mes
 
 
 def a_commit(fill: str = "x", uri: str = "hdfs://nn:9000/out") -> messages.CommitResult:
-    """The largest result of a commit: every list full, every text as long as it may be."""
+    """The largest result of a commit, in which every list and text has its maximum length."""
     counts = RecordProgress(total=NUMBER, in_=NUMBER, out=NUMBER, bad=NUMBER, filtered=NUMBER)
     return messages.CommitResult(
         run_id="f" * 16,
@@ -126,7 +126,7 @@ def test_a_failure_keeps_the_beginning_of_its_message() -> None:
 
 
 def a_labelled_plan(classes: list[str]) -> messages.PlanResult:
-    """A usual result, with one label."""
+    """A typical result with one label."""
     return messages.PlanResult(
         run_id="f" * 16,
         plan_sha256=SHA,
@@ -142,7 +142,7 @@ def a_labelled_plan(classes: list[str]) -> messages.PlanResult:
 
 
 def long_names(count: int) -> list[str]:
-    """Names as WordNet's: hard to pack."""
+    """Names like those of WordNet, which are hard to compress."""
     return [f"n{(number * 2654435761) % 10**8:08} {('cat', 'hound', 'beetle')[number % 3]}, domesticated" for number in range(count)]
 
 

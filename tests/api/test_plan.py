@@ -12,7 +12,7 @@ SPLITS = st.lists(
 
 
 def a_plan(splits: list[tuple[int, int]], *, tasks: int) -> plan.PlanHead:
-    """A plan of splits s0, s1, … given by records and shards."""
+    """Build a plan with the splits s0, s1, …, each given by its records and shards."""
     template = "{split}-{shard}-of-{shards}.{ext}"
     return plan.PlanHead(
         run_id="r",

@@ -1,4 +1,4 @@
-"""Bytes as Kubernetes writes them."""
+"""Kubernetes quantities as bytes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What people and records may see of a text."""
+"""Removing credentials and control characters from texts that are shown or stored."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_what_a_terminal_obeys_is_shown_escaped() -> None:
 
 @pytest.mark.parametrize("part", ["#pass", "?pass", "#", "a://b:", "http://", "http://a?", "a://", "=pass&"])
 def test_nobody_holds_up_the_operator_by_a_text(part: str) -> None:
-    """A pod's last words, or an answer's: where each place was looked at from each other one, 4 KB took seconds, and these would take days."""
+    """Texts may come from a pod or a server. With quadratic patterns, 4 KB took seconds, and these texts would take days."""
     text = "@ x://" + part * 100_000
     assert len(redacted(text)) <= len(text)
     assert len(concealed(text)) <= len(text)

@@ -1,4 +1,4 @@
-"""The verdict on where the time of a conversion went."""
+"""The verdict that names the bottleneck of a conversion."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_the_slowest_side_decides_and_the_slowest_stage_has_the_blame(seconds: d
 
 
 def test_two_stages_of_one_thread_outweigh_a_longer_one_of_another() -> None:
-    """Reading takes longest, and yet the encoding thread is the one that is waited for."""
+    """Reading is the slowest stage, but the encoding thread limits the speed."""
     assert str(verdict({"read": 4, "encode": 3, "statistics": 2.5, "sink": 4.5})).startswith("CPU-bound: encoding")
 
 

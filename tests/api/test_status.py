@@ -1,4 +1,4 @@
-"""The status stays small, whatever the job."""
+"""The status stays small, however large the job is."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Stored files have a format version: old ones keep their bytes, and newer ones are refused by name."""
+"""Stored files have a format version. Old files keep their bytes, and newer files are refused with their name."""
 
 import json
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def test_only_files_with_a_new_field_have_the_new_version() -> None:
 
 
 class Leaf(Versioned):
-    """A part of a part, as a later release might have it."""
+    """A nested part, as a later release might define it."""
 
     SINCE: ClassVar[Mapping[str, int]] = {"added_later": 3, "added_last": 4}
 
@@ -70,7 +70,7 @@ class Leaf(Versioned):
 
 
 class Branch(Model):
-    """A part without newer fields of its own."""
+    """A part that has no newer fields itself."""
 
     leaves: list[Leaf] = []
     by_name: dict[str, Leaf] = {}

@@ -1,4 +1,4 @@
-"""Traces: spans with the job's and the run's names when they are asked for, and nothing at all when they aren't."""
+"""Traces: if tracing is on, spans contain the names of job and run. If it is off, OpenTelemetry isn't imported."""
 
 import os
 import subprocess

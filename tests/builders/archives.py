@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def a_tar(files: Mapping[str, bytes], *, form: int = tarfile.PAX_FORMAT) -> bytes:
-    """A tar archive of these files."""
+    """Return a tar archive of these files."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
         for name, content in files.items():
@@ -18,7 +18,7 @@ def a_tar(files: Mapping[str, bytes], *, form: int = tarfile.PAX_FORMAT) -> byte
 
 
 def a_zip(files: Mapping[str, bytes], *, method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """A ZIP archive of these files."""
+    """Return a ZIP archive of these files."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Jobs as the operator observes them, and the children that it makes of them."""
+"""Jobs as the operator observes them, and the child objects that it creates for them."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ DEFAULTS = PodDefaults(
 SHA = "cd" * 32
 
 
-def a_spec(**rest: Any) -> DataPrepJobSpec:  # Any: the spec as YAML has it
+def a_spec(**rest: Any) -> DataPrepJobSpec:  # Any: a spec parsed from YAML
     spec = {"source": {"idx": {"subsets": [{"name": "train", "images": "s3://in/a"}]}}, "output": {"uri": "s3://out/x"}} | rest
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "m"}, "spec": spec}).spec
 

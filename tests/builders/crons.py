@@ -1,4 +1,4 @@
-"""A world with one DataPrepCronJob in it."""
+"""A test world that contains one DataPrepCronJob."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -17,9 +17,9 @@ TEMPLATE: Body = {"spec": {"source": {"csv": {"uris": ["s3://in/rows.csv"]}}, "o
 
 
 class Cron:
-    """A world with one DataPrepCronJob in it. It begins at noon."""
+    """A test world that contains one DataPrepCronJob. Its clock starts at noon."""
 
-    def __init__(self, **spec: Any) -> None:  # Any: the spec as YAML has it
+    def __init__(self, **spec: Any) -> None:  # Any: a spec parsed from YAML
         self.world = World()
         self.wait: float | None = None
         body = {"apiVersion": API_VERSION, "kind": CRON_KIND, "metadata": {"name": "nightly"}}
@@ -57,7 +57,7 @@ class Cron:
         self.settle()
 
     def jobs(self) -> list[str]:
-        """The times that jobs are there for, as `12:10`."""
+        """Return the scheduled times of the existing jobs, as `12:10`."""
         found = [body for (plural, _, _), body in self.world.cluster.objects.items() if plural == "dataprepjobs"]
         return sorted(body["metadata"]["annotations"]["dataprep.io/scheduled-at"][11:16] for body in found)
 

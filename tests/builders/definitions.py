@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as the next release may have them."""
+"""CustomResourceDefinitions as a later release may define them."""
 
 import copy
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def with_second_version(definition: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
-    """The definition with its version once more, as v1beta1."""
+    """Return the definition with a copy of its version under the name v1beta1."""
     whole = copy.deepcopy(definition)
     (version,) = whole["spec"]["versions"]
     whole["spec"]["versions"].append(version | {"name": "v1beta1", "storage": False})
@@ -14,7 +14,7 @@ def with_second_version(definition: dict[str, Any]) -> dict[str, Any]:  # Any: Y
 
 
 def every_schema(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """`schema` and all schemas within, each with its path."""
+    """Yield `schema` and all nested schemas, each with its path."""
     yield path, schema
     for name, member in schema.get("properties", {}).items():
         yield from every_schema(member, f"{path}.{name}")

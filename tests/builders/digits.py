@@ -1,4 +1,4 @@
-"""Jobs of the MNIST digits, and what they leave."""
+"""Jobs that convert the MNIST digits, and their results."""
 
 import hashlib
 from pathlib import Path
@@ -12,7 +12,7 @@ from dataprep_converter.cli.convert_to_records import mnist_job
 
 
 def digits_job(source: Path, folder: Path, *, validation: int = 100, **spec: Any) -> DataPrepJob:
-    """A job of the digits in a folder, with these fields of the spec instead."""
+    """Return a job that converts the digits in a folder, with these fields of the spec replaced."""
     document = mnist_job(source=str(source), output=str(folder), validation=validation, suffix=".gz").model_dump(
         by_alias=True, exclude_none=True
     )
@@ -22,12 +22,12 @@ def digits_job(source: Path, folder: Path, *, validation: int = 100, **spec: Any
 
 
 def commit_result(job: DataPrepJob, *, workers: int = 1) -> CommitResult:
-    """Run a job; return what its commit tells."""
+    """Run a job and return the result of its commit step."""
     return run_job(job, workers=workers)[1]
 
 
 def sha256s(folder: Path, pattern: str = "*.tfrecords") -> dict[str, str]:
-    """The digest of every shard, by name."""
+    """Return the SHA-256 of every shard, by file name."""
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.glob(pattern))}
 
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 
 def put(folder: Path, files: dict[str, bytes]) -> None:
-    """Write files by their paths below a folder."""
+    """Write the files to their paths below a folder."""
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    """The content of every file below a folder, by path."""
+    """Return the content of every file below a folder, by path."""
     return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
@@ -23,5 +23,5 @@ def flip_bit(file: Path, offset: int) -> None:
 
 
 def visible(folder: Path) -> list[str]:
-    """What a reader of the output sees."""
+    """Return the names of the files that a reader of the output sees."""
     return sorted(file.name for file in folder.iterdir() if file.name[0] not in "_.")

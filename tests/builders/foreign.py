@@ -1,4 +1,4 @@
-"""Values that no schema foresees."""
+"""Values that no schema expects."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:  # Any: JSON
-    """Every place of a JSON value below its root, but those that the API server itself fills."""
+    """Return every path within a JSON value, except those that the API server fills in."""
     found = (
         [path] if path and path[:2] not in [("metadata", each) for each in ("namespace", "name", "uid")] and path != ("metadata",) else []
     )

@@ -1,4 +1,4 @@
-"""Files of images by Pillow, in every kind that the readers know."""
+"""Image files of every kind that the readers support, made by Pillow."""
 
 import io
 from pathlib import Path
@@ -11,7 +11,7 @@ from dataprep_api.spec import Source
 
 
 def an_image(kind: str = "JPEG", *, width: int = 20, height: int = 10, seed: int = 0, mode: str = "RGB", **options: Any) -> bytes:
-    """A file of Pillow's."""
+    """Return an image file that Pillow has written."""
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     out = io.BytesIO()
     Image.fromarray(pixels).convert(mode).save(out, kind, **options)
@@ -19,7 +19,7 @@ def an_image(kind: str = "JPEG", *, width: int = 20, height: int = 10, seed: int
 
 
 def images_source(*folders: Path, **options: Any) -> Source:
-    """The source of folders of images."""
+    """Return a source that reads images from folders."""
     return Source.model_validate({"images": {"uris": [str(folder) for folder in folders], **options}})
 
 

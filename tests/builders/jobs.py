@@ -1,4 +1,4 @@
-"""Runs of jobs on this machine."""
+"""Functions that run jobs on this machine."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,28 +18,28 @@ from dataprep_converter.tools.verification import verify
 
 
 def run_job(job: DataPrepJob, *, workers: int = 1) -> tuple[PlanResult, CommitResult]:
-    """Run a job and say nothing; return what its plan and its commit tell."""
+    """Run a job without output on the terminal. Return the results of its plan and commit steps."""
     return run(job, access=Access(), workers=workers, display=Display(quiet=True))
 
 
 def run_spec(spec: Mapping[str, Any]) -> None:
-    """Run the job of a spec."""
+    """Run the job with this spec."""
     run_job(parse_job(spec))
 
 
 def output_of(job: DataPrepJob) -> Path:
-    """Run a job; return the folder of its data set."""
+    """Run a job and return the folder of its data set."""
     run_job(job)
     return Path(job.spec.output.uri)
 
 
 def verified_run(job: DataPrepJob) -> Manifest:
-    """Run a job, and verify every record; return the manifest."""
+    """Run a job and verify every record. Return the manifest."""
     run_job(job)
     return verify(job.spec.output.uri, Access(), every_record=True)
 
 
 def plan_of(job: DataPrepJob) -> Plan:
-    """The plan of a job, which is not run."""
+    """Plan a job without running it. Return the plan."""
     with planner.make_plan(job.spec, Access()) as new:
         return new.plan

@@ -1,4 +1,4 @@
-"""Leases in memory, and who holds them."""
+"""In-memory Leases and leader elections."""
 
 import threading
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from dataprep_operator.settings import Settings
 
 
 class FakeLeases:
-    """One Lease in memory, with versions."""
+    """One in-memory Lease with resource versions."""
 
     def __init__(self) -> None:
         self.body: dict[str, Any] | None = None
@@ -42,14 +42,14 @@ class FakeLeases:
 
 
 def a_lease(leases: FakeLeases, identity: str, now: list[float]) -> Lease:
-    return Lease(leases, namespace="n", name="l", identity=identity, clock=lambda: now[0])  # type: ignore[arg-type]  # only what a Lease asks for
+    return Lease(leases, namespace="n", name="l", identity=identity, clock=lambda: now[0])  # type: ignore[arg-type]  # it has only the methods that a Lease calls
 
 
 PATIENCE_SECONDS = 60.0
 
 
 class Leases(FakeLeases):
-    """The Leases of a namespace, of which the first one that is renewed counts."""
+    """The Leases of a namespace. The class counts the renewals of the leader's Lease."""
 
     clock = staticmethod(lambda: datetime.now(UTC))
 
@@ -82,7 +82,7 @@ class Leases(FakeLeases):
 
 
 def an_election(leases: Leases, lost: list[BaseException]) -> LeaderElector:
-    async def connect() -> Any:  # Any: what a Lease asks for
+    async def connect() -> Any:  # Any: an object with the methods that a Lease calls
         return leases
 
     settings = Settings(lease_namespace="n", identity="one")

@@ -1,4 +1,4 @@
-"""Jobs whose data sets are removed with them."""
+"""Jobs with `deletionPolicy: Delete`, whose data sets are removed with them."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def finalizers(world: World) -> list[str]:
     return list(found["metadata"].get("finalizers") or [])
 
 
-def succeeded(world: World, name: str = "mnist", **spec: Any) -> None:  # Any: spec as YAML has it
+def succeeded(world: World, name: str = "mnist", **spec: Any) -> None:  # Any: a spec parsed from YAML
     world.apply(name, **({"deletionPolicy": "Delete"} | spec))
     world.settle(name)
     for suffix, message in (("plan", a_plan()), ("convert-1", None), ("commit-1", "commit")):

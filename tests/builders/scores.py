@@ -1,4 +1,4 @@
-"""A job of a small table of scores and texts."""
+"""A job that converts a small table of scores and texts."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ ROWS = "".join(f"{number},{number / 4},name {number},{number % 2}\n" for number 
 
 
 def scores_job(folder: Path, out: str = "out", **spec: Any) -> DataPrepJob:
-    """A job of nine scores and texts, with these fields of the spec instead."""
+    """Return a job that converts nine scores and texts, with these fields of the spec replaced."""
     (folder / "in.csv").write_text("id,score,text,label\n" + ROWS)
     output = spec.pop("output", {}) | {"uri": str(folder / out)}
     source = {"csv": {"uris": [str(folder / "in.csv")], "header": True}}

@@ -1,4 +1,4 @@
-"""SequenceFiles by the written format."""
+"""Hadoop sequence files, written by the specification of their format."""
 
 import struct
 import zlib
@@ -14,12 +14,12 @@ Pair = tuple[bytes, bytes]
 
 
 def name(java: str) -> bytes:
-    """The name of a Java class, as the header has it."""
+    """Encode the name of a Java class as in the header."""
     return bytes([len(java)]) + java.encode()
 
 
 def head(key: str, value: str, *, compression: str = "None", codec: str = "DefaultCodec", about: Mapping[str, str] | None = None) -> bytes:
-    """The header, from the written format; all names are shorter than 128 bytes, so a length is one byte."""
+    """Encode a file's header. All names are shorter than 128 bytes, so each length is one byte."""
     classes = b"".join(name(java if "." in java else IO + java) for java in (key, value))
     flags = bytes([compression != "None", compression == "Block"])
     packed = name(f"{IO}compress.{codec}") if compression != "None" else b""
@@ -28,7 +28,7 @@ def head(key: str, value: str, *, compression: str = "None", codec: str = "Defau
 
 
 def records(pairs: Sequence[Pair], *, sync_every: int = 10) -> bytes:
-    """Records one by one, with a sync mark before each tenth."""
+    """Encode uncompressed records, with a sync mark before every tenth record."""
     made = b""
     for number, (key, value) in enumerate(pairs):
         made += ESCAPE if number % sync_every == sync_every - 1 else b""
@@ -37,12 +37,12 @@ def records(pairs: Sequence[Pair], *, sync_every: int = 10) -> bytes:
 
 
 def vint(number: int) -> bytes:
-    """Of 0 to 65,535."""
+    """Encode a number from 0 to 65,535 as Hadoop's VInt."""
     return bytes([number]) if number < 128 else b"\x8f" + bytes([number]) if number < 256 else b"\x8e" + struct.pack(">H", number)
 
 
 def block(pairs: Sequence[Pair], pack: Callable[[bytes], bytes] = zlib.compress) -> bytes:
-    """Records in a compressed block."""
+    """Encode records as a compressed block."""
     made = ESCAPE + vint(len(pairs))
     for column in zip(*pairs, strict=True):
         for content in (b"".join(vint(len(each)) for each in column), b"".join(column)):
@@ -52,17 +52,17 @@ def block(pairs: Sequence[Pair], pack: Callable[[bytes], bytes] = zlib.compress)
 
 
 def text(value: str) -> bytes:
-    """A Text of Hadoop."""
+    """Encode a string as Hadoop's Text."""
     return vint(len(value.encode())) + value.encode()
 
 
 def numbered(count: int, first: int = 0) -> list[Pair]:
-    """Pairs of a text and a long."""
+    """Return pairs of a Text and a LongWritable."""
     return [(text(f"k{first + n}" * (n % 40)), struct.pack(">q", first + n)) for n in range(count)]
 
 
 def snappy(content: bytes) -> bytes:
-    """As Hadoop's block streams: two pieces, and none for nothing."""
+    """Compress as Hadoop's block streams do, in two pieces. Empty content has no pieces."""
     pieces = [content[: len(content) // 2], content[len(content) // 2 :]] if content else []
     codec: Any = pa.Codec("snappy")
     packed = [codec.compress(piece, asbytes=True) for piece in pieces if piece]

@@ -16,7 +16,7 @@ RECORDS: Final = 17
 
 
 def idx(folder: Path) -> dict[str, Any]:
-    """Digits of 4 x 4 pixels and their classes."""
+    """IDX digits of 4 x 4 pixels and their classes."""
     pixels = (np.arange(RECORDS * 16) % 251).astype(np.uint8).tobytes()
     header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in (RECORDS, 4, 4))
     (folder / "images").write_bytes(header + pixels)
@@ -26,7 +26,7 @@ def idx(folder: Path) -> dict[str, Any]:
 
 
 def images(folder: Path) -> dict[str, Any]:
-    """Photographs in a folder for each class."""
+    """Photographs, with one folder per class."""
     for number in range(RECORDS):
         path = folder / "photos" / ("cat", "dog")[number % 2] / f"{number:02}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ REFUSED: Final[Mapping[tuple[str, str], str]] = {
     ("images", "dl4jDataset"): "The feature 'image/encoded' holds bytes or text",
     ("csv", "dl4jDataset"): "The feature 'name' holds bytes or text",
     ("jsonl", "dl4jDataset"): "The feature 'scores' has rows of different lengths",
-    # Its members are files, so it asks for a feature of bytes and for one of their names.
+    # The members of a fileBatch are files, so it needs a feature with their bytes and a feature with their names.
     ("idx", "fileBatch"): "the features are depth, height, image, label, width",
     ("images", "fileBatch"): "the features are image/class/label, image/class/text, image/encoded",
     ("csv", "fileBatch"): "the features are features, label, name",
@@ -99,11 +99,11 @@ REFUSED: Final[Mapping[tuple[str, str], str]] = {
     ("csvSequences", "fileBatch"): "the features are label, walk",
     ("numpy", "fileBatch"): "the features are values",
 }
-"""What is refused, and what the message names beside the format. All else must convert."""
+"""The combinations that are refused, and what the message contains besides the format. All other combinations must convert."""
 
 
 def shape_job(written: dict[str, Any], output: Path, *, format_: str, parallelism: int) -> DataPrepJob:
-    """A job that makes one split of three shards."""
+    """Return a job that writes one split of three shards."""
     spec = written | {
         "output": {"uri": str(output), "format": format_, "shards": {"count": 3}},
         "workers": {"parallelism": parallelism},
@@ -113,7 +113,7 @@ def shape_job(written: dict[str, Any], output: Path, *, format_: str, parallelis
 
 
 def file_digests(job: DataPrepJob, *, workers: int) -> dict[str, str]:
-    """SHA-256 of every visible file of the finished data set."""
+    """Run a job. Return the SHA-256 of every visible file of the finished data set."""
     _, result = run_job(job, workers=workers)
     assert result.records.out == RECORDS
     folder = Path(job.spec.output.uri)

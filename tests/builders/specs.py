@@ -1,4 +1,4 @@
-"""Jobs of specs as YAML has them."""
+"""Jobs, parsed from specs in the form of YAML."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,10 +8,10 @@ from dataprep_api.resources.job import DataPrepJob
 
 
 def parse_job(spec: Mapping[str, Any], *, name: str = "x") -> DataPrepJob:
-    """The job of a spec as YAML has it."""
+    """Return the job with this spec, which has the form of YAML."""
     return DataPrepJob.parse({"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": name}, "spec": spec})
 
 
 def job_into(folder: Path, **spec: Any) -> DataPrepJob:
-    """A job of these fields, with its output in a folder."""
+    """Return a job with these fields, with its output in a folder."""
     return parse_job(spec | {"output": spec.get("output", {}) | {"uri": str(folder)}}, name="interop")

@@ -1,4 +1,4 @@
-"""What a test of one store needs before it begins."""
+"""Helpers for tests of stores."""
 
 import uuid
 
@@ -10,18 +10,18 @@ MIB = 1 << 20
 
 
 def fresh_name(store: str) -> str:
-    """The name of a bucket or container that nobody else has."""
+    """Return a unique name for a bucket or container."""
     return f"{store}-{uuid.uuid4().hex}"
 
 
 def forget(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Take what the machine's own environment says of a store away."""
+    """Remove environment variables that configure a store on this machine."""
     for name in names:
         monkeypatch.delenv(name, raising=False)
 
 
 def put_in_parts(store: Store, uri: str, content: bytes, *, replace: bool = False) -> Entry:
-    """Put an object by an upload, which has parts where it is large enough."""
+    """Write an object by an upload. A large object is uploaded in several parts."""
     upload = store.create(uri)
     upload.write(content)
     return upload.commit(replace=replace)

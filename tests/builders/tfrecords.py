@@ -1,4 +1,4 @@
-"""TFRecord files of records that protobuf has made."""
+"""TFRecord files whose records are serialised by the protobuf library."""
 
 import gzip
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ KINDS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
 
 def message(features: dict[str, Any]) -> Any:
-    """A message of protobuf's own: the class is that of a SequenceExample, whose context is an Example's features."""
+    """The message class of a SequenceExample, made by the protobuf library. Its context has the fields of an Example's features."""
     built = records._record_class()()
     for name, values in features.items():
         listed = values if isinstance(values, list) else [values]
@@ -29,23 +29,23 @@ def message(features: dict[str, Any]) -> Any:
 
 
 def example(**features: Any) -> bytes:
-    """Serialised by protobuf, keys in its own order."""
+    """Serialise a record by protobuf, which chooses the order of keys."""
     written: bytes = message(features).SerializeToString()
     return written
 
 
 def put_records(path: Path, payloads: Sequence[bytes]) -> Path:
-    """Write records into a file, in gzip by its suffix."""
+    """Write records to a file, gzipped if its suffix says so."""
     data = b"".join(map(frame, payloads))
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     return path
 
 
 def tfrecord_source(*uris: Path | str, **options: Any) -> Source:
-    """The source of these files."""
+    """Return a source that reads these files."""
     return Source.model_validate({"tfrecord": {"uris": [str(uri) for uri in uris], **options}})
 
 
 def values(source: Source) -> list[dict[str, Any]]:
-    """The good records, without their numbers."""
+    """Return the good records, without their numbers."""
     return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(batches(TfrecordReader, source))]

@@ -1,4 +1,4 @@
-"""Tokens of pods, the keys that verify them, and the cache that knows the pods."""
+"""Tokens of pods, the keys that verify them, and a cache that contains the pods."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def a_token(
     pod: Mapping[str, str] | None = None,
     namespace: str = "team-a",
     **claims: Any,
-) -> str:  # Any: claims are JSON, and PyJWT takes keys of many kinds
+) -> str:  # Any: claims are JSON, and PyJWT accepts keys of many types
     bound = {
         "namespace": namespace,
         "pod": dict(pod or {"name": "worker-0", "uid": "pod-uid"}),
@@ -44,7 +44,7 @@ def a_token(
 
 @dataclass
 class Keys:
-    """The API server's documents, as a fake that counts."""
+    """A fake of the API server's key documents, which counts how often they are fetched."""
 
     document: dict[str, Any] = field(default_factory=jwks)
     fetched: int = 0

@@ -1,4 +1,4 @@
-"""Objects as the API server sends them, and waiting for what they set off."""
+"""Objects as the API server sends them, and a function that waits for their effects."""
 
 import asyncio
 from typing import Any
@@ -11,22 +11,22 @@ from dataprep_operator.objects import times
 
 
 async def until(condition: Any) -> None:  # Any: a callable without arguments
-    """Wait until a condition holds, a second at the most."""
+    """Wait until a condition holds, for at most one second."""
     for _ in range(500):
         if condition():
             return
         await asyncio.sleep(0.002)
-    raise AssertionError("it never came true")
+    raise AssertionError("the condition never became true")
 
 
 def job_object(name: str = "a", *, uid: str = "uid-a", version: str = "5", **rest: Any) -> dict[str, Any]:  # Any: JSON
-    """A DataPrepJob."""
+    """Return a DataPrepJob."""
     metadata = {"name": name, "namespace": "n", "uid": uid, "resourceVersion": version, "creationTimestamp": "2026-01-01T00:00:00Z"}
     return {"metadata": metadata, "spec": {"output": {"uri": "s3://o"}}} | rest
 
 
 def child_object(uid: str = "job-1") -> dict[str, Any]:  # Any: JSON
-    """A Job of the DataPrepJob."""
+    """Return a Job that belongs to the DataPrepJob."""
     owner = {"kind": "DataPrepJob", "name": "a", "uid": "uid-a", "controller": True}
     labels = {names.LABEL_STEP: "plan", names.LABEL_ATTEMPT: "1"}
     return {"metadata": {"name": uid, "namespace": "n", "uid": uid, "resourceVersion": "1", "ownerReferences": [owner], "labels": labels}}

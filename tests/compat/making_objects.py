@@ -3,9 +3,9 @@ job.
 
     PYTHONPATH=CHECKOUT:CHECKOUT/api:CHECKOUT/operator:CHECKOUT/converter python tests/compat/making_objects.py FILE MOMENT ...
 
-CHECKOUT is a release's sources; its own fake API server records what its own operator writes. The committed files were made by the last
-release whose child names had six digits of the uid: one with the course of a job, the other with the entries of CONTRIBUTING's list of
-exceptions and with other kinds. They are never rebuilt: others are added beside them.
+CHECKOUT contains a release's sources. That release's fake API server records the objects that its operator writes. The committed files were
+made by the last release whose child names had six digits of the uid. One file contains the course of a job. The other contains the
+exceptions listed in CONTRIBUTING and other kinds of objects. These files are never rebuilt. New files are added beside them.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ def pending() -> World:
 
 
 def follows() -> World:
-    """The same after the second job has started."""
+    """The two chained jobs after the second one has started."""
     world = succeeded()
     world.apply("second", source={"fromJob": {"name": "mnist"}}, output={"uri": "s3://out/second"})
     world.settle("second")
@@ -211,7 +211,7 @@ def evicted() -> World:
 
 
 def ended_by_itself() -> World:
-    """A pod that exited with 143 although nobody stopped it. The convert Job's pod failure policy doesn't count that as a failure."""
+    """A pod that exited with 143 although it wasn't stopped. The convert Job's pod failure policy doesn't count that as a failure."""
     world = converting()
     world.pod("convert-1", world.ended(143, "terminated"), name="ended", index=0)
     world.settle()

@@ -1,4 +1,4 @@
-"""The stored data sets, and what runs on them."""
+"""The stored data sets, and functions that run jobs and tools on them."""
 
 from collections.abc import Callable
 from pathlib import Path

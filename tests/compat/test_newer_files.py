@@ -1,4 +1,4 @@
-"""Files of a later release are rejected by name on every code path, and nothing is modified."""
+"""Every code path rejects files of a later release with a message that names the file, and modifies no files."""
 
 import hashlib
 import io

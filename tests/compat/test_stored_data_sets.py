@@ -1,4 +1,4 @@
-"""This release reads, verifies, extends, repairs and resumes the output of an earlier one, or rejects it by name."""
+"""This release reads, verifies, extends, repairs and resumes the output of an earlier one, or rejects it with a message that names it."""
 
 import hashlib
 import io
@@ -27,7 +27,7 @@ FINISHED = [*making.SETS, "copy"]
 UNFINISHED = [f"{name}-{state}" for name in making.UNFINISHED for state in making.STATES]
 RECORDS = making.ROWS
 KEYED = {"hash"}
-"""Made before the key was part of the run id."""
+"""These data sets were made before the key was part of the run id."""
 
 
 def values(folder: Path) -> list[int]:
@@ -113,7 +113,7 @@ def test_an_unfinished_data_set_continues_or_is_made_again_with_all_records(stor
         return
     manifest = verified_run(job_of(folder))
     assert manifest.records_out == len(expected)
-    # A job that started with rules which this release still has is not started again.
+    # A job that began with rules that this release still supports is continued, not restarted.
     assert (folder / "out" / "_dataprep" / manifest.run_id / "plan.json").read_bytes() == begun or fault is not None or "growing" in name
     if manifest.format == "tfrecord":
         assert values(folder / "out") == expected
@@ -141,7 +141,7 @@ def test_workers_continue_with_a_stored_plan_or_reject_it_by_name(stored: Unpack
 @pytest.mark.parametrize("name", ["extended", "growing-all-shards"])
 def test_a_stored_data_set_is_extended(stored: Unpack, name: str) -> None:
     folder = stored(name)
-    # Nothing of an unfinished extension is in the data set yet.
+    # Files of an unfinished extension aren't part of the data set yet.
     before = {
         file: content
         for file, content in visible(folder / "out").items()

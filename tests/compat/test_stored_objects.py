@@ -1,4 +1,4 @@
-"""Jobs that were started by an earlier release's operator, as objects on a cluster: this release continues them."""
+"""This release continues jobs that an earlier release's operator has started. The jobs are given as objects on a cluster."""
 
 import json
 from collections.abc import Callable

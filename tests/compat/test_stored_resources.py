@@ -20,13 +20,13 @@ Value = Any  # JSON
 Schema = Mapping[str, Any]  # the same
 
 INVALID = "invalid mnist"
-"""Valid by every schema, but rejected by the operator."""
+"""Specs that are valid by every schema but that the operator rejects."""
 PHASES = {"Pending", "Planning", "Queued", "Running", "Suspended", "Committing", "Succeeded", "Failed"}
 TYPES: dict[str, Any] = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
 
 
 def faults(value: Value, schema: Schema, path: str = "") -> Iterator[str]:
-    """Where a value violates a structural schema, without CEL rules. Unknown fields count as faults, since they would be pruned."""
+    """Return a message for each violation of a structural schema, without CEL rules. Unknown fields count, because they would be pruned."""
     if schema.get("x-kubernetes-int-or-string"):
         if not isinstance(value, int | str):
             yield f"{path} is neither a number nor a text"

@@ -1,4 +1,4 @@
-"""The docs are true: their jobs validate, their links lead somewhere, the reasons are all documented."""
+"""The docs are correct: their jobs are valid, their links have targets, and all reasons are documented."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
 def jobs() -> list[Any]:
-    """Every complete job of the pages. Any: pytest's parameter sets have no public type."""
+    """Return every complete job on the pages. Any: pytest's parameter sets have no public type."""
     blocks = [(page, number, block) for page in PAGES for number, block in enumerate(_YAML.findall(page.read_text(encoding="utf-8")))]
     return [
         pytest.param(document, id=f"{page.relative_to(ROOT)}-{number}")

@@ -1,4 +1,4 @@
-"""Test modules stand alone: what several need is in tests/builders, or in a module beside them that is no test."""
+"""Test modules don't import each other. Code that several of them need is in tests/builders, or in a helper module beside them."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`make sbom`: what the images hold, from their locks."""
+"""`make sbom` lists the packages of the images, taken from their lock files."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_bill_of_materials_has_every_locked_package_with_its_hashes(tmp_path: Path) -> None:
     if importlib.util.find_spec("cyclonedx_py") is None:
         unavailable("cyclonedx-bom")
-    # A part of the lock: the whole takes seconds and shows no more.
+    # Use only a part of the lock file, because the complete file takes seconds and would test no more.
     lock = re.split(r"(?m)^(?=\S)", (ROOT / "requirements" / "operator.txt").read_text())[:12]
     (tmp_path / "lock.txt").write_text("".join(lock))
     made = []

@@ -1,4 +1,4 @@
-"""The list of phrases that read as translated: what it finds, and where it doesn't look."""
+"""The check for phrases that read as translated: which phrases it finds, and which parts of files it skips."""
 
 import runpy
 from pathlib import Path
