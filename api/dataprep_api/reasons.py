@@ -117,7 +117,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is complete, but the ConfigMap with the job's name could not be created. The condition `HandedOver` says why. The operator tries again.",
     Reason.HANDED_OVER: "The ConfigMap with the job's name was created after earlier attempts had failed.",
-    Reason.REMOVING_OUTPUT: "The DataPrepJob was deleted and deletionPolicy is Delete. The files that it wrote are removed before the object is.",
+    Reason.REMOVING_OUTPUT: "The DataPrepJob was deleted and deletionPolicy is Delete. The files that the job wrote are removed before the object.",
     Reason.OUTPUT_REMOVED: "The files that a deleted DataPrepJob had written are removed.",
     Reason.OUTPUT_KEPT: "A DataPrepJob with the finalizer dataprep.io/output is removed, but its output stays. The Event says why.",
     Reason.JOB_CREATED: "A DataPrepCronJob created a DataPrepJob.",

@@ -10,7 +10,7 @@ from typing import Final
 SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
 """The stages, grouped by the thread that runs them."""
 READ_WAIT: Final = "readWait"
-"""A key beside the stages: the seconds for which the encoder waited for a shard's next batch."""
+"""The key for the seconds that the encoder waited for a shard's next batch. It is stored beside the stages."""
 SHARD_BOUNDS: Final = (1, 5, 15, 60, 300, 900, 3600)
 """Upper bounds, in seconds, of the histogram of shard durations. A last bucket counts the shards that took longer."""
 REFUSALS: Final = ("Unreadable", "Transform", "Feature")

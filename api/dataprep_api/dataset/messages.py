@@ -145,7 +145,7 @@ _NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short],
 
 
 class ProgressReport(Model):
-    """One worker pod's counts since the start of its task. They are absolute numbers, so a lost or repeated report does no harm."""
+    """One worker pod's counts since the start of its task. The counts are absolute numbers, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
     """The name of the DataPrepJob. Its namespace and the pod's name and uid are in the token."""

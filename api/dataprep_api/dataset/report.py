@@ -46,7 +46,7 @@ class Lossy(Model):
     """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float has, or times, which are
     stored as numbers."""
     type: str
-    """The type as which the values are stored. For times it is their original type."""
+    """The type in which the values are stored. For times it is their original type."""
     records: int
     """The number of records with such a value."""
     value: str

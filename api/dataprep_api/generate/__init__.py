@@ -1,1 +1,1 @@
-"""What is generated from the models: the CRDs, the page of fields and the page of reasons."""
+"""The generators of files from the models: the CRDs, the page of fields and the page of reasons."""

@@ -65,7 +65,7 @@ MUTABLE: Final = frozenset(
 )
 """The fields that may change after a job has started. All other fields are immutable, including new ones."""
 DIVIDED: Final = frozenset({"workers"})
-"""Fields for which MUTABLE lists single members."""
+"""Fields whose members are listed separately in MUTABLE."""
 
 _KEPT = (
     "type", "format", "description", "enum", "default", "minimum", "maximum", "minLength", "maxLength", "pattern",
@@ -287,7 +287,7 @@ def _bare(schema: Schema) -> Schema:
 
 
 def _inlined(schema: Schema, definition: Schema) -> Schema:
-    """Merge a definition with the keywords beside its $ref. The field's description replaces the definition's. The rules of both are kept."""
+    """Merge a definition with the keywords beside its $ref. The field's description replaces the definition's. The rules of the definition and of the field are both kept."""
     rules = [*definition.get(_RULES, []), *schema.get(_RULES, [])]
     whole = definition | {key: value for key, value in schema.items() if key != "$ref"}
     return whole | {_RULES: rules} if rules else whole

@@ -55,7 +55,7 @@ class DataPrepCronJobSpec(Model):
     concurrency_policy: Literal["Allow", "Forbid", "Replace"] = "Allow"
     """What to do while an earlier job runs. `Allow`: both jobs run. `Forbid`: the new job waits until the earlier job ends. `Replace`: the earlier job is deleted."""
     starting_deadline_seconds: Annotated[int, Field(ge=10, le=31_536_000)] | None = None
-    """Maximum delay for creating a job, in seconds. A job that would be later than this is skipped. Default: no limit."""
+    """Maximum delay for creating a job, in seconds. If a job would be created later than this, it is skipped. Default: no limit."""
     successful_jobs_history_limit: History = 3
     """Number of successful jobs to keep."""
     failed_jobs_history_limit: History = 1

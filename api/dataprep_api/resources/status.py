@@ -83,7 +83,7 @@ class RecordProgress(Model):
 
 
 class Progress(Model):
-    """The progress of the job. While the job runs, the numbers come from the workers' reports. At the end, they come from the commit step."""
+    """The progress of the job. While the job runs, the numbers come from the workers' reports. At the end, the numbers come from the commit step."""
 
     percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Percent done."""
@@ -151,7 +151,7 @@ class LabelStatus(Model):
     num_classes: Count
     """Number of classes, shown or not."""
     classes: Annotated[list[Short], Field(max_length=MAX_LABELS)] = []
-    """Names of the first classes. There are as many as fit. All names are in `_dataprep/labels/<feature>.txt`."""
+    """Names of the first classes. The list contains as many names as fit. All names are in `_dataprep/labels/<feature>.txt`."""
 
 
 class Failure(Model):
@@ -219,7 +219,7 @@ class Effective(Model):
     """The values in effect, after defaults and fallbacks."""
 
     parallelism: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """Pods at the same time. The scale sub-resource reports it, as an int32."""
+    """Pods at the same time. The scale sub-resource reports this number as an int32."""
     image: Annotated[str, Field(max_length=512)] | None = None
     """Image."""
     accelerator: Annotated[str, Field(max_length=64)] | None = None

@@ -166,7 +166,7 @@ class Output(Model):
     array_record: ArrayRecordOptions = ArrayRecordOptions()
     """Options of `arrayRecord`."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """Whether minibatches stay whole (`Minibatch`). `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for more. `Record` divides splits between any two records."""
+    """Unit that shards never divide: record or minibatch. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for more. `Record` divides splits between any two records."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Records per minibatch. A split's last minibatch may have fewer. Default: 32."""
     shards: Shards = Shards()
@@ -184,7 +184,7 @@ class Output(Model):
     table: TableOutput | None = None
     """MaxCompute table to write as well. The worker that writes a shard also uploads its rows. Needs format: arrow."""
     statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
-    """How much the statistics cover. `Sampled`: in large data sets, means and histograms are computed from every k-th record. `All`: they cover every value, which takes longer. `ClassCounts`: only the records of each class are counted."""
+    """How much the statistics cover. `Sampled`: in large data sets, means and histograms are computed from every k-th record. `All`: the statistics cover every value, which takes longer. `ClassCounts`: only the records of each class are counted."""
 
     @model_validator(mode="before")
     @classmethod

@@ -146,7 +146,7 @@ class Deduplicate(Model):
     """Drops repeated records. A record that equals an earlier record is left out. Records are dropped before they are divided into splits."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
-    """Source columns to compare. The columns may hold text, bytes, numbers or tensors. The values are compared by a 128-bit digest. Of equal records, the first one stays."""
+    """Source columns to compare. The columns may hold text, bytes, numbers or tensors. The values are compared by a 128-bit digest. If records are equal, only the first one is kept."""
 
 
 class Shuffle(Model):

@@ -136,7 +136,7 @@ class Workers(Model):
     """The converter pods. Fields have the same names and types as in a pod."""
 
     parallelism: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Maximum number of pods at the same time. You can change it while the job runs. The output doesn't depend on it."""
+    """Maximum number of pods at the same time. You can change the number while the job runs. The output doesn't depend on the number of pods."""
     resources: Resources | None = None
     """Container resources. The resources apply to the plan and commit steps too, but without devices (`nvidia.com/gpu`)."""
     accelerator: Accelerator = Accelerator()

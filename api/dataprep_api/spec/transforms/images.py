@@ -9,7 +9,7 @@ from dataprep_api.spec.model import Column, Model, SplitName, rule, rules
 Pixels = Annotated[int, Field(ge=1, le=65_500)]
 """The length of one side in pixels."""
 MOST_PIXELS = 178_956_970
-"""The maximum number of pixels per image: twice Pillow's warning limit, which is where Pillow itself refuses an image."""
+"""The maximum number of pixels per image. It is twice Pillow's warning limit, and Pillow refuses larger images."""
 
 
 class Decode(Model):
