@@ -83,7 +83,7 @@ def redacted(text: str) -> str:
 def concealed(value: Any) -> Any:  # Any: JSON
     """Replace credentials in the texts of a job's spec by `…`, so that the spec can be stored.
 
-    A digest is appended to each changed text, so that different texts stay different. Calling the function twice changes nothing more.
+    A digest is appended to each changed text, so that different texts stay different. The function is idempotent.
     """
     if isinstance(value, str):
         found = _NAMED.sub(r"\1…", _without_users(value)) if "://" in value else value

@@ -46,7 +46,7 @@ def set_up(service: str, *, processor: Any = None) -> None:
 
             processor = BatchSpanProcessor(OTLPSpanExporter())
     except ImportError as exc:
-        logger.warning("no traces, although %s asks for them: %s; pip install 'dataprep-operator[tracing]'", " or ".join(ENDPOINTS), exc)
+        logger.warning("tracing is off, although %s is set: %s. Run pip install 'dataprep-operator[tracing]'", " or ".join(ENDPOINTS), exc)
         return
     # A name from the environment (OTEL_SERVICE_NAME) wins over ours.
     _provider = TracerProvider(resource=Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}))

@@ -104,7 +104,7 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
         if part.is_used(spec) and version < oldest:
             return (
                 f"was made by version {version} of {name}, and this release makes version {part.version}, which gives other records. "
-                "Use the release that made it, or set output.overwrite: Always, which makes the data set anew"
+                "Use the release that made it, or set output.overwrite: Always, which replaces the data set"
             )
     return None
 

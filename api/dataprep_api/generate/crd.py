@@ -82,9 +82,9 @@ _REFUSED = {
     "multipleOf": "write a CEL rule, whose message says more",
     "prefixItems": "tuples have no structural form; use a list or an object",
     "uniqueItems": "the API server forbids it; use x-kubernetes-list-type map or set, or a CEL rule",
-    "oneOf": "typed alternatives have no structural form; use one optional member per kind and one_of()",
-    "discriminator": "typed alternatives have no structural form; use one optional member per kind and one_of()",
-    "allOf": "typed alternatives have no structural form; use one optional member per kind and one_of()",
+    "oneOf": "typed alternatives have no structural form; use one optional member per kind and the base class OneOf",
+    "discriminator": "typed alternatives have no structural form; use one optional member per kind and the base class OneOf",
+    "allOf": "typed alternatives have no structural form; use one optional member per kind and the base class OneOf",
     "not": "write a CEL rule",
     "if": "write a CEL rule",
     "contains": "write a CEL rule",
@@ -304,7 +304,7 @@ def _one_type(schema: Schema, path: str) -> Schema:
         return rest
     alternatives = [alternative for alternative in schema["anyOf"] if alternative.get("type") != "null"]
     if len(alternatives) != 1:
-        raise CrdError(f"{path}: anyOf can't be written in a structural schema: use one optional member per kind and one_of()")
+        raise CrdError(f"{path}: anyOf can't be written in a structural schema: use one optional member per kind and the base class OneOf")
     return _one_type(alternatives[0] | rest, path)
 
 

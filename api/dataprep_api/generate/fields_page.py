@@ -108,7 +108,7 @@ def _type(field: Schema, definitions: Schema) -> str:
     return str(one.get("format") or one.get("type", "any"))
 
 
-def _cell(text: Any) -> str:  # Any: a description as the schema has it
+def _cell(text: Any) -> str:  # Any: a value from a JSON Schema, which is a string here
     """Put `text` on one line and escape the characters that would end a table cell."""
     return " ".join(str(text).split()).replace("|", "\\|")
 

@@ -131,7 +131,7 @@ def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, A
     params = spec.get("params") or {}
     if isinstance(
         params, dict
-    ):  # the API server doesn't check the template, so params may have any type; parsing the job reports a wrong one
+    ):  # the API server doesn't check the template, so params may have any type; a wrong type is reported when the job is parsed
         params = {**params, SCHEDULED_TIME: scheduled_text(scheduled)}
     told = {key: dict(value) for key, value in (template.get("metadata") or {}).items() if value}
     return {

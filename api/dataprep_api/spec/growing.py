@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec
 
 _WHOLE: Final = ("join", "sql", "table", "dataset", "from_job")
-"""Sources without separate files. For these, new records can't be told from old ones."""
+"""Sources without separate files. With these sources, new records can't be distinguished from old ones."""
 
 
 def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
