@@ -40,7 +40,7 @@ class FormatRules:
     """The special properties of one format. A plain format keeps all the defaults."""
 
     file_name: str | None = None
-    """A file name template that replaces the default because the format's users expect it. Several splits get a folder each."""
+    """A file name template that replaces the default because the format's users expect it. If there are several splits, each split gets a folder."""
     split_folder_name: str | None = None
     """A template that gives each split a folder, even if it is the only split.
 

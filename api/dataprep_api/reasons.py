@@ -1,4 +1,4 @@
-"""The types of conditions, and the reasons, each with the sentence that documents it in `docs/reasons.md`, which is generated.
+"""The types of conditions, and the reasons. `docs/reasons.md` is generated from the description of each reason.
 
 Reasons are part of the API, because scripts compare them. New reasons may be added, but existing ones are never renamed.
 """

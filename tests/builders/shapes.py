@@ -67,7 +67,7 @@ def csv_sequences(folder: Path) -> dict[str, Any]:
 
 
 def numpy(folder: Path) -> dict[str, Any]:
-    """Arrays of half precision and of truth values."""
+    """Arrays of float16 and of booleans."""
     np.save(folder / "x.npy", np.arange(RECORDS * 6, dtype=np.float16).reshape(RECORDS, 2, 3))
     np.save(folder / "y.npy", np.arange(RECORDS) % 2 == 0)
     return {"source": {"numpy": {"uris": [str(folder / "x.npy")]}}}

@@ -24,7 +24,7 @@ def with_a_key(text: str) -> str:
 
 
 def with_a_password(text: str) -> str:
-    """Rows of a database whose URL contains the password, in the job and, as JSON within JSON, in its ConfigMap."""
+    """Rows of a database whose URL contains the password. The URL is in the job and, as JSON within JSON, in its ConfigMap."""
     objects = json.loads(text)
     for plural, body in objects:
         document = json.loads(body["data"]["job.yaml"]) if plural == "configmaps" and "job.yaml" in body.get("data", {}) else body

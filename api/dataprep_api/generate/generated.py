@@ -1,6 +1,6 @@
 """Writes the files that are generated from code and committed, or shows which of them are stale.
 
-The generators (`crd`, `fields_page`, `reasons_page`) make only the texts. `make generate` runs them, and `make verify` runs them with
+The generators (`crd`, `fields_page`, `reasons_page`) only produce the texts. `make generate` runs them, and `make verify` runs them with
 `--check`.
 """
 

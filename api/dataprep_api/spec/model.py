@@ -41,7 +41,7 @@ def rules(*written: dict[str, str]) -> dict[str, Any]:
 class Model(BaseModel):
     """The base class of the models. Names are camelCase in YAML and snake_case in Python, unknown fields are refused, and objects are frozen.
 
-    The validators are built when they are first needed, for a complete job in one step, so that processes that read a job start quickly.
+    The validators are built when they are first needed, for a complete job in one step. This way, a process that reads a job starts quickly.
     """
 
     model_config = ConfigDict(

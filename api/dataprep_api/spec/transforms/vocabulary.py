@@ -31,7 +31,7 @@ class Vocabulary(Model):
     min_count: Annotated[int, Field(ge=1)] | None = None
     """Minimum occurrences of a term. Rarer terms are unknown. Default: 1."""
     max_terms: Annotated[int, Field(ge=1, le=MOST_TERMS)] | None = None
-    """Maximum number of terms. The most frequent terms are kept. Default: all terms are kept, and more than 100,000 are an error."""
+    """Maximum number of terms. The most frequent terms are kept. Default: all terms are kept, but more than 100,000 terms are an error."""
     order: Literal["Name", "Count"] | None = None
     """Order of the terms. `Name` (the default): by their UTF-8 bytes. `Count`: by frequency, most frequent first, and by name where the frequency is equal."""
     unknown: Literal["Bad", "Last", "Drop"] = "Bad"
