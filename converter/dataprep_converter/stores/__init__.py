@@ -1,7 +1,7 @@
-"""Stores: one small interface over the clients of HDFS, object stores and file systems; one file per store.
+"""Stores: one small interface over the clients of HDFS, object stores and file systems. Each store has its own file.
 
-Every foreign error is translated at this border (see `errors.py`). Nothing written is visible under its name before
-`Upload.commit` returns, and `abort` leaves nothing. Objects are addressed by URI.
+Stores translate every error of their clients into one of ours (see `errors.py`). An object becomes visible under its name only through
+`Upload.commit`, and `abort` leaves nothing behind. Objects are addressed by URI.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _MOST_FILES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What people see of a file beside its size; None where the store doesn't know."""
+    """A file's attributes for display, beside its size; None if the store doesn't know one."""
 
     modified: float
     """Seconds since the epoch."""
@@ -42,14 +42,14 @@ class Entry:
     uri: str
     size: int
     pin: str
-    """Equal as long as the object is the same: the etag, or size and modification time in nanoseconds."""
+    """Identifies this version of the object and changes with it: the ETag, or size and modification time in nanoseconds."""
     details: Details | None = field(default=None, compare=False, repr=False)
-    """Always set in a listing; elsewhere only if the store returns it in the same answer."""
+    """Always set in listings; elsewhere only if the store's answer includes the details anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """One or more files of one folder, in columns: for millions of files, building an `Entry` each would dominate the listing's time."""
+    """One or more files of one folder, as columns. With millions of files, building an `Entry` for each would dominate the listing's time."""
 
     folder: str
     """URI of the folder, with a slash at its end."""
@@ -60,59 +60,62 @@ class FolderFiles:
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """How one store is reached: an entry of `spec.stores` with its Secret and ConfigMap read, and the environment's defaults."""
+    """How to reach one store: an entry of `spec.stores`, the contents of its Secret and ConfigMap, and defaults from the environment."""
 
     uri_prefix: str
     endpoint: str | None = None
     tunnel_endpoint: str | None = None
-    """Of MaxCompute."""
+    """The endpoint of MaxCompute's Tunnel service."""
     region: str | None = None
     path_style: bool = False
     user: str | None = None
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys `accessKeyId`, `accessKeySecret`, `securityToken`. Never logged."""
     hadoop_conf: str | None = None
-    """Folder with core-site.xml and hdfs-site.xml, and with krb5.conf where Kerberos needs one."""
+    """Folder with core-site.xml and hdfs-site.xml, and with krb5.conf if Kerberos needs one."""
     principal: str | None = None
-    """Of Kerberos (HDFS)."""
+    """The Kerberos principal, for HDFS."""
     keytab: str | None = None
     """The file with the principal's keys."""
     server_side_encryption: str | None = None
     """`AES256` or `KMS`."""
     kms_key_id: str | None = None
     signed: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Web addresses without their signatures, as stored, and with them, as in the job."""
+    """Maps each web address without its signature, the form in which it is stored, to the signed address in the job's spec."""
 
 
 class Upload(Protocol):
-    """An upload of one object. Exactly one of commit and abort ends it; leaving it open publishes nothing."""
+    """An upload of one object. Either `commit` or `abort` ends it. An upload that is never ended publishes nothing."""
 
     blocks: bool
-    """Whether `write` blocks on a disk or a server and can't be interrupted by a signal; other uploads use threads of their own."""
+    """Whether `write` may block on a disk or a server in a call that signals can't interrupt."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Adds bytes. The buffer may be reused once this returns."""
         ...
 
     def commit(self, *, replace: bool) -> Entry:
-        """Makes the complete object visible under its name and returns it as the store now has it.
+        """Makes the complete object visible under its name and returns its entry in the store.
 
-        With `replace=False` an existing object raises AlreadyExists and stays as it is; the upload is then still open, and
+        With `replace=False`, an existing object is left unchanged and AlreadyExists is raised. The upload is then still open, so that
         `commit(replace=True)` or `abort` may follow.
         """
         ...
 
     def abort(self) -> None:
-        """Discards what was written. Never raises. A signal may interrupt it; cleanup at exit then calls it again, so it ends last."""
+        """Discards the upload. Never raises.
+
+        A signal may interrupt this, and cleanup at exit then calls it again. So the upload must be marked as ended only at the very end.
+        """
         ...
 
 
 @runtime_checkable
 class OnDisk(Protocol):
-    """An Upload that writes to a file of this machine, which others can write to."""
+    """An Upload to a local file, whose descriptor can be passed to other code for writing."""
 
     def write_with(self, put: Callable[[int], int]) -> None:
-        """Adds the bytes that `put` writes to a file: it gets the descriptor and returns their number. Its OSErrors are handled like those of `write`."""
+        """Calls `put` with the file's descriptor. It writes bytes to the file and returns their number. Its OSErrors are handled like those of `write`."""
         ...
 
 
@@ -121,19 +124,19 @@ class Input(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes of the object."""
+        """The object's size in bytes."""
         ...
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        """Returns exactly `length` bytes from `offset`, or fewer at the end of the object."""
         ...
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `offset` in order, in pieces of the store's choosing (about 1 to 8 MiB)."""
+        """Yields the bytes from `offset` in order. The store chooses the size of the pieces (about 1 to 8 MiB)."""
         ...
 
     def close(self) -> None:
-        """Ends reading; more than once is fine."""
+        """Closes the input. May be called more than once."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -142,7 +145,7 @@ class Input(Protocol):
 
 
 SMALL_PIECE: Final = 16 << 10
-"""A larger piece of a file is worth a call of its own."""
+"""Pieces of a file up to this size are read many in one call; a larger piece is worth a separate call."""
 
 
 class ReadsAt(Protocol):
@@ -155,75 +158,78 @@ class ReadsAt(Protocol):
 
 @runtime_checkable
 class ReadsEach(Protocol):
-    """An Input for which many small reads in one call are cheaper than a call for each."""
+    """An Input that does many small reads in one call at less cost than with a call for each."""
 
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
-        """What `read_at` gives for each offset, concatenated. All lie within the object."""
+        """Returns the results of `read_at` for all offsets, concatenated. All the pieces must be within the object."""
         ...
 
 
 def read_each(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
-    """`length` bytes from each offset, concatenated."""
+    """Returns `length` bytes from each offset, concatenated."""
     if isinstance(source, ReadsEach):
         return source.read_each(offsets, length)
     return one_by_one(source, offsets, length)
 
 
 def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
-    """`read_each` by a call of `read_at` for each offset."""
+    """Does what `read_each` does, with one call of `read_at` for each offset."""
     return b"".join([source.read_at(offset, length) for offset in offsets.tolist()])
 
 
 class PinnedInput(Input, Protocol):
-    """What a store's `open` returns: an Input that also knows which version of the object it reads."""
+    """An Input that also knows which version of the object it reads. A store's `open` returns one."""
 
     @property
     def pin(self) -> str | None:
-        """The object's pin, see `Entry`; None if this store gives it only by `stat`."""
+        """The object's pin, see `Entry`; None if only the store's `stat` can return it."""
         ...
 
 
 class Store(Protocol):
-    """A client of one store, made for one process (never shared over a fork)."""
+    """A client of one store. It belongs to one process and must not be used after a fork."""
 
     def __init__(self, settings: StoreSettings) -> None: ...
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        """Files below the folder `uri`, in UTF-8 byte order of their URIs, streaming. Nothing when the folder is absent.
+        """Yields the files below the folder `uri`, in UTF-8 byte order of their URIs. Yields nothing if there is no such folder.
 
-        Temporary files of uploads in flight are listed like others when they have a name at all; callers skip names that begin with `_` or `.`.
+        Temporary files of unfinished uploads are listed like other files if they have names. Callers skip names that begin with `_` or `.`.
         """
         ...
 
     def stat(self, uri: str) -> Entry | None:
-        """The file at `uri`, or None. A folder is None."""
+        """Returns the entry of the file at `uri`, or None if it is absent or a folder."""
         ...
 
     def open(self, uri: str) -> PinnedInput:
-        """Raises NotFound."""
+        """Opens an object for reading. Raises NotFound."""
         ...
 
     def get(self, uri: str) -> bytes:
-        """The whole of a small object. Raises NotFound."""
+        """Returns the content of a small object. Raises NotFound."""
         ...
 
     def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> Upload:
-        """Starts an upload. Parent folders are made."""
+        """Starts an upload and creates missing parent folders."""
         ...
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
-        """Writes a small object at once, atomically. With `replace=False` an existing one raises AlreadyExists: of several callers at once exactly one wins."""
+        """Writes a small object atomically, in one call.
+
+        With `replace=False`, AlreadyExists is raised if the object exists. If several callers do this concurrently, exactly one succeeds.
+        """
         ...
 
     def delete(self, uri: str) -> None:
-        """Removes one file; an absent one is fine."""
+        """Removes one file. Does nothing if it is absent."""
         ...
 
     def sweep(self, uri: str) -> int:
-        """Removes leftovers of uploads below the folder `uri` that never ended (temporary files, unfinished multipart uploads); returns how many.
+        """Removes all temporary files and unfinished multipart uploads below the folder `uri`, and returns their number.
 
-        All of them, including those in progress, because our clock can't tell their age in the store. Raises NotPermitted, naming the right and what
-        stays, if it needs rights that a job needn't have.
+        This includes uploads still in progress, because our clock may differ from the store's, so we can't compute an upload's age. Raises
+        NotPermitted if this needs a right that jobs don't otherwise need; the error names the right and the leftovers.
         """
         ...
 
@@ -233,7 +239,7 @@ class HasWarnings(Protocol):
     """A store that may know of a setting to warn its users about."""
 
     def warnings(self, uri: str) -> Sequence[str]:
-        """A sentence for each, about the output folder `uri`; none if the store may not be asked."""
+        """Returns the warnings about the output folder `uri`, one sentence each. There are none if we have no right to read the setting."""
         ...
 
 
@@ -242,12 +248,12 @@ class ListsFolders(Protocol):
     """A store that lists files faster folder by folder than one by one."""
 
     def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
-        """What `list` gives, in its order, some files of a folder at a time."""
+        """Yields the same files as `list`, in the same order, some files of one folder at a time."""
         ...
 
 
 def folders_of(store: Store, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
-    """What `store.list` gives, in its order, some files of a folder at a time."""
+    """Yields the same files as `store.list`, in the same order, some files of one folder at a time."""
     if isinstance(store, ListsFolders):
         yield from store.list_folders(uri, recursive=recursive)
         return
@@ -264,16 +270,18 @@ class ReadsFiles(Protocol):
     def read_files(
         self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
     ) -> Sequence[float | None]:
-        """Reads whole files into the buffer, one after another, and returns the seconds that each took: None for one that can't be read or no
-        longer matches its pin. Open that one by itself to get its error or, after a retry, its data; its part of the buffer is undefined.
+        """Reads complete files into the buffer `room`, one after another, and returns the seconds that each file took.
+
+        A file that can't be read, or no longer matches its pin, has None instead, and its part of the buffer is undefined. Open that file
+        separately to get its error or, after a retry, its data.
         """
         ...
 
 
 def scheme_of(uri: str) -> str:
-    """`hdfs` of `hdfs://nn/x`; the empty string for a path. Raises BadSpec for an invalid URI."""
+    """Returns the scheme of a URI, `hdfs` for `hdfs://nn/x`, and the empty string for a path. Raises BadSpec for an invalid URI."""
     try:
         return urlsplit(uri).scheme.lower() if "://" in uri else ""
     except ValueError as exc:
-        # Don't show all of it: it may contain a password.
+        # Don't show the complete URI, because it may contain a password.
         raise BadSpec(f"{uri.partition('://')[0]}://…: the text after :// is not a host.") from exc

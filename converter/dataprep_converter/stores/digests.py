@@ -1,8 +1,8 @@
-"""Checks the bytes of a whole object against its ETag. For S3 and OSS.
+"""Checks the bytes of a complete object against its ETag. For S3 and OSS.
 
-The ETag of an object that was put in one piece is its MD5, unless it is encrypted with a key of the store's key service or the server
-computes ETags differently. So a different digest alone proves nothing: the object is read again, and two equal readings are accepted.
-Neither store has a checksum for ranges of an object; there, TLS protects them.
+The ETag of an object that was uploaded in one request is its MD5. There are two exceptions: objects encrypted with a key of the store's key
+service, and servers that compute ETags differently. So a mismatch alone doesn't prove damage. In that case the object is read again, and the
+bytes are accepted if both reads returned the same ones. Neither store has a checksum for a range of an object; only TLS protects ranges.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ _MD5 = re.compile(r"[0-9a-fA-F]{32}")
 
 
 def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
-    """A whole object, which `read` returns with its ETag. Raises Unreachable if it was damaged in transit."""
+    """Returns a complete object's bytes. `read` returns them with the ETag. Raises Unreachable if they were damaged in transit."""
     content, etag = read()
     if not _MD5.fullmatch(etag) or _md5([content]) == etag.lower() or read()[0] == content:
         return content
@@ -23,9 +23,9 @@ def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
 
 
 def checked_stream(pieces: Iterable[bytes], *, size: int, etag: str, uri: str, again: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
-    """The pieces of a whole object of `size` bytes; the last one only once the digest is right. Raises Unreachable.
+    """Yields the pieces of a complete object of `size` bytes, and the last piece only if the object's digest is right.
 
-    `again` starts another read.
+    `again` starts a second read of the object. Raises Unreachable if the bytes were damaged in transit.
     """
     if not _MD5.fullmatch(etag):
         yield from pieces

@@ -1,4 +1,4 @@
-"""Renames that never replace a file, even if the file system has no such call."""
+"""Renames a file without ever replacing another one, even on file systems that have no call for this."""
 
 # os.path and os instead of Path: these calls are made for every file.
 # ruff: noqa: PTH108, PTH121
@@ -16,7 +16,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def rename_exclusively(temporary: str, path: str) -> None:
-    """Gives the temporary file its name; FileExistsError when the name is taken. Of several callers one wins."""
+    """Renames a temporary file to its final path. Raises FileExistsError if the path exists. Of several concurrent callers, one succeeds."""
     try:
         _rename_without_replacing(temporary, path)
     except OSError as exc:
@@ -24,11 +24,11 @@ def rename_exclusively(temporary: str, path: str) -> None:
             raise
     else:
         return
-    # NFS has no such rename; a hard link is just as exclusive.
+    # NFS can't rename without replacing, but creating a hard link is just as exclusive.
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # If the server's first answer was lost and the kernel repeated the request, the link is ours.
+        # If the server's first answer was lost and the kernel repeated the request, the existing link is our own.
         if not os.path.samefile(temporary, path):
             raise
     except OSError as exc:

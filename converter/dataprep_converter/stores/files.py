@@ -1,11 +1,11 @@
 """Files: paths and `file://` URIs, on a local disk or a mounted one (NFS, CIFS, FUSE).
 
-A path is used as written, without percent decoding. Temporary files are `.dataprep-tmp-…` beside their target, so that the last step
-is a rename within one folder.
+A path is used as written, without percent decoding. Each upload writes to a temporary file `.dataprep-tmp-…` in the folder of its target, so
+that the last step is a rename within one folder.
 """
 
-# Store, Upload and Input in __init__.py document the public methods. Functions of os instead of Path: they take names that
-# aren't UTF-8 as they are, and creating a Path for each of millions of files is slow.
+# Store, Upload and Input in __init__.py document the public methods. This file uses functions of os instead of Path: they accept
+# names that aren't UTF-8, and creating a Path for each of millions of files is slow.
 # ruff: noqa: D102, PTH103, PTH105, PTH108, PTH112, PTH116, PTH118, PTH120
 
 import contextlib
@@ -41,13 +41,13 @@ _WRITE_BACK_BYTES = 32 << 20
 
 
 def temporary_name(name: str) -> str:
-    """A name for one attempt at `name`: hidden, unique, at most 255 bytes."""
+    """Returns a hidden, unique name of at most 255 bytes for the temporary file of one attempt to write `name`."""
     kept = name.encode("utf-8", "surrogateescape")[:180].decode("utf-8", "ignore")
     return f"{TEMPORARY}{kept}-{secrets.token_hex(8)}"
 
 
 def swept(entries: Iterable[Entry], delete: Callable[[str], None]) -> int:
-    """Removes the files with temporary names from a listing; returns their number."""
+    """Deletes the files of a listing that have temporary names, and returns their number."""
     removed = 0
     for entry in entries:
         if entry.uri.rpartition("/")[2].startswith(TEMPORARY):
@@ -88,7 +88,7 @@ class FileStore:
     def read_files(
         self, uris: Sequence[str], sizes: Sequence[int], pins: Sequence[str], room: "npt.NDArray[np.uint8]"
     ) -> Sequence[float | None]:
-        # Here, because numpy takes long to import and most commands don't need it.
+        # Not imported at the top, because numpy takes long to import and most commands don't need it.
         from dataprep_converter.core import native
 
         found = native.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
@@ -103,7 +103,7 @@ class FileStore:
         with FileInput(uri) as source:
             return source.read_at(0, source.size)
 
-    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "FileUpload":  # noqa: ARG002 - no use of them here
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> "FileUpload":  # noqa: ARG002 - files don't need them
         return FileUpload(uri)
 
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:  # noqa: ARG002 - see create
@@ -130,7 +130,7 @@ class FileStore:
 
 
 class FileUpload:
-    """A temporary file beside the target."""
+    """An upload to a temporary file in the target's folder."""
 
     blocks = True
 
@@ -151,7 +151,7 @@ class FileUpload:
         except OSError as exc:
             translate(exc, self._folder or ".")
         except BaseException:
-            # Ctrl-C while the kernel created the file: nothing else knows its name yet.
+            # Ctrl-C may come while the kernel creates the file. Only this object knows the file's name, so it must delete the file.
             self.abort()
             raise
 
@@ -174,7 +174,7 @@ class FileUpload:
         except OSError as exc:
             translate(exc, self._path)
         if self._size - self._on_its_way >= _WRITE_BACK_BYTES:
-            # For dirty pages this means: start writing them. Otherwise fsync would have to write them all.
+            # For dirty pages, this advice makes the kernel start writing them. Otherwise fsync would have to write them all at the end.
             _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
             self._on_its_way = self._size
 
@@ -184,7 +184,7 @@ class FileUpload:
         try:
             os.fsync(self._descriptor)
             descriptor, self._descriptor = self._descriptor, None
-            # NFS reports a full disk or an exhausted quota here at the latest.
+            # This is the last call in which NFS may report a full disk or an exhausted quota.
             os.close(descriptor)
             if replace:
                 os.replace(self._temporary, self._path)
@@ -197,7 +197,7 @@ class FileUpload:
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except FileNotFoundError as exc:
-            # A commit swept the leftovers of attempts and took this one for dead. A new attempt writes it again.
+            # A commit of the data set sweeps leftovers of failed attempts, and has removed this file as one of them. A new attempt writes it again.
             raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
             translate(exc, self._path)
@@ -214,7 +214,7 @@ class FileUpload:
 
 
 class FileInput(Closeable):
-    """Positioned reads of one file, which stays the same when its name is given to another file."""
+    """Positioned reads of one open file. They still read this file after another file has taken its name."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -258,7 +258,7 @@ class FileInput(Closeable):
 
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
         if self._descriptor is not None and length <= SMALL_PIECE and self._size and not self._one_by_one:
-            # Here, because numpy takes long to import and most commands don't need it.
+            # Not imported at the top, because numpy takes long to import and most commands don't need it.
             from dataprep_converter.stores.mapped_file import MappedFile
 
             with contextlib.suppress(OSError):
@@ -268,7 +268,7 @@ class FileInput(Closeable):
                     return data
             self._one_by_one = True
             self._unmap()
-        # Single reads report what is wrong, or recover from it.
+        # Single reads either recover from the fault or report it.
         return one_by_one(self, offsets, length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -287,7 +287,7 @@ class FileInput(Closeable):
 
     def close(self) -> None:
         self._unmap()
-        # Forget the descriptor first: closed twice by two threads, it might be another file's the second time.
+        # Clear the attribute first. If two threads closed the same descriptor, the second might close another file that has reused its number.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -300,7 +300,7 @@ class FileInput(Closeable):
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 translate(exc, self._path)
-        # The NFS server has lost the handle (a restart, or the file was replaced): reopen it, if it is the same file.
+        # The NFS server no longer knows the handle, after a restart or because the file was replaced. Reopen the path if it is the same file.
         again = FileInput(self.uri)
         if (again._size, again._modified_ns) != (self._size, self._modified_ns):
             again.close()
@@ -345,26 +345,29 @@ def _group_name(number: int) -> str:
 
 
 def _opened(path: str) -> int:
-    """A descriptor of a file. Doesn't block on a pipe, which might never get a writer."""
+    """Opens a file and returns its descriptor. Doesn't block on a named pipe, which might never get a writer."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK)
     except BlockingIOError:
-        # Another process has a lease on the file, and gives it up while we wait.
+        # Another process holds a lease on the file. A blocking open waits until that process gives it up.
         return os.open(path, flags)
     os.set_blocking(descriptor, True)
     return descriptor
 
 
 def _advise(descriptor: int, offset: int, length: int, advice: str) -> None:
-    """Advises the kernel on the access pattern, where it can be advised."""
+    """Advises the kernel on the access pattern, on systems that support this."""
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, offset, length, getattr(os, advice))
 
 
 def _holders_of_new(folder: str) -> list[str]:
-    """The folders that get a new entry when this one and its missing parents are made: they must be synced for it to last."""
+    """Returns the folders that get a new entry when this folder and its missing parents are created.
+
+    They must be synced so that the new folder survives a crash.
+    """
     found = []
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -377,7 +380,7 @@ def _sync_folder(folder: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as exc:
-        # Some network file systems can't sync a folder and report an error.
+        # Some network file systems report an error because they can't sync a folder.
         if exc.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
     finally:

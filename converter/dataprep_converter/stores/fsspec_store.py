@@ -1,12 +1,12 @@
-"""Schemes without a store of ours, such as `ftp://`, by fsspec: sources only.
+"""Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. They can only be sources.
 
-fsspec is one interface for many systems and guarantees little: no exclusive creation, no conditional reads, no order of listings. So nothing is
-written. Listings are sorted here, folder by folder; a pin is made of what the system says of a file; and a file is checked again after it was
-read to its end. Calls are made one at a time, because many of these clients have one connection.
+fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order of listings. So this
+store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and checked again
+when a file has been read to its end. Calls are made one at a time, because many of these clients have only one connection.
 """
 
 # Store and Input in __init__.py document the public methods.
-# fsspec gives a URI's options and path by methods that begin with an underscore; they are meant to be overridden by file systems.
+# fsspec's methods that return a URI's options and path begin with an underscore, because file systems are meant to override them.
 # ruff: noqa: D102, SLF001
 
 import contextlib
@@ -27,7 +27,7 @@ from dataprep_converter.stores.read_only import ReadOnlyStore
 _PIECE: Final = 4 << 20
 _RECEIVED: Final = 1 << 20
 _MARKS: Final = ("ETag", "etag", "checksum", "mtime", "modified", "modify", "LastModified", "last_modified", "created")
-"""Keys by which systems show that a file changed, the most reliable first."""
+"""Keys of a file's metadata that show whether it has changed, the most reliable first."""
 _LOGIN: Final = {"username": "username", "password": "password"}
 _LOGIN_REFUSED: Final = ("530", "331", "332")
 
@@ -38,7 +38,7 @@ Info = Mapping[str, Any]
 
 
 class FsspecStore(ReadOnlyStore):
-    """The systems of one scheme, one for each host."""
+    """fsspec's file systems of one scheme, one for each host."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -79,7 +79,7 @@ class FsspecStore(ReadOnlyStore):
         )
 
     def read(self, uri: str, start: int, end: int) -> Iterator[bytes]:
-        """A range of a file, in pieces; fewer bytes when the file has fewer."""
+        """Yields a range of a file in pieces. Stops early if the file ends before the range does."""
         if scheme_of(uri) == "ftp":
             yield from self._by_ftp(uri, start, end)
             return
@@ -92,7 +92,10 @@ class FsspecStore(ReadOnlyStore):
             start = here
 
     def _by_ftp(self, uri: str, start: int, end: int) -> Iterator[bytes]:
-        """Reads over a separate connection, closed after the range: fsspec aborts a transfer and reuses the connection, which many servers close."""
+        """Reads a range over a separate connection and then closes it.
+
+        fsspec would abort the transfer and reuse the connection, but many servers close a connection after an abort.
+        """
         with _border(uri):
             system = self._connected(uri)
         try:
@@ -111,7 +114,7 @@ class FsspecStore(ReadOnlyStore):
             system.ftp.close()
 
     def _listed(self, folder: str) -> Iterator[Entry | str]:
-        """Files of a folder and URIs of its subfolders, in the order of whole paths: a-1, a.b, a/b."""
+        """Yields entries of a folder's files and URIs of its subfolders, in the order of complete paths: a-1, a.b, a/b."""
 
         def attempt() -> list[Info]:
             try:
@@ -131,7 +134,7 @@ class FsspecStore(ReadOnlyStore):
                 yield _entry(folder + name, found[name])
 
     def _ask(self, uri: str, call: Callable[[System, str], T]) -> T:
-        """The result of a call to a URI's file system, with retries and our errors."""
+        """Returns the result of a call to the URI's file system. Translates errors; after Unreachable, the next call makes a new connection."""
         authority = uri.partition("://")[2].partition("/")[0]
         with self._turn:
             try:
@@ -142,7 +145,7 @@ class FsspecStore(ReadOnlyStore):
                     system.invalidate_cache()
                     return call(system, system._strip_protocol(uri))
             except Unreachable:
-                # Its connection may be stuck in the middle of an answer.
+                # The system's connection may be stuck in the middle of an answer.
                 self._systems.pop(authority, None)
                 raise
 
@@ -188,7 +191,7 @@ class FsspecInput(RangedInput):
         return b"".join(self._pieces(start, end))
 
     def _check(self) -> None:
-        """Raises InputChanged when the file is no longer the one that was opened."""
+        """Raises InputChanged if the file has changed since it was opened."""
         now = self._store.stat(self.uri)
         if now is None or now.pin != self._entry.pin:
             raise InputChanged(f"{self.uri} was replaced while it was read.", uri=self.uri)
@@ -209,7 +212,7 @@ def _cut(system: System, path: str, *, start: int, end: int) -> bytes:
 
 @contextlib.contextmanager
 def _border(uri: str) -> Iterator[None]:
-    """Wraps every call of fsspec, translating its errors."""
+    """Wraps every call of fsspec and translates its errors."""
     try:
         yield
     except Exception as exc:  # every system of fsspec has its own undocumented errors

@@ -1,8 +1,8 @@
-"""Web addresses, `http://` and `https://`: a source only, read in ranges. There are no folders, so each file is named by itself.
+"""Web addresses, `http://` and `https://`. They can only be sources, and are read in ranges. There are no folders, so jobs name each file.
 
-An address is used as written, including its query and percent signs. Signatures stay in the job: inputs and plans name a file without its
-signature, which is added again for each request. An input is pinned by its ETag, or else by size and Last-Modified, and every answer is
-checked against the pin.
+An address is used as written, including its query and percent signs. Signatures stay in the job's spec: inputs and plans name a file without
+its signature, which is added for each request. The pin of an input is its ETag or, without an ETag, its size and Last-Modified. Every answer
+is compared with the pin.
 """
 
 # Store and Input in __init__.py document the public methods.
@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 60.0
 _PIECE: Final = 4 << 20
 _WITHOUT_HEAD: Final = (400, 403, 405, 501)
-"""Statuses of servers that only know GET; signed addresses are also refused with these."""
+"""Servers that only support GET refuse HEAD with one of these statuses. So do servers that get a HEAD for an address signed for GET."""
 _AS_WRITTEN: Final = "!#$%&'()*+,/:;=?@[]~"
 
 
 class _Body(Protocol):
-    """An answer of urllib's."""
+    """A response of urllib."""
 
     status: int
     headers: Message
@@ -45,7 +45,7 @@ class _Body(Protocol):
 
 
 class HttpStore(ReadOnlyStore):
-    """The web."""
+    """Any web server."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -54,7 +54,7 @@ class HttpStore(ReadOnlyStore):
         raise NotFound(
             f"{_shown(uri)} is no file there, and no folder of the web can be listed: name each file by its own address.", uri=uri
         )
-        yield  # so that it is the generator that it has to be
+        yield  # makes this function a generator, like `list` of other stores
 
     def stat(self, uri: str) -> Entry | None:
         def attempt() -> Entry | None:
@@ -72,7 +72,7 @@ class HttpStore(ReadOnlyStore):
         return HttpInput(found, self._address(uri))
 
     def _address(self, uri: str) -> str:
-        """The address to request, with the job's own signature if it has one. Plans of older releases hold an earlier one."""
+        """Returns the address to request, with the signature in the job's spec if it has one. Plans of older releases contain an older signature."""
         return self.settings.signed.get(unsigned(uri), uri)
 
     def refusal(self, uri: str) -> BadSpec:
@@ -82,7 +82,7 @@ class HttpStore(ReadOnlyStore):
 
 
 class HttpInput(RangedInput):
-    """Ranges of one file, of the version that was opened."""
+    """Reads ranges of one file, in the version that was opened."""
 
     step = _PIECE
 
@@ -99,12 +99,12 @@ class HttpInput(RangedInput):
         return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {self.shown}")
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
-        """All the bytes from `offset` to `end`. Raises Unreachable."""
+        """Yields all the bytes from `offset` to `end`. Raises Unreachable if the connection breaks."""
         if offset >= end:
             return
         with _answer(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
             self._check(answer)
-            # A server without ranges sends the whole file: skip what comes before the range.
+            # A server that doesn't support ranges sends the complete file. Skip the bytes before the range.
             before = offset if answer.status != http.client.PARTIAL_CONTENT else 0
             while before:
                 before -= len(_read(answer, min(_PIECE, before), self.uri))
@@ -133,7 +133,7 @@ def _found(uri: str, address: str) -> Entry:
 
 def _entry(uri: str, answer: _Body) -> Entry:
     headers = answer.headers
-    # Of a part: `bytes 0-0/1234`.
+    # The answer for a range has `bytes 0-0/1234`.
     said = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
     if said is None or not said.isdigit():
         raise StoreError(
@@ -153,12 +153,12 @@ def _details(modified: str | None) -> Details:
 
 @contextlib.contextmanager
 def _answer(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
-    """The answer, after redirections. Errors until it is read are translated."""
+    """Yields the answer, after redirects. Translates errors of the request and of reading the answer."""
     parts = urllib.parse.urlsplit(uri)
     if "@" in parts.netloc:
         raise BadSpec(f"An address can't hold a user and a password: {_shown(uri)}.")
     written = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
-    # Compressed in transit it would have neither this size nor ranges.
+    # If the file were compressed in transit, its size and ranges would be those of the compressed data.
     request = urllib.request.Request(written, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - see above
@@ -192,6 +192,6 @@ def _refusal(error: urllib.error.HTTPError, uri: str) -> ConvertError:
 
 
 def _shown(uri: str) -> str:
-    """Without the query, which may be a signature, and without a user's name and password."""
+    """Returns the address without its query, which may contain a signature, and without a user's name and password."""
     parts = urllib.parse.urlsplit(uri)
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

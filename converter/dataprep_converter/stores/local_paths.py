@@ -1,4 +1,4 @@
-"""Paths of the local file system: what a URI names, and the system's errors as ours."""
+"""Paths of the local file system: gets the path from a URI, and translates errors of the operating system."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 def path_of(uri: str) -> str:
-    """The path that a path or a `file://` URI names. Raises NotFound for a URI with a host, BadSpec for one that no system takes."""
+    """Returns the path of a `file://` URI; a path is returned unchanged. Raises NotFound for a URI with a host, BadSpec for a NUL character."""
     if "\0" in uri:
         raise BadSpec(f"{uri!r} has a NUL character in it, which no path may have.", uri=uri)
     if uri[: len("file://")].lower() != "file://":
@@ -30,12 +30,12 @@ def path_of(uri: str) -> str:
 
 
 def is_regular(status: os.stat_result) -> bool:
-    """Whether it is a plain file: no folder, pipe or device."""
+    """Returns whether this is a regular file, not a folder, pipe or device."""
     return (status.st_mode & 0o170000) == 0o100000
 
 
 def unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """The result of the call, tried again while NFS says that a handle is stale."""
+    """Returns the result of the call. Repeats the call a few times if NFS reports a stale handle."""
     for _ in range(_STALE_ATTEMPTS - 1):
         try:
             return call(*given, **named)
@@ -47,14 +47,14 @@ def unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
 
 
 def looping(path: str) -> NotFound:
-    """The error for a link that leads to itself."""
+    """Returns the error for a link that leads to itself."""
     return NotFound(
         f"{path} is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder.", uri=path
     )
 
 
 def translate(error: OSError, path: str) -> NoReturn:
-    """Raises the store's error for an error of the operating system."""
+    """Raises our error for an error of the operating system."""
     if error.errno in _FULL:
         raise StoreFull(f"No space or quota left for {path}: {error.strerror}.", uri=path) from error
     if error.errno in _REFUSED:

@@ -1,4 +1,4 @@
-"""Walks over folders of the local file system, in the order of whole paths."""
+"""Lists the files below a folder of the local file system, in the order of complete paths."""
 
 # os.path and os instead of Path: these calls are made for every file.
 # ruff: noqa: PTH118
@@ -14,13 +14,13 @@ from typing import TypeAlias
 from dataprep_converter.stores.local_paths import ABSENT, is_regular, looping, path_of, translate, unstale
 
 FolderStates: TypeAlias = tuple[str, list[str], list[os.stat_result]]
-"""URI of a folder with a trailing slash, and names and states of some of its files."""
+"""The URI of a folder with a trailing slash, and the names and stat results of some of its files."""
 _MOST_FILES = 256
 _ends_as_folder = methodcaller("endswith", "/")
 
 
 def walk_files(uri: str, *, recursive: bool) -> Iterator[FolderStates]:
-    """The files below a folder, in UTF-8 byte order of their URIs."""
+    """Yields the files below a folder, in UTF-8 byte order of their URIs."""
     prefix = uri.rstrip("/") + "/"
     pending = [_sorted(prefix, path_of(uri), ())]
     try:
@@ -42,11 +42,14 @@ class _Folder:
     uri: str
     path: str
     above: tuple[tuple[int, int], ...]
-    """What its folders are to the system."""
+    """Device and inode numbers of the folders that contain this one."""
 
 
 def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Generator[_Folder | FolderStates, None, None]:
-    """Files and folders of one folder. Sorting a folder as `name/` makes the order of the walk that of whole paths: a-1, a.b, a/b."""
+    """Yields the files and subfolders of one folder.
+
+    Subfolders sort as `name/`, so that the walk goes through complete paths in order: a-1, a.b, a/b.
+    """
     try:
         descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as exc:
@@ -55,17 +58,17 @@ def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Genera
         translate(exc, folder)
     try:
         try:
-            # Keep only names, not states: a folder may have millions of files.
+            # Keep only the names in memory, without stat results, because a folder may have millions of files.
             with os.scandir(descriptor) as found:
                 names = [each.name + "/" if _is_folder(each, uri) else each.name for each in found]
             identity = os.fstat(descriptor)
         except OSError as exc:
             translate(exc, folder)
-        # A symbolic link may lead back up: don't enter a folder that is its own ancestor.
+        # A symbolic link may lead to a parent folder. Don't enter a folder again below itself.
         if (identity.st_dev, identity.st_ino) in above:
             return
         above = (*above, (identity.st_dev, identity.st_ino))
-        # The order of UTF-8 is that of code points, except for surrogates, which stand for bytes that aren't UTF-8.
+        # UTF-8 sorts like code points, except for surrogates, which represent bytes that aren't UTF-8.
         names.sort(key=None if _is_text(names) else os.fsencode)
         for is_folder, run in groupby(names, key=_ends_as_folder):
             if is_folder:
@@ -99,14 +102,14 @@ def _is_text(names: list[str]) -> bool:
 
 
 def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
-    """Those of the names that are regular files, and their states."""
+    """Returns the names of the regular files among the given names, and their stat results."""
     kept = []
     found = []
     for name in names:
         try:
             status = os.stat(name, dir_fd=descriptor)
         except OSError as exc:
-            # Deleted since (another worker's temporary file), or a dangling link.
+            # The file was deleted meanwhile (such as another worker's temporary file), or is a broken link.
             if exc.errno in ABSENT or exc.errno == errno.ELOOP:
                 continue
             if exc.errno != errno.ESTALE:
@@ -122,7 +125,7 @@ def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], 
 
 
 def _again(path: str) -> os.stat_result | None:
-    """The state of a file whose handle was stale, or None when it is gone."""
+    """Returns the stat result of a file whose handle was stale, or None if the file is gone."""
     try:
         return unstale(os.stat, path)
     except OSError as exc:

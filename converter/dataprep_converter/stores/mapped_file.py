@@ -1,7 +1,8 @@
-"""Many small pieces of a local file in few calls: for rows in random order, where a call for each would cost more than its bytes.
+"""Reads many small pieces of a local file in few system calls. With rows in random order, a call for each row would cost more than its bytes.
 
-The file is mapped, and the kernel copies the pieces from the mapping into an anonymous file in memory. If we copied them ourselves, a page
-lost by truncation or a disk error would raise a signal that ends the process; this way it is an error of the call.
+The file is mapped into memory, and the kernel copies the pieces from the mapping into an anonymous file in memory. If our own code copied
+them, a page that can't be read, after a truncation or a disk error, would raise a signal that ends the process. When the kernel copies the
+pieces, the system call fails instead.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ if _pwritev is not None:
 
 
 class MappedFile(Closeable):
-    """An open file of `size` bytes, not 0. Raises OSError where files can't be mapped, as on some mounts, or the system is not Linux."""
+    """A mapping of an open file of `size` bytes, at least 1. Raises OSError on file systems without mappings, and on systems other than Linux."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         if _pwritev is None or not hasattr(os, "memfd_create"):
@@ -37,15 +38,16 @@ class MappedFile(Closeable):
         self._lock = Lock()
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
-        """The pieces at these offsets, all within the size. Raises OSError, or returns less, when one can't be read, and ValueError when this is closed.
+        """Returns the pieces of `length` bytes at these offsets, concatenated. They must be within the file's size.
 
-        If the file was truncated, the rest of its last page reads as zeros: check its size afterwards.
+        If a piece can't be read, raises OSError or returns fewer bytes. Raises ValueError if this is closed. If the file was truncated, the rest
+        of its last page reads as zeros, so the caller must check the file's size afterwards.
         """
         # struct iovec: the address and the size of a piece.
         pieces = np.empty((len(offsets), 2), np.uint64)
         pieces[:, 0] = offsets.astype(np.uint64) + np.uint64(self._address)
         pieces[:, 1] = length
-        # Nothing may close the buffer meanwhile: its descriptor might then be another file's, which would be overwritten.
+        # Hold the lock, so that no other thread closes the buffer. Its descriptor might be reused for another file, which we would overwrite.
         with self._lock:
             buffer = self._buffer.fileno()
             for first in range(0, len(offsets), _AT_ONCE):
@@ -55,7 +57,7 @@ class MappedFile(Closeable):
             return os.pread(buffer, len(offsets) * length, 0)
 
     def close(self) -> None:
-        """Frees the mapping and the buffer. Reading raises ValueError from then on."""
+        """Frees the mapping and the buffer. Later reads raise ValueError."""
         with self._lock:
             self._buffer.close()
             self._mapped.close()

@@ -1,4 +1,4 @@
-"""Publishing: a file gets its final name once, however many attempts there are."""
+"""Publishes files: gives a file its final name once, however many attempts write it."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -9,11 +9,10 @@ from dataprep_converter.stores import Entry, Store, Upload
 
 
 def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
-    """Gives the upload its final name.
+    """Commits the upload, unless an object with the same bytes already exists.
 
-    An existing object is a success if it has our bytes: another attempt finished first, or the answer to our own
-    commit was lost. It isn't replaced, because then its pin would no longer be the one in the other attempt's report. Any other object
-    is an older run's, and is replaced.
+    In that case, another attempt finished first, or the answer to our own commit was lost. That object is kept, because another attempt's
+    report may contain its pin, and is returned. An object with other bytes was written by an older run, and is replaced.
     """
     existing = store.stat(uri)
     if existing is None:
@@ -28,7 +27,7 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
 
 
 def written(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None) -> None:
-    """Writes the pieces as one file, replacing any existing one. Nothing is visible until it is complete."""
+    """Writes the pieces as one file, which replaces any existing one. The file isn't visible until it is complete."""
     upload = store.create(uri, hdfs=hdfs)
     try:
         for piece in pieces:
@@ -50,7 +49,7 @@ def copied(
     on_piece: Callable[[], None],
     before_publishing: Callable[[], None],
 ) -> Entry:
-    """Copies a file and returns the new entry. Nothing is visible until it is complete. Raises NotWhole if its digest isn't the expected one."""
+    """Copies a file and returns the copy's entry. The copy isn't visible until it is complete. Raises NotWhole if its digest is not `sha256`."""
     digest = hashlib.sha256()
     size = 0
     with source.open(source_uri) as opened:
@@ -71,7 +70,7 @@ def copied(
 
 
 def digest_of(store: Store, uri: str) -> str:
-    """SHA-256 of an object, read back."""
+    """Reads an object and returns its SHA-256."""
     digest = hashlib.sha256()
     with store.open(uri) as source:
         for piece in source.stream():

@@ -1,4 +1,4 @@
-"""Inputs that read each range by its own request: nothing stays open between reads."""
+"""Inputs that read each range with a separate request. They keep no connection open between reads."""
 
 # Input in __init__.py documents the public methods.
 # ruff: noqa: D102
@@ -14,16 +14,16 @@ from dataprep_converter.stores.streaming import resuming_stream
 
 
 class RangedInput(Closeable, ABC):
-    """Ranges of one file or object, of the version that was opened."""
+    """Reads ranges of one file or object, in the version that was opened."""
 
     step: ClassVar[int]
-    """Bytes requested at once when a stream resumes after an error."""
+    """The number of bytes in the first request when a stream resumes after an error."""
 
     def __init__(self, entry: Entry, *, digest: str = "") -> None:
         self.uri = entry.uri
         self._entry = entry
         self._digest = digest
-        """Its (possible) MD5 in hexadecimal, see `digests`, to check reads of the whole object; empty if there is none."""
+        """The object's MD5, or what may be its MD5, in hexadecimal, to check reads of the complete object (see `digests`); empty if unknown."""
 
     @property
     def size(self) -> int:
@@ -43,7 +43,7 @@ class RangedInput(Closeable, ABC):
 
     @abstractmethod
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
-        """All the bytes from `offset` to `end`. Raises Unreachable."""
+        """Yields all the bytes from `offset` to `end`. Raises Unreachable if the connection breaks."""
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = self.size if length is None else min(self.size, offset + length)
@@ -56,4 +56,4 @@ class RangedInput(Closeable, ABC):
         return resuming_stream(self._pieces, self.read_at, offset=offset, end=end, step=self.step, what=self.shown)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing, because nothing stays open between reads."""

@@ -1,4 +1,4 @@
-"""Base of the read-only stores: they refuse every write, with their own reason."""
+"""Base class of the read-only stores. They refuse every write, each with its own reason."""
 
 # Store in __init__.py documents the public methods.
 # ruff: noqa: D102
@@ -11,14 +11,14 @@ from dataprep_converter.stores import Entry, PinnedInput, Upload
 
 
 class ReadOnlyStore(ABC):
-    """A `Store` except for listing and opening."""
+    """A `Store` that refuses writes. Subclasses implement listing and opening."""
 
     @abstractmethod
     def open(self, uri: str) -> PinnedInput: ...
 
     @abstractmethod
     def refusal(self, uri: str) -> BadSpec:
-        """Why nothing is written there."""
+        """Returns the error that explains why this store can't be written to."""
 
     def get(self, uri: str) -> bytes:
         with self.open(uri) as source:

@@ -1,4 +1,4 @@
-"""The store of each scheme."""
+"""Finds the store class for a URI's scheme."""
 
 from collections.abc import Mapping
 from pkgutil import resolve_name
@@ -22,11 +22,11 @@ STORES: Final[Mapping[str, str]] = {
     "http": "dataprep_converter.stores.http:HttpStore",
     "https": "dataprep_converter.stores.http:HttpStore",
 }
-"""Scheme → class. Adding a store is one line here and one file."""
+"""Maps each scheme to its store class. To add a store, add one line here and one file."""
 
 
 EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
-"""Scheme → the extra to install, if it has another name."""
+"""Maps a scheme to the extra to install, if the extra's name differs from the scheme."""
 
 
 FSSPEC: Final = (
@@ -49,13 +49,16 @@ FSSPEC: Final = (
     "tos",
     "root",
 )
-"""Schemes without a store of ours that fsspec reads. Those that are aliases of our stores, or wrap other systems, are left out."""
+"""Schemes that have no store of our own and are read by fsspec. fsspec's aliases of our schemes, and schemes that wrap others, are left out."""
 
 
 def store_class(scheme: str) -> type[Store]:
-    """The class for a scheme. Raises BadSpec naming the known ones and, when its client is not installed, the extra to install."""
+    """Returns the store class for a scheme.
+
+    Raises BadSpec for an unknown scheme, with the known ones, or if the scheme's client is not installed, with the extra to install.
+    """
     if scheme in FSSPEC:
-        # Here, because fsspec takes long to import and most commands don't need it.
+        # Not imported at the top, because fsspec takes long to import and most commands don't need it.
         from dataprep_converter.stores.fsspec_store import FsspecStore
 
         return FsspecStore

@@ -1,6 +1,7 @@
-"""Requests to stores that speak HTTP and XML, with retries. S3, Cloud Storage and Azure differ in how they sign them.
+"""Requests to stores that speak HTTP and XML, with retries. S3, Cloud Storage and Azure differ in how requests are signed.
 
-They use the standard library's client and keep connections, because the stores' own clients don't say whether an attempt is in doubt.
+They use the standard library's HTTP client with persistent connections. The stores' own clients don't report whether an attempt without an
+answer may have succeeded.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ ANSWER_SECONDS: Final = 60.0
 ATTEMPTS: Final = 4
 
 _IDLE_SECONDS = 10.0
-"""Servers close idle connections; an older one isn't reused."""
+"""Servers close idle connections, so a connection that was idle for longer isn't reused."""
 _UNRESERVED = "/-_.~"
 _RETRIED_STATUS = {408, 429, 500, 502, 503, 504}
 _RETRIED_CODES = {
@@ -48,11 +49,11 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
     in_doubt: bool = False
-    """An earlier attempt of the same request had no answer: it may have succeeded."""
+    """Whether an earlier attempt of the same request got no answer, or an error of the server, so that it may have succeeded."""
 
     @property
     def ok(self) -> bool:
-        """Success. S3 may answer 200 with a failure in the body."""
+        """Whether the request succeeded. S3 may answer 200 with an error in the body."""
         return self.status // 100 == 2 and not self.code
 
     @property
@@ -67,9 +68,9 @@ class Answer:
         return " ".join(filter(None, said))
 
     def xml(self) -> ET.Element:
-        """The body as a document."""
+        """Parses the body as an XML document."""
         try:
-            return ET.fromstring(self.body)  # noqa: S314 - expat of today limits expansion, and the store is the user's own
+            return ET.fromstring(self.body)  # noqa: S314 - current versions of expat limit entity expansion, and the store is the user's own
         except ET.ParseError as exc:
             raise StoreError(
                 f"The store answered what is not XML ({exc}): a key with control characters, or another service: {self.body[:200]!r}."
@@ -87,17 +88,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a bucket is."""
+    """The address of a bucket."""
 
     scheme: str
     host: str
     port: int | None
     path: str
-    """Before the key: `/bucket` in path style."""
+    """The part of the path before the key: `/bucket` in path style."""
 
     @property
     def netloc(self) -> str:
-        """Host and, when it isn't the scheme's own, port."""
+        """The host, and the port if one is given."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port is None else f"{host}:{self.port}"
 
@@ -108,7 +109,7 @@ class Address:
 
 
 class Requests(ABC):
-    """Requests to one bucket, from any thread; connections are kept for the next request and closed with this object."""
+    """Sends requests to one bucket, from any thread. Connections are kept for later requests, and closed with this object."""
 
     def __init__(self, address: Address, *, service: str) -> None:
         self.address = address
@@ -116,7 +117,7 @@ class Requests(ABC):
         """The store's name, for messages."""
         self._proxy = _proxy_for(address)
         self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
-        # A store is never closed: it serves its process to the end.
+        # A store has no `close`, because it is used until its process ends.
         weakref.finalize(self, _close_all, self._idle)
 
     def send(
@@ -129,7 +130,7 @@ class Requests(ABC):
         body: bytes | memoryview = b"",
         attempts: int | None = None,
     ) -> Answer:
-        """The answer, with retries after faults of the server or the network. Raises Unreachable, naming host and port."""
+        """Returns the answer to a request. Retries after faults of the server or the network, and then raises Unreachable, with host and port."""
         attempts = attempts or ATTEMPTS
         in_doubt = False
         fault: Exception | None = None
@@ -167,7 +168,8 @@ class Requests(ABC):
             try:
                 connection.request(method, target, body=body or None, headers=signed)
             except (BrokenPipeError, ConnectionResetError):
-                # A server that refuses a body before reading all of it answers and closes. If there is no answer, reading it raises.
+                # A server that refuses a request before reading all of its body answers and closes the connection. Without an answer,
+                # `getresponse` raises.
                 broke = True
             with connection.getresponse() as response:
                 content = response.read()
@@ -184,22 +186,22 @@ class Requests(ABC):
         return Answer(response.status, found, content)
 
     def path(self, key: str) -> str:
-        """The path to request, unencoded; the empty key is the bucket itself."""
+        """Returns the path to request, not encoded. The empty key means the bucket itself."""
         return f"{self.address.path}/{key}"
 
     def question(self, query: Mapping[str, str]) -> str:
-        """The query as it is sent."""
+        """Returns the encoded query."""
         return encoded(query)
 
     @abstractmethod
     def signed(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
-        """The headers to send, including the credentials. `path` is encoded as it is sent, the query isn't."""
+        """Returns the headers to send, including the credentials. `path` is encoded; `query` isn't."""
 
     def _connection(self) -> http.client.HTTPConnection:
         while self._idle:
-            with contextlib.suppress(IndexError):  # another thread took the last
+            with contextlib.suppress(IndexError):  # another thread took the last one
                 since, held = self._idle.pop()
                 if time.monotonic() - since < _IDLE_SECONDS:
                     return held
@@ -219,7 +221,7 @@ def connected(
     answering: float,
     proxy: urllib.parse.SplitResult | None = None,
 ) -> http.client.HTTPConnection:
-    """A connection to a server, through the proxy if one is given, with its two timeouts in seconds. Raises OSError."""
+    """Opens a connection to a server, through the proxy if one is given. `connecting` and `answering` are timeouts in seconds. Raises OSError."""
     there = (host, port) if proxy is None else (proxy.hostname or "", proxy.port)
     made: http.client.HTTPConnection
     if scheme == "https":
@@ -240,7 +242,7 @@ def _close_all(idle: deque[tuple[float, http.client.HTTPConnection]]) -> None:
 
 
 def encoded(query: Mapping[str, str]) -> str:
-    """A query as it is sent: sorted by name."""
+    """Returns the encoded query, sorted by name."""
     return "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(query.items()))
 
 

@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 def resuming_stream(
     pieces: Callable[[int, int], Iterator[bytes]], read_at: Callable[[int, int], bytes], *, offset: int, end: int, step: int, what: str
 ) -> Iterator[bytes]:
-    """The bytes from `offset` to `end`, over as many streams as it takes.
+    """Yields the bytes from `offset` to `end`, through as many streams as needed.
 
-    `pieces(offset, end)` begins one. When it breaks, it resumes after the bytes that came: the next `step` bytes come by `read_at`, which retries,
-    and then a new stream begins. `what` names the file in the log.
+    `pieces(offset, end)` starts a stream. If a stream breaks, reading resumes after the bytes received so far. `read_at`, which retries, reads
+    the next `step` bytes, and then a new stream starts. `what` names the file in the log.
     """
     while offset < end:
         stream = pieces(offset, end)

@@ -1,1 +1,1 @@
-"""Credentials of clouds."""
+"""Credentials for cloud stores."""

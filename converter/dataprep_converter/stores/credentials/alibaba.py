@@ -1,7 +1,8 @@
 """Credentials of Alibaba Cloud's roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, profiles.
 
-It asks Alibaba Cloud's own providers one by one. Their chain goes on to the next when one fails, so a service account whose role is set up
-wrongly would work with its node's rights, or fail with another provider's error. The chain also reads its variables at import.
+This module calls the providers of Alibaba Cloud's library one by one instead of using the library's chain. If a provider fails, the chain
+tries the next one. So a service account with a misconfigured role would get the node's rights, or another provider's error. The chain also
+reads its environment variables when it is imported.
 """
 
 import logging
@@ -26,7 +27,7 @@ _SESSION: Final = "ALIBABA_CLOUD_ROLE_SESSION_NAME"
 
 
 class AlibabaCredentials:
-    """The current credentials of this process, fetched anew a quarter of an hour before they expire. Used by several threads."""
+    """The current credentials of this process, refreshed a quarter of an hour before they expire. Several threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,11 +36,11 @@ class AlibabaCredentials:
         self._held: Any = None
 
     def get_credential(self) -> Any:
-        """An object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, as pyodps needs.
+        """Returns an object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, as pyodps needs it.
 
-        Raises BadCredentials, naming the role, or saying where it looked; Unreachable when nobody answered for the role.
+        Raises BadCredentials, which names the role or the places searched. Raises Unreachable if the role's service didn't answer.
         """
-        from Tea.exceptions import RetryError  # type: ignore[import-untyped] # of the library's own, which ships no types; not at the top as below
+        from Tea.exceptions import RetryError  # type: ignore[import-untyped] # ships no types; not at the top, see `_providers`
 
         with self._lock:
             if self._providers is None:
@@ -48,7 +49,7 @@ class AlibabaCredentials:
             for what, provider in self._providers:
                 try:
                     self._held = provider.get_credentials()
-                except Exception as exc:  # their own, requests', and whatever a wrong file raises
+                except Exception as exc:  # their own errors, those of requests, and any error from a malformed file
                     if self._held is not None and (self._held.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
                         logger.warning("the credentials of %s could not be fetched anew yet: %s", what, _line(exc))
                         return self._held
@@ -66,11 +67,14 @@ class AlibabaCredentials:
 
 
 def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Possible sources of credentials and their names, in order. An environment with a key, or with a service account's role, has no other."""
-    # Not at the top: an environment with a key needs none of it.
+    """Returns the providers to try, in order, each with its name for messages.
+
+    If the environment has a key or a service account's role, that is the only provider.
+    """
+    # Not imported at the top, because a job with a key doesn't need this library.
     from alibabacloud_credentials import provider as known  # type: ignore[import-untyped] # ships no types
 
-    # Their own handlers log what they raise, with a traceback, and at DEBUG=sdk every header, including tokens.
+    # The library's own handlers log each error it raises, with a traceback. With DEBUG=sdk they log every header, including tokens.
     for name in ("credentials", "alibabacloud-tea"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if environment.get(_KEY) and environment.get(_SECRET):

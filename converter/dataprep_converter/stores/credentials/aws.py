@@ -1,6 +1,6 @@
-"""Credentials for S3: from the job's Secret, the environment, a shared file, or a role, in the order of AWS's own tools.
+"""Credentials for S3: from the job's Secret, the environment, a shared file, or a role, tried in the same order as in AWS's own tools.
 
-Not in `s3.py`, because two clients sign with them: obstore, and our own multipart requests.
+They aren't in `s3.py` because two clients sign requests with them: obstore, and our own client for multipart uploads.
 """
 
 import configparser
@@ -32,7 +32,7 @@ class AwsCredentials:
 
 
 class CredentialChain:
-    """The current credentials of one store, fetched anew before they expire. Used by several threads."""
+    """The current credentials of one store, refreshed before they expire. Several threads may use it."""
 
     def __init__(self, given: Mapping[str, str], *, region: str) -> None:
         self._given = given
@@ -40,17 +40,17 @@ class CredentialChain:
         self._held = CachedCredentials(self._fetch, of="S3")
 
     def current(self) -> AwsCredentials:
-        """Raises BadCredentials, saying where it looked."""
+        """Returns the credentials. Raises BadCredentials, which names the possible sources."""
         return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
-        """The same as obstore's TypedDict."""
+        """Returns the current credentials in the form of obstore's TypedDict."""
         held = self.current()
         return {
             "access_key_id": held.access_key,
             "secret_access_key": held.secret_key,
             "token": held.token,
-            # obstore asks again for every request once they have nearly expired.
+            # Once credentials have nearly expired, obstore asks for them again before every request.
             "expires_at": held.expires and held.expires - EARLY,
         }
 
@@ -77,7 +77,7 @@ class CredentialChain:
 
 
 def domain_of(region: str) -> str:
-    """The domain of AWS's services in a region."""
+    """Returns the domain of AWS's services in a region."""
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 

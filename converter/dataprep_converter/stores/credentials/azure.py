@@ -1,4 +1,4 @@
-"""Credentials for Azure: an account's key, a shared access signature, or a token of Entra ID, from the job's Secret, the environment or the node."""
+"""Credentials for Azure, from the job's Secret, the environment or the node: an account key, a shared access signature, or an Entra ID token."""
 
 import base64
 import binascii
@@ -21,11 +21,11 @@ _INSTANCE: Final = "http://169.254.169.254"
 
 @dataclass(frozen=True)
 class AzureCredentials:
-    """Exactly one of the first three is given."""
+    """Exactly one of `key`, `signature` and `token` is given."""
 
     key: bytes | None = None
     signature: str | None = None
-    """A shared access signature, the query of a URL."""
+    """A shared access signature, in the form of a URL's query."""
     token: str | None = None
     expires: datetime | None = None
 
@@ -38,11 +38,11 @@ class CredentialChain:
         self._held = CachedCredentials(self._fetch, of="Azure")
 
     def current(self) -> AzureCredentials:
-        """Raises BadCredentials, saying where it looked."""
+        """Returns the credentials. Raises BadCredentials, which names the possible sources."""
         return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
-        """The same as one of obstore's TypedDicts."""
+        """Returns the current credentials in the form of one of obstore's TypedDicts."""
         held = self.current()
         expires = held.expires and held.expires - EARLY
         if held.key is not None:

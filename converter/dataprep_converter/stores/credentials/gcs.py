@@ -1,4 +1,4 @@
-"""Credentials for Cloud Storage: tokens by google-auth, from the job's Secret or from where Google's own tools look (ADC)."""
+"""Credentials for Cloud Storage: google-auth gets tokens with the job's Secret, or with Application Default Credentials (ADC)."""
 
 import json
 from collections.abc import Mapping
@@ -34,11 +34,11 @@ class CredentialChain:
         self._held = CachedCredentials(self._fetch, of="Cloud Storage")
 
     def current(self) -> GcsCredentials:
-        """Raises BadCredentials and Unreachable, with Google's message."""
+        """Returns the token. Raises BadCredentials or Unreachable, with Google's message."""
         return self._held.current()
 
     def for_obstore(self) -> dict[str, Any]:
-        """The same as obstore's TypedDict."""
+        """Returns the current token in the form of obstore's TypedDict."""
         held = self.current()
         return {"token": held.token, "expires_at": held.expires and held.expires - EARLY}
 
@@ -64,7 +64,7 @@ class CredentialChain:
     def _whose(self) -> str:
         return "the Secret's service account" if self._given else "the environment's service account"
 
-    # Any: google-auth's own classes have no types at these places.
+    # Any: these functions of google-auth have no types.
     def _source(self, request: Request) -> Any:
         if not self._given:
             return google.auth.default(scopes=_SCOPES, request=request)[0]
@@ -72,7 +72,7 @@ class CredentialChain:
             key = json.loads(self._given["serviceAccountKey"])
         except json.JSONDecodeError as exc:
             raise BadCredentials(f"The Secret's serviceAccountKey is not the JSON that Google gives: {exc}.") from exc
-        return service_account.Credentials.from_service_account_info(key, scopes=_SCOPES)  # type: ignore[no-untyped-call] # untyped there
+        return service_account.Credentials.from_service_account_info(key, scopes=_SCOPES)  # type: ignore[no-untyped-call] # google-auth has no types here
 
 
 def _line(error: Exception) -> str:

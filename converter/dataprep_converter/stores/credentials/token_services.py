@@ -1,4 +1,4 @@
-"""Token services, which issue temporary credentials over HTTP: asked, and asked again before those expire. For AWS, Google and Azure."""
+"""Fetches temporary credentials over HTTP from the token services of AWS, Google and Azure, and refreshes them before they expire."""
 
 import http.client
 import logging
@@ -15,9 +15,9 @@ from dataprep_converter.core.errors import BadCredentials, Unreachable
 logger = logging.getLogger(__name__)
 
 EARLY: Final = timedelta(minutes=5)
-"""How long before they expire credentials are refreshed."""
+"""Credentials are refreshed this long before they expire."""
 _NEARLY: Final = timedelta(minutes=1)
-"""How long before they expire a service that doesn't answer becomes an error."""
+"""A failed refresh is only logged until this long before the held credentials expire; then it becomes an error."""
 _TIMEOUT_SECONDS: Final = 5.0
 
 
@@ -30,7 +30,7 @@ C = TypeVar("C", bound=_ExpiringCredentials)
 
 
 class CachedCredentials(Generic[C]):
-    """The current credentials of one store. Used by several threads."""
+    """The current credentials of one store. Several threads may use it."""
 
     def __init__(self, fetch: Callable[[], C], *, of: str) -> None:
         self._fetch = fetch
@@ -39,7 +39,7 @@ class CachedCredentials(Generic[C]):
         self._held: C | None = None
 
     def current(self) -> C:
-        """The credentials, refreshed if needed. Raises what fetching raises."""
+        """Returns the credentials, refreshed if needed. Raises the errors of `fetch`."""
         with self._lock:
             now = datetime.now(UTC)
             if self._held is None or (self._held.expires is not None and self._held.expires - EARLY < now):
@@ -62,7 +62,10 @@ def ask(
     method: str | None = None,
     timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> bytes:
-    """The body of the answer. Raises BadCredentials, with `what` and the hint, if the service refuses; Unreachable, naming its host."""
+    """Returns the body of the service's answer.
+
+    Raises BadCredentials, with `what` and the hint, if the service refuses the request. Raises Unreachable, with its host, if it fails.
+    """
     request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)  # noqa: S310 - the environment's own addresses
     try:
         with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 - see above

@@ -1,4 +1,4 @@
-"""Shared by `hdfs://` and `webhdfs://`: small files, lengths, leftovers, pins, and the NameNode's refusals."""
+"""Functions shared by the stores of `hdfs://` and `webhdfs://`: writing small files, checking lengths, pins, and errors."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ _DENIED: Final = re.compile(
 
 
 def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions | None) -> Entry:
-    """`Store.put` by an upload, with retries."""
+    """Implements `Store.put` by an upload, with retries."""
     in_doubt = False
 
     def attempt() -> Entry:
@@ -25,7 +25,7 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
             upload.write(data)
             return upload.commit(replace=replace)
         except AlreadyExists:
-            # An earlier attempt may have succeeded, with only its answer lost.
+            # An earlier attempt may have succeeded without our receiving the answer.
             found = store.stat(uri) if in_doubt and store.get(uri) == data else None
             if found is None:
                 raise
@@ -40,23 +40,23 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
 
 
 def check_length(uri: str, found: int, written: int) -> None:
-    """Raises Unreachable when the file that HDFS has isn't as long as what was written."""
+    """Raises Unreachable if the file in HDFS doesn't have as many bytes as were written."""
     if found != written:
         raise Unreachable(f"HDFS has {found} bytes of {uri}, {written} were written.", uri=uri)
 
 
 def gone(uri: str) -> Unreachable:
-    """The error if a commit swept the leftovers of attempts and took this one for dead. A new attempt writes it again."""
+    """Returns the error for an upload whose temporary file is gone. A commit of the data set may have swept it. A new attempt writes it again."""
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 
 def pin(size: int, modified_milliseconds: int) -> str:
-    """The same for both, so that inputs may be planned by one and read by the other."""
+    """Returns a file's pin, the same in both stores, so that a plan made through one store can be read through the other."""
     return f"{size}-{modified_milliseconds * 1_000_000}"
 
 
 def denied(text: str, path: str) -> NotPermitted | None:
-    """The error for the NameNode's refusal; None if it isn't about permissions."""
+    """Returns the error for a NameNode's message about permissions, or None if the message is about something else."""
     found = _DENIED.search(text)
     if found is None:
         return None

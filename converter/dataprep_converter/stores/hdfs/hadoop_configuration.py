@@ -1,4 +1,4 @@
-"""The Hadoop configuration, `core-site.xml` and `hdfs-site.xml`: read without a client, to resolve names only."""
+"""Reads the Hadoop configuration, `core-site.xml` and `hdfs-site.xml`, without an HDFS client. It is only used to resolve names."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,10 @@ from dataprep_converter.core.errors import BadSpec
 
 
 def configuration(folder: str | None) -> Mapping[str, str]:
-    """Names and values of the files in a folder, or else in the environment's; the same folder that hdfs-native reads by itself."""
+    """Returns the names and values in the configuration files of a folder.
+
+    Without a folder, the environment names it, in the same variables that hdfs-native reads itself.
+    """
     home = os.environ.get("HADOOP_HOME")
     folder = folder or os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
     values: dict[str, str] = {}
@@ -27,7 +30,7 @@ def configuration(folder: str | None) -> Mapping[str, str]:
 
 
 def name_nodes(authority: str, known: Mapping[str, str]) -> list[str]:
-    """Host and port of each NameNode of a name service; none for any other authority."""
+    """Returns host and port of each NameNode of a name service, or an empty list if the authority is not a name service."""
     names = known.get(f"dfs.ha.namenodes.{authority}", "")
     keys = [f"dfs.namenode.rpc-address.{authority}.{name.strip()}" for name in names.split(",") if name.strip()]
     return [known[key] for key in keys if key in known]

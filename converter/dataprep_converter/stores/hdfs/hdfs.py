@@ -1,11 +1,12 @@
-"""HDFS by `hdfs-native` (Rust, no JVM). Its known traps are handled here.
+"""HDFS through `hdfs-native` (Rust, no JVM). This file works around the library's known traps.
 
-- It writes what it has when a `with` block ends by an exception: so we write to `.dataprep-tmp-…` beside the target, then rename.
-- After failed writes, `write()` of the same client may hang forever: so a new client for each upload, failed writers are kept
-  (dropping one may block too), and every call is wrapped in `watchdog.blocking()`.
-- One call to a dead NameNode takes minutes by its defaults: so we set failover keys, and check the port before creating a client.
-- It panics on reads beyond the end, and writes a memoryview five times slower than bytes.
-- The user of simple authentication is `HADOOP_USER_NAME` of the process, read at every connection: so one process is one user.
+- When a `with` block ends by an exception, hdfs-native still writes the data so far. So we write to a temporary file `.dataprep-tmp-…` in the
+  target's folder and then rename it.
+- After failed writes, `write()` of the same client may hang forever. So each upload has a new client, and every call is wrapped in
+  `watchdog.blocking()`. Writers that failed are kept, because dropping a writer may block too.
+- With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a client.
+- Reads beyond the end of a file panic. Writing a memoryview is five times slower than writing bytes.
+- Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So one process can only be one user.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -49,7 +50,7 @@ _CLIENT_KEYS = {
 _NAME_NODE_KEYS = ("dfs.ha.namenodes.", "dfs.namenode.rpc-address.")
 
 _parked: list[object] = []
-"""Writers that failed, and their clients. Dropping or closing one can block for 15 to 31 s, or spoil the client."""
+"""Writers that failed, and their clients. Dropping or closing a writer can block for 15 to 31 s, or make its client unusable."""
 
 _users: dict[str, str] = {}
 """The user that this process acts as on HDFS, once a store has set it."""
@@ -129,14 +130,14 @@ class HdfsStore:
         return swept(self.list(uri), self.delete)
 
     def addresses(self, authority: str) -> Sequence[str]:
-        """Host and port of each NameNode behind the authority of a URI; its default is `fs.defaultFS`."""
+        """Returns host and port of each NameNode behind the authority of a URI. An empty authority means that of `fs.defaultFS`."""
         host, _, port = self._resolved(authority).rpartition(":")
         if host:
             return [f"{host}:{port}"]
         return hadoop_configuration.name_nodes(authority, self._configuration)
 
     def new_client(self, authority: str) -> hdfs_native.Client:
-        """A client of its own for one upload. Raises Unreachable, naming hosts and ports, when no NameNode listens."""
+        """Creates a separate client for one upload. Raises Unreachable, with hosts and ports, if no NameNode accepts a connection."""
         addresses = self.addresses(authority)
         if addresses:
             check_reachable(addresses)
@@ -150,8 +151,8 @@ class HdfsStore:
             )
 
     def _overrides(self) -> dict[str, str]:
-        """Options for hdfs-native in addition to the configuration that it reads: our failover keys if that has none."""
-        # And the NameNodes without blanks: Hadoop allows `nn1, nn2`, of which hdfs-native would only know nn1.
+        """Returns options for hdfs-native that extend the configuration it reads: our failover keys, if the configuration has none."""
+        # Also remove blanks from the NameNodes' keys. Hadoop allows `nn1, nn2`, but hdfs-native would find only nn1 in this.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
         ours = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
         if self.settings.keytab is not None:
@@ -159,7 +160,7 @@ class HdfsStore:
         return {**ours, **unblanked}
 
     def _client(self, authority: str) -> hdfs_native.Client:
-        """The client for everything but uploads."""
+        """Returns the shared client, for all calls except those of uploads."""
         if authority not in self._clients:
             self._clients[authority] = self.new_client(authority)
         return self._clients[authority]
@@ -175,7 +176,7 @@ class HdfsStore:
         return retrying(attempt, what=f"looking at {path}")
 
     def _resolved(self, authority: str) -> str:
-        """`host:port`, or the bare name of a name service."""
+        """Returns the authority as `host:port`, or as the bare name of a name service."""
         if not authority:
             default = self._configuration.get("fs.defaultFS", "")
             if not default.startswith("hdfs://"):
@@ -185,12 +186,12 @@ class HdfsStore:
             authority = _split(default)[0]
         if f"dfs.ha.namenodes.{authority}" in self._configuration or ":" in authority.rpartition("]")[2]:
             return authority
-        # As Hadoop's own client does; hdfs-native takes a name without a port for a name service and finds no NameNode.
+        # Hadoop's own client adds this port too. hdfs-native would treat a host without a port as a name service and find no NameNode.
         return f"{authority}:{DEFAULT_PORT}"
 
 
 class HdfsUpload:
-    """A temporary file beside the target, written by a client of its own."""
+    """An upload to a temporary file in the target's folder, with a separate client."""
 
     blocks = True
 
@@ -215,7 +216,7 @@ class HdfsUpload:
             with border(self._addresses, self._path):
                 self._writer = self._client.create(self._temporary, write_options)
         except Unreachable:
-            # The file may exist anyway: perhaps only the answer was lost.
+            # The temporary file may exist anyway, if only the answer was lost.
             self.abort()
             raise
 
@@ -250,7 +251,7 @@ class HdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # If the first answer was lost and the client asked again, the file is in place. A rename keeps length and time.
+            # If the client repeated the rename after a lost answer, the file already has its final name. A rename keeps length and time.
             if not self._is_at_its_place(written):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True
@@ -260,14 +261,14 @@ class HdfsUpload:
         if self._ended:
             return
         if self._writer is not None:
-            # Without a close the NameNode keeps the lease; deleting the file ends it.
+            # Until the file is closed, the NameNode keeps its lease. Deleting the file ends the lease.
             self._park()
 
         def attempt() -> None:
             with contextlib.suppress(NotFound), border(self._addresses, self._path):
                 self._client.delete(self._temporary, False)
 
-        # Retried, because nothing would sweep it after a commit.
+        # Retry, because no sweep removes the file if the data set has been committed.
         with contextlib.suppress(StoreError):
             retrying(attempt, what=f"deleting {self._temporary}", patience=ON_THE_WAY_OUT)
         self._ended = True
@@ -283,7 +284,7 @@ class HdfsUpload:
     def _park(self) -> None:
         for each in (self._writer, self._client):
             _parked.append(each)
-            # Never dropped, not even at exit, which it would block.
+            # Keep a reference forever: dropping the object would block, even at exit.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
         self._writer = None
 
@@ -355,7 +356,7 @@ class HdfsInput(Closeable):
 
 @dataclass(frozen=True, order=True, slots=True)
 class _Child:
-    """A file or folder, ordered as its whole path is among all paths: a folder as `name/`."""
+    """A file or folder, which sorts like its complete path. A folder sorts as `name/`."""
 
     key: bytes
     path: str
@@ -366,11 +367,11 @@ class _Child:
 
 
 class _Listing:
-    """The children of one folder in our order, which isn't the NameNode's.
+    """Lists one folder in our order, which differs from the NameNode's.
 
-    We need the unsigned order of whole paths: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, without the slash of
-    folders: ü, a, a-1, a.b. After an ASCII name, no smaller one follows in either order, so all others wait for the next ASCII
-    name, or for the end.
+    We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, without the slash of
+    folders: ü, a, a-1, a.b. After an ASCII name, no smaller name follows in either order. So folders and other names are held back until
+    a greater ASCII name comes, or the end.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:
@@ -386,12 +387,12 @@ class _Listing:
                 statuses = client.list_status(folder)
                 return statuses, next(statuses, None)
 
-        # Absent, or deleted since its parent was listed.
+        # The folder is absent, or was deleted after its parent was listed.
         with contextlib.suppress(NotFound):
             self._statuses, self._following = retrying(attempt, what=f"listing {folder}")
 
     def next(self) -> _Child | None:
-        """The next file or folder, None at the end."""
+        """Returns the next file or folder, or None at the end."""
         while self._following is not None:
             status = self._following
             name = status.path.rpartition("/")[2].encode()
@@ -411,7 +412,7 @@ class _Listing:
 
 
 def _act_as(user: str) -> None:
-    """Sets this process's user on HDFS. hdfs-native has no other way, so two stores in one process can't have two users."""
+    """Sets this process's user on HDFS. hdfs-native has no setting per client, so two stores in one process can't have two users."""
     before = _users.get("user")
     if before is not None and before != user:
         raise BadSpec(f"One job can be one HDFS user only; stores ask for {before} and {user}.")
@@ -421,7 +422,7 @@ def _act_as(user: str) -> None:
 
 
 def _split(uri: str) -> tuple[str, str]:
-    """Authority and path. Nothing is decoded: HDFS paths may hold %, ? and #."""
+    """Returns the authority and the path of a URI, without percent decoding, because HDFS paths may contain %, ? and #."""
     authority, _, path = uri.partition("://")[2].partition("/")
     return authority, "/" + path.strip("/")
 

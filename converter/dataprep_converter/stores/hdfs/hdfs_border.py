@@ -1,4 +1,4 @@
-"""Wraps every call of hdfs-native with the watchdog, and translates its errors, which are texts of Java and Rust. `hdfs` is the store."""
+"""Wraps every call of hdfs-native with the watchdog and translates its errors, which contain text from Java and Rust. See `hdfs` for the store."""
 
 import contextlib
 import os
@@ -31,14 +31,14 @@ def check_reachable(addresses: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def border(addresses: Sequence[str], path: str) -> Iterator[None]:
-    """Wraps a call of the client with the watchdog, and translates its errors."""
+    """Wraps a call of the client with the watchdog and translates its errors."""
     try:
         with watchdog.blocking():
             yield
     except (OSError, RuntimeError, NotImplementedError) as exc:
         _translate(exc, addresses, path)
     except BaseException as exc:
-        # A panic in Rust; its class can't be imported and isn't an Exception.
+        # A panic in Rust. The class can't be imported, and is no subclass of Exception.
         if type(exc).__name__ == "PanicException":
             raise Unreachable(f"{', '.join(addresses) or 'HDFS'}: hdfs-native failed at {path}: {exc}.", uri=path) from exc
         raise
@@ -49,7 +49,7 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
     line = _first_line(text)
     hosts = ", ".join(addresses) or "HDFS"
     if "(is not a directory)" in text:
-        # The NameNode's refusal if a parent in the path is a file.
+        # The NameNode answers this if a parent in the path is a file.
         raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
     if (refused := hadoop.denied(text, path)) is not None:
         raise refused from error
@@ -75,12 +75,12 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
         raise Unreachable(f"HDFS: cannot connect to {hosts} (NameNode or one of its DataNodes): {line}.", uri=path) from error
     if "RPC listener disconnected" in text:
         line += f" (a NameNode that restarts does so, and one with Kerberos when the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
-    # Safe mode, standby, too few DataNodes, a broken pipeline: the cluster must recover, and another attempt may succeed.
+    # The cluster is in safe mode, on standby, lacks DataNodes, or a write pipeline broke. After it recovers, another attempt may succeed.
     raise Unreachable(f"HDFS at {hosts} failed at {path}: {line}.", uri=path) from error
 
 
 def _first_line(text: str) -> str:
-    """The message without Java's stack."""
+    """Returns the message without Java's stack trace."""
     line = re.split(r"\\n|\n", text)[0].strip().rstrip(".")
     found: Any = re.match(r'\w*RPCError\("[\w.$]*?(\w+)", "(.*)', line)
     return f"{found[1]}: {found[2]}" if found else line

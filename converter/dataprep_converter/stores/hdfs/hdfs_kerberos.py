@@ -1,6 +1,7 @@
-"""Kerberos for HDFS: where its configuration is, and what its refusals mean.
+"""Kerberos for HDFS: sets where its configuration is, and explains its errors.
 
-hdfs-native calls the system's GSSAPI, which takes principal and keytab as arguments and everything else from `KRB5_CONFIG` of the process.
+hdfs-native calls the system's GSSAPI. This library takes principal and keytab as arguments, and all other settings from the files in the
+environment variable `KRB5_CONFIG`.
 """
 
 import ctypes
@@ -35,7 +36,7 @@ _ADVICE: Final = (
 
 
 def prepare(hadoop_conf: str | None) -> None:
-    """Makes the process ready to log in; `hadoop_conf` may have a krb5.conf. Raises BadSpec when the system has no Kerberos."""
+    """Prepares this process for logins, with the krb5.conf in `hadoop_conf` if it has one. Raises BadSpec if the system has no Kerberos library."""
     try:
         ctypes.CDLL(LIBRARY)
     except OSError as exc:
@@ -43,14 +44,14 @@ def prepare(hadoop_conf: str | None) -> None:
     file = Path(hadoop_conf or "", CONFIGURATION_FILE)
     if hadoop_conf is None or not file.is_file():
         return
-    # A list: the first file that has a realm counts, so each store may bring its own realm.
+    # The variable is a list, and the first file that contains a realm is used for it. So each store may add a file with its own realm.
     known = [each for each in os.environ.get(CONFIGURATION_VARIABLE, "").split(":") if each]
     if str(file) not in known:
         os.environ[CONFIGURATION_VARIABLE] = ":".join([*known, str(file)])
 
 
 def refusal(text: str, hosts: str) -> StoreError | None:
-    """The login error behind an error of hdfs-native, None if it is about something else."""
+    """Returns the login error that caused an error of hdfs-native, or None if the error has another cause."""
     if found := _GSSAPI.search(text):
         general, _, special = found["said"].replace('\\"', '"').partition(": ")
         said = special or general

@@ -1,7 +1,8 @@
-"""HDFS over HTTP, `webhdfs://namenode:9870/path`: if only the web ports can be reached. `hdfs://` is faster and supports failover.
+"""HDFS over HTTP, `webhdfs://namenode:9870/path`, for when only the web ports can be reached. `hdfs://` is faster and supports failover.
 
-The NameNode handles names and redirects a client to a DataNode for bytes. A file is written under a temporary name by one streaming PUT and
-then renamed; `renameoptions` is always given, because without it a rename onto a folder moves the file into it, and onto a file does nothing.
+The NameNode handles names, and redirects the client to a DataNode to read or write bytes. A file is written under a temporary name by one
+streaming PUT, and then renamed. The request to rename always has `renameoptions`. Without it, renaming a file to the path of a folder would
+move the file into the folder, and renaming it to the path of another file would do nothing.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -41,7 +42,7 @@ from dataprep_converter.stores.store_requests import connected
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
 PORTS: Final = {"webhdfs": 9870, "swebhdfs": 9871}
-"""Of Hadoop 3; Hadoop 2 has 50070 and 50470."""
+"""The default ports of Hadoop 3. Hadoop 2 has 50070 and 50470."""
 
 _ROOT = "/webhdfs/v1"
 _PIECE = 4 << 20
@@ -53,7 +54,7 @@ _IMPOSSIBLE = ("IllegalArgumentException", "InvalidPathException", "HadoopIllega
 
 
 class WebHdfsStore:
-    """NameNodes, or gateways in front of them, by their web addresses."""
+    """NameNodes, or gateways in front of them, which the URIs name by their web addresses."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -82,7 +83,7 @@ class WebHdfsStore:
         place = self.place(uri)
 
         def attempt() -> bytes:
-            # One request, so that it is one version even if the file is replaced meanwhile.
+            # Use one request, so that all bytes are of the same version even if the file is replaced meanwhile.
             with place.border(), contextlib.closing(place.begin("GET", "OPEN", {})) as connection, connection.getresponse() as answer:
                 body = answer.read()
                 if answer.status != http.client.OK:
@@ -105,7 +106,7 @@ class WebHdfsStore:
         return swept(self.list(uri), self.delete)
 
     def place(self, uri: str) -> "Place":
-        """The location of a file. Raises BadSpec if the URI names no host."""
+        """Returns the location of a file. Raises BadSpec if the URI names no host."""
         scheme, _, rest = uri.partition("://")
         authority, _, path = rest.partition("/")
         if not authority:
@@ -120,7 +121,7 @@ class WebHdfsStore:
             found = place.ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
         except NotFound:
             return
-        # A file lists itself, without a name.
+        # A listing of a file contains the file itself, with an empty name.
         named = {each["pathSuffix"] + ("" if each["type"] == "FILE" else "/"): each for each in found if each["pathSuffix"]}
         for name in sorted(named, key=str.encode):
             if not name.endswith("/"):
@@ -130,7 +131,7 @@ class WebHdfsStore:
 
 
 class Place:
-    """A path behind one web address, and requests about it."""
+    """A path at one web address, and the requests for it."""
 
     def __init__(self, is_https: bool, host: str, port: int, path: str, identity: Mapping[str, str], user: str) -> None:
         self._is_https = is_https
@@ -146,17 +147,17 @@ class Place:
         return f"{self._host}:{self._port}"
 
     def at(self, path: str) -> "Place":
-        """Another path there."""
+        """Returns another path at the same address."""
         return Place(self._is_https, self._host, self._port, path, self._identity, self._user)
 
     # Any: the JSON of the answer.
     def ask(self, method: str, operation: str, **parameters: str) -> Any:
-        """The NameNode's answer, after retries; None if it is empty."""
+        """Returns the NameNode's answer, with retries; None if the answer is empty."""
         return retrying(lambda: self.ask_once(method, operation, **parameters), what=f"{operation} of {self.path}")
 
-    # Any: as above.
+    # Any: the JSON of the answer.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
-        """The same without retries."""
+        """Does what `ask` does, without retries."""
         with self.border(), contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
@@ -166,11 +167,11 @@ class Place:
         try:
             return json.loads(body) if body or method == "GET" else None
         except ValueError as exc:
-            # NameNodes don't send an answer's length, so a truncated one looks complete.
+            # NameNodes don't send the length of an answer, so a truncated answer looks like a complete one to the HTTP client.
             raise self._cut(body) from exc
 
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
-        """A connection to the DataNode that the NameNode names, with the request's headers sent. Use it within `border`."""
+        """Returns a connection to the DataNode that the NameNode redirects to. The request's headers are already sent. Call it within `border`."""
         with contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
@@ -181,7 +182,7 @@ class Place:
         is_https = named.scheme == "https"
         made = _connected(is_https, named.hostname or "", named.port or (443 if is_https else 80))
         try:
-            # The path in our own encoding: NameNodes leave letters beyond ASCII as they are.
+            # Encode the path ourselves, because NameNodes don't encode non-ASCII letters in the address they redirect to.
             made.putrequest(method, f"{self._encoded}?{named.query}", skip_accept_encoding=True)
             for name, value in headers.items():
                 made.putheader(name, value)
@@ -193,7 +194,7 @@ class Place:
 
     @contextlib.contextmanager
     def border(self) -> Iterator[None]:
-        """Wraps calls to a server, translating their errors."""
+        """Wraps calls to a server and translates their errors."""
         try:
             yield
         except (OSError, http.client.HTTPException) as exc:
@@ -201,7 +202,7 @@ class Place:
             raise Unreachable(f"WebHDFS: {what} at {self.path}: {exc}.", uri=self.path) from exc
 
     def refusal(self, status: int, body: bytes) -> ConvertError:
-        """The error for an unsuccessful answer."""
+        """Returns the error for an unsuccessful answer."""
         path = self.path
         try:
             said = json.loads(body)["RemoteException"]
@@ -229,7 +230,7 @@ class Place:
             return BadSpec(f"HDFS refuses {path}: {line}.", uri=path)
         if not name and status == http.client.NOT_FOUND:
             return StoreError(f"{self.peer} is no WebHDFS: {line}.", uri=path)
-        # Safe mode, standby, too few DataNodes: the cluster must recover, and another attempt may succeed.
+        # The cluster is in safe mode, on standby, or lacks DataNodes. After it recovers, another attempt may succeed.
         return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {line}.", uri=path)
 
     def _cut(self, body: bytes) -> Unreachable:
@@ -250,7 +251,7 @@ def _connected(is_https: bool, host: str, port: int) -> http.client.HTTPConnecti
 
 
 class WebHdfsUpload:
-    """A temporary file beside the target, written by one PUT to one DataNode."""
+    """An upload to a temporary file in the target's folder, written by one PUT to one DataNode."""
 
     blocks = False
 
@@ -270,7 +271,7 @@ class WebHdfsUpload:
         parameters = {"overwrite": "false", "createparent": "true", **{name: value for name, value in asked.items() if value is not None}}
         with place.border():
             self._connection: http.client.HTTPConnection | None = self._temporary.begin("PUT", "CREATE", headers, **parameters)
-        # For an upload that is never ended: the DataNode shouldn't wait for more of it.
+        # If the upload is never ended, close the connection, so that the DataNode doesn't wait for more data.
         weakref.finalize(self, self._connection.close)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -295,7 +296,7 @@ class WebHdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # An unanswered attempt may have renamed it. A rename keeps length and time.
+            # An attempt without an answer may have renamed the file. A rename keeps length and time.
             found = self._place_status()
             if found is None or (found["length"], found["modificationTime"]) != (written["length"], written["modificationTime"]):
                 raise hadoop.gone(self.uri) from exc
@@ -305,7 +306,7 @@ class WebHdfsUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        # The DataNode creates the file in its own time: only once it has answered is there surely a file to delete.
+        # The DataNode may create the file at any time until it answers. Wait for the answer, so that the file is deleted after its creation.
         with contextlib.suppress(StoreError):
             self._finish()
         with contextlib.suppress(StoreError):
@@ -337,7 +338,7 @@ class WebHdfsUpload:
                 try:
                     yield connection
                 except (BrokenPipeError, ConnectionResetError):
-                    # A server that refuses a body before reading all of it answers and closes.
+                    # A server that refuses a request before reading all of its body answers and closes the connection.
                     self._take_answer(connection)
                     raise
         except NotFound as exc:
@@ -362,7 +363,7 @@ class WebHdfsUpload:
         options = "OVERWRITE" if replace else "NONE"
         self._temporary.ask("PUT", "RENAME", destination=self._place.path, renameoptions=options)
 
-    # Any: as above.
+    # Any: the JSON of a status.
     def _place_status(self) -> Any | None:
         with contextlib.suppress(NotFound):
             return self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
@@ -383,7 +384,7 @@ class WebHdfsInput(RangedInput):
         return retrying(lambda: b"".join(self._pieces(offset, end)), what=f"reading {self.uri}")
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:
-        """All the bytes from `offset` to `end`. Raises Unreachable."""
+        """Yields all the bytes from `offset` to `end`. Raises Unreachable if the connection breaks."""
         if offset >= end:
             return
         place = self._place
@@ -391,7 +392,7 @@ class WebHdfsInput(RangedInput):
             with place.border():
                 connection = place.begin("GET", "OPEN", {}, offset=str(offset), length=str(end - offset))
         except StoreError:
-            # Perhaps the file is shorter now, and the range begins beyond its end.
+            # The file may have become shorter, so that the range now begins beyond its end.
             self._check()
             raise
         with contextlib.closing(connection):
@@ -415,7 +416,7 @@ class WebHdfsInput(RangedInput):
             raise Unreachable(f"WebHDFS at {place.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
 
     def _check(self) -> None:
-        """Raises if the file changed: each range is opened by name, and answers don't say which version they are of."""
+        """Raises InputChanged if the file has changed. Each range is opened by name, and answers don't identify the file's version."""
         try:
             found = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:
@@ -424,7 +425,7 @@ class WebHdfsInput(RangedInput):
             raise InputChanged(f"{self.uri} was replaced since it was listed.", uri=self.uri)
 
 
-# Any: a FileStatus of the NameNode's.
+# Any: the NameNode's JSON of a FileStatus.
 def _entry(uri: str, status: Mapping[str, Any]) -> Entry:
     details = Details(
         modified=status["modificationTime"] / 1000,

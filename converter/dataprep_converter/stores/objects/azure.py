@@ -1,7 +1,8 @@
-"""Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, by the Blob service's REST interface.
+"""Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, by the Blob service's REST API.
 
-An upload sends blocks, and one conditional block list turns them into the blob. Uncommitted blocks belong to the blob's name, not to an upload:
-any commit under that name drops them, and the service does after a week. So there is nothing to abort and nothing to sweep.
+An upload sends blocks, and one conditional request with a block list turns them into the blob. Uncommitted blocks belong to the blob's name,
+not to an upload. Any commit under that name discards them, and the service does so after a week. So uploads can't be aborted, and a sweep has
+nothing to remove.
 """
 
 # Bucket and Transfer in objects.py document the public methods.
@@ -82,7 +83,7 @@ class AzureStore(ObjectStore):
                 "abfs://container/path with AZURE_STORAGE_ACCOUNT_NAME in the environment.",
                 uri=uri,
             )
-        # An account's blobs have their own host name, even if it is a data lake.
+        # The Blob service of an account has a separate host name, even if the account is a data lake.
         endpoint = self._endpoint or f"https://{host.replace('.dfs.', '.blob.') if '.' in host else f'{account}.blob.core.windows.net'}"
         scheme = uri.partition("://")[0]
         return Container.at(f"{scheme}://{authority}/", name, account=account, endpoint=endpoint, credentials=self._credentials)
@@ -95,7 +96,7 @@ class Container(Bucket):
 
     @classmethod
     def at(cls, root: str, name: str, *, account: str, endpoint: str, credentials: CredentialChain) -> "Container":
-        """The container behind an endpoint."""
+        """Returns the container at an endpoint."""
         parts = urllib.parse.urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         path = parts.path.rstrip("/")
         address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")
@@ -119,7 +120,7 @@ class Container(Bucket):
                 before = name
                 yield from _entries(uri, prefix, name, each)
             return
-        # A data lake lists by folders: `a/b` before `a-1`. So each folder is listed separately, and sorted by whole paths.
+        # A data lake lists folder by folder, `a/b` before `a-1`. So we list each folder separately, and sort by complete paths.
         inside = {_name(each): each for each in self._pages(prefix, {"delimiter": "/"})}
         for name in sorted(inside, key=str.encode):
             if inside[name].tag != "BlobPrefix":
@@ -141,7 +142,7 @@ class Container(Bucket):
             query["marker"] = marker
 
     def _may_be_hierarchical(self) -> bool:
-        """Whether it is a data lake with folders, or may be one."""
+        """Returns whether the account is a data lake with real folders, or may be one."""
         if self.requests.hierarchical is None:
             answer = self.requests.send("GET", "", query={"restype": "account", "comp": "properties"})
             self.requests.hierarchical = answer.headers.get("x-ms-is-hns-enabled", "").lower() != "false"
@@ -158,14 +159,14 @@ class Container(Bucket):
             return Entry(uri=uri, size=int(answer.headers.get("content-length", 0)), pin=tag), _digest(answer)
         if _is_absent(answer):
             return None
-        # The answer to HEAD has no body, so ask again in a way that shows the reason. By then the fault may be gone.
+        # The answer to HEAD has no body, so send a GET to learn the reason. By then the fault may be gone.
         why = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
         if _is_absent(why):
             return None
         raise self.refusal(answer if why.ok else why, key, doing="read")
 
     def get(self, key: str) -> tuple[bytes, str]:
-        # obstore doesn't return the MD5 that the service keeps. The caller retries.
+        # Don't use obstore, because it doesn't return the MD5 that the service keeps. The caller retries.
         answer = self.requests.send("GET", key, attempts=1)
         if not answer.ok:
             raise self.refusal(answer, key, doing="read")
@@ -177,7 +178,7 @@ class Container(Bucket):
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS:
-            # An unanswered attempt of ours may have succeeded.
+            # An earlier attempt of ours, which got no answer, may have succeeded.
             found = self.look(uri, key) if answer.in_doubt else None
             if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
                 return found[0]
@@ -218,13 +219,13 @@ class Container(Bucket):
 
 
 class Blocks:
-    """Blocks of one blob."""
+    """An upload of one blob in blocks."""
 
     def __init__(self, container: Container, uri: str, key: str) -> None:
         self._uri = uri
         self._container = container
         self._key = key
-        # The identifiers of all blocks of a blob must have one length.
+        # The identifiers of all blocks of a blob must have the same length.
         self._name = uuid.uuid4().hex
 
     def begin(self) -> None:
@@ -253,7 +254,7 @@ class Blocks:
             return Entry(uri=self._uri, size=size, pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS or answer.code == "InvalidBlockList":
             found = self._container.look(self._uri, self._key)
-            # An unanswered attempt of ours may have succeeded.
+            # An earlier attempt of ours, which got no answer, may have succeeded.
             if found is not None and answer.in_doubt and self._committed() == tags:
                 return found[0]
             if found is not None and not replace:
@@ -262,23 +263,23 @@ class Blocks:
         raise self._container.refusal(answer, self._key, doing="write")
 
     def _committed(self) -> list[str]:
-        """The blocks that the blob is made of."""
+        """Returns the identifiers of the blocks that the blob consists of."""
         answer = self._container.requests.send("GET", self._key, query={"comp": "blocklist", "blocklisttype": "committed"})
         if not answer.ok:
             raise self._container.refusal(answer, self._key, doing="read")
         return [each.text or "" for each in answer.xml().iterfind("CommittedBlocks/Block/Name")]
 
     def drop(self) -> None:
-        """Does nothing: they can't be dropped, see the top of this file."""
+        """Does nothing, because blocks can't be removed. See the top of this file."""
 
 
 class AzureRequests(Requests):
-    """Requests to one container, by an account's key, a signature in the query, or a token."""
+    """Requests to one container, authorized by an account key, a signature in the query, or a token."""
 
     def __init__(self, address: Address, *, account: str, credentials: CredentialChain) -> None:
         super().__init__(address, service="Azure")
         self.hierarchical: bool | None = None
-        """Whether the account has real folders, or may have; None until it is asked."""
+        """Whether the account has real folders or may have them; None until the account has been asked."""
         self._account = account
         self._credentials = credentials
 
@@ -326,12 +327,12 @@ def _name(listed: ET.Element) -> str:
     if found is None:
         return ""
     text = found.text or ""
-    # Characters that XML can't hold are encoded.
+    # Azure encodes names with characters that XML can't contain.
     return urllib.parse.unquote(text) if found.get("Encoded") == "true" else text
 
 
 def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Entry]:
-    """One entry, or none when it is a folder."""
+    """Yields one entry, or none for a folder."""
     if name.endswith("/") or blob.findtext("Properties/ResourceType") == "directory":
         return
     modified = blob.findtext("Properties/Last-Modified")
@@ -344,12 +345,12 @@ def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Ent
 
 
 def _is_absent(answer: Answer) -> bool:
-    """Whether the container exists and the blob doesn't."""
+    """Returns whether the container exists, but the blob doesn't."""
     return answer.code in ("BlobNotFound", "ResourceNotFound", "PathNotFound") or (answer.status == 404 and not answer.code)
 
 
 def _digest(answer: Answer) -> str:
-    """The MD5 that the service keeps of a blob, in hexadecimal; empty when it keeps none."""
+    """Returns the MD5 that the service keeps for a blob, in hexadecimal, or the empty string if it keeps none."""
     try:
         return base64.b64decode(answer.headers.get("content-md5", ""), validate=True).hex()
     except binascii.Error:

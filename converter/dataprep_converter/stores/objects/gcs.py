@@ -1,7 +1,7 @@
-"""Google Cloud Storage, `gs://bucket/path`, by its XML API: S3's protocol with tokens, other conditions, and other completion of uploads.
+"""Google Cloud Storage, `gs://bucket/path`, by its XML API. It is S3's protocol, but with tokens, other headers for conditions, and another end of uploads.
 
-A multipart upload takes no condition there. So its parts become a hidden object beside the target. The store copies that to the target's name, on
-the condition that the name is free, and the hidden object is deleted.
+Completing a multipart upload can't have a condition in this API. So its parts become a hidden object in the target's folder. The store then
+copies the hidden object to the target's name, on the condition that no object has this name, and deletes the hidden object.
 """
 
 # Bucket and Transfer in objects.py document the public methods.
@@ -61,7 +61,7 @@ class GcsBucket(XmlBucket):
 
     @classmethod
     def at(cls, endpoint: str, name: str, *, credentials: CredentialChain) -> "GcsBucket":
-        """The bucket behind an endpoint."""
+        """Returns the bucket at an endpoint."""
         parts = urllib.parse.urlsplit(endpoint)
         path = parts.path.rstrip("/")
         address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")
@@ -91,13 +91,13 @@ class GcsBucket(XmlBucket):
         return super().error(status, code, message, key, doing=doing)
 
     def checksum(self, key: str) -> str | None:
-        """The CRC-32C that the store keeps of every object; None if it isn't returned, or there is no such object."""
+        """Returns the CRC-32C that the store keeps for an object, or None if the store doesn't return it or has no such object."""
         found = _CHECKSUM.search(self.requests.send("HEAD", key).headers.get("x-goog-hash", ""))
         return None if found is None else found[1]
 
 
 class HiddenMultipart(Multipart):
-    """A multipart upload of a hidden object, and its copy."""
+    """A multipart upload to a hidden object, which is then copied to the target."""
 
     def __init__(self, bucket: GcsBucket, uri: str, key: str) -> None:
         folder, slash, name = key.rpartition("/")
@@ -115,7 +115,7 @@ class HiddenMultipart(Multipart):
         if answer.ok:
             tag = answer.xml().findtext("{*}ETag")
         elif answer.status == 412:
-            # An unanswered attempt of ours may have succeeded.
+            # An earlier attempt of ours, which got no answer, may have succeeded.
             found = self._gcs.look(self._uri, self._target) if answer.in_doubt else None
             if found is None or found[0].size != size or not self._is_same():
                 raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
@@ -128,7 +128,7 @@ class HiddenMultipart(Multipart):
         return Entry(uri=self._uri, size=size, pin=unquoted(tag))
 
     def _is_same(self) -> bool:
-        """Whether the object at the target has our bytes, by the store's checksums."""
+        """Returns whether the object at the target has our bytes, according to the store's checksums."""
         ours = self._gcs.checksum(self._key)
         return ours is not None and ours == self._gcs.checksum(self._target)
 
@@ -143,19 +143,19 @@ class HiddenMultipart(Multipart):
         if not answer.ok and answer.code not in ("NoSuchUpload", "InvalidPart"):
             raise self._gcs.refusal(answer, self._key, doing="write")
         if not answer.ok:
-            # An unanswered attempt may have completed it; the name is only ours.
+            # An earlier attempt, which got no answer, may have completed the upload. No other upload uses this object's name.
             found = self._gcs.look(self._uri, self._key)
             if found is None or found[0].size != size:
                 raise self._gone()
         self._is_whole = True
 
     def _delete(self) -> None:
-        # Leftovers are swept.
+        # If this fails, a sweep removes the object.
         with contextlib.suppress(StoreError):
             self._gcs.delete(self._key)
 
     def _gone(self) -> Unreachable:
-        # A commit swept the leftovers of attempts and took this one for dead. A new attempt uploads again.
+        # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads again.
         return Unreachable(f"The upload of {self._uri} is gone: something else has removed it.", uri=self._uri)
 
 
@@ -169,7 +169,7 @@ class GcsRequests(Requests):
     def signed(
         self,
         method: str,
-        path: str,  # noqa: ARG002 - a token signs nothing
+        path: str,  # noqa: ARG002 - with a token, requests aren't signed
         query: Mapping[str, str],  # noqa: ARG002 - as above
         headers: Mapping[str, str],
         body: bytes | memoryview,

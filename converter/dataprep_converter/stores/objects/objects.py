@@ -1,7 +1,7 @@
-"""Object stores: the common part of S3, Cloud Storage and Azure. obstore reads; our own requests write, list and delete.
+"""Object stores: the common part of S3, Cloud Storage and Azure. obstore reads objects; our own requests write, list and delete them.
 
-Each has a file on how one bucket is addressed, signed for, listed and written (`Bucket`, `Transfer`). Nothing is visible until an upload is
-completed, and completion is conditional, so that exactly one of several writers wins.
+Each store has its own file with a `Bucket` and a `Transfer`, which know how to address, sign for, list and write one bucket. An object isn't
+visible until its upload is completed. Completion is conditional, so that exactly one of several writers succeeds.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -39,24 +39,24 @@ class Transfer(Protocol):
     """One multipart upload in progress."""
 
     def begin(self) -> None:
-        """Called once, before the first part."""
+        """Starts the upload. Called once, before the first part is sent."""
         ...
 
     def send(self, number: int, data: memoryview) -> str:
-        """Sends the part of this number, from 1, in any thread; returns its tag for completing."""
+        """Sends the part with this number, which starts at 1, and returns its tag, which `complete` needs. May be called from any thread."""
         ...
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
-        """Makes the object of all parts visible. Raises AlreadyExists as `Upload.commit`."""
+        """Joins the parts into the object and makes it visible. Raises AlreadyExists, like `Upload.commit`."""
         ...
 
     def drop(self) -> None:
-        """Forgets the parts that were sent. Never raises."""
+        """Discards the parts that were sent. Never raises."""
         ...
 
 
 class Bucket(ABC):
-    """One bucket or container: its requests, and its client for reading."""
+    """One bucket or container, with our requests to it and obstore's client for reading."""
 
     def __init__(self, root: str, name: str, *, requests: Requests, client: "Client") -> None:
         self.root = root
@@ -68,48 +68,51 @@ class Bucket(ABC):
 
     @abstractmethod
     def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
-        """Objects whose keys begin with the prefix, which is empty or ends with a slash, in the order of UTF-8; their URIs begin with `uri`."""
+        """Yields the objects whose keys begin with the prefix, in UTF-8 byte order.
+
+        The prefix is empty or ends with a slash. An entry's URI is `uri`, a slash, and the key without the prefix.
+        """
 
     @abstractmethod
     def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
-        """The object and its (possible) MD5 in hexadecimal; see `digests`."""
+        """Returns the object's entry and its MD5, or what may be its MD5, in hexadecimal; see `digests`. Returns None if there is no object."""
 
     @abstractmethod
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
-        """One request, with a condition unless `replace`."""
+        """Writes an object in one request, on the condition that none exists unless `replace` is set."""
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Removes one object; an absent one is fine."""
+        """Removes one object. Does nothing if it is absent."""
 
     @abstractmethod
     def sweep(self, uri: str, prefix: str) -> int:
-        """As `Store.sweep`; the prefix is the folder's."""
+        """Does what `Store.sweep` does. `prefix` is the folder's prefix."""
 
     def warnings(self) -> Sequence[str]:
-        """As `Warns.warnings`."""
+        """Does what `HasWarnings.warnings` does."""
         return []
 
     @abstractmethod
     def transfer(self, uri: str, key: str) -> Transfer:
-        """A new upload of parts."""
+        """Returns a new upload in parts."""
 
     @abstractmethod
     def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
-        """The error for the store's refusal. `doing` is one of write, read, list, delete and sweep."""
+        """Returns the error for the store's refusal. `doing` is one of write, read, list, delete and sweep."""
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """A whole object and its MD5, as for `look`."""
+        """Returns a complete object and its MD5, as in `look`."""
         found = obstore.get(self.client, key)
         return bytes(found.bytes()), unquoted(found.meta["e_tag"])
 
     def refusal(self, answer: Answer, key: str, *, doing: str) -> ConvertError:
-        """The error for an answer."""
+        """Returns the error for an unsuccessful answer."""
         return self.error(answer.status, answer.code, answer.message, key, doing=doing)
 
     @contextlib.contextmanager
     def border(self, key: str, *, doing: str) -> Iterator[None]:
-        """Wraps every call of obstore, translating its errors."""
+        """Wraps every call of obstore and translates its errors."""
         uri = f"{self.root}{key}"
         try:
             yield
@@ -118,7 +121,7 @@ class Bucket(ABC):
         except UnauthenticatedError as exc:
             if (refused := _STATUS.search(str(exc))) is not None:
                 raise self._error_of(refused, str(exc), key, doing=doing) from exc
-            # It wraps the errors of the credential chain.
+            # This exception contains the text of the credential chain's error.
             raise BadCredentials(_line(str(exc)).rpartition("BadCredentials: ")[2]) from exc
         except (BaseError, OSError, ValueError) as exc:
             text = str(exc)
@@ -137,7 +140,7 @@ class Bucket(ABC):
 
 
 class ObjectStore(ABC):
-    """Buckets, addressed by URI."""
+    """A store of objects in buckets, which the URIs name."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -145,7 +148,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def place(self, uri: str) -> tuple[Bucket, str]:
-        """The bucket and the key. Raises BadSpec when the URI names no bucket."""
+        """Returns the bucket and the key. Raises BadSpec if the URI names no bucket."""
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         bucket, key = self.place(uri)
@@ -195,7 +198,7 @@ class ObjectStore(ABC):
 
 
 class ObjectUpload:
-    """An upload of parts, begun with the second part; an object of one part is one conditional PUT at commit."""
+    """An upload in parts, which starts when the second part begins. An object of one part is written by one conditional PUT at commit."""
 
     blocks = False
 
@@ -232,7 +235,7 @@ class ObjectUpload:
 
 
 class ObjectInput(RangedInput):
-    """Ranges of one object, of the version that was opened."""
+    """Reads ranges of one object, in the version that was opened."""
 
     step = _STREAM_BYTES
 
@@ -279,18 +282,18 @@ class ObjectInput(RangedInput):
 
 
 def client_options(scheme: str) -> "ClientConfig":
-    """How obstore's clients wait."""
+    """Returns the timeouts of obstore's clients."""
     return {
         "allow_http": scheme == "http",
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
         "read_timeout": timedelta(seconds=ANSWER_SECONDS),
-        # For a whole body, which may be large and read slowly.
+        # This covers the complete body, which may be large and read slowly.
         "timeout": timedelta(hours=12),
     }
 
 
 def retry_config() -> "RetryConfig":
-    """Retry settings of obstore's clients: next to none, because `retrying` does that."""
+    """Returns the retry settings of obstore's clients. They hardly retry, because `retrying` does."""
     return {
         "max_retries": 1,
         "retry_timeout": timedelta(seconds=8),
@@ -299,12 +302,12 @@ def retry_config() -> "RetryConfig":
 
 
 def as_folder(key: str) -> str:
-    """The prefix of the keys below a folder; the empty string for a whole bucket."""
+    """Returns the prefix of the keys below a folder, or the empty string for the complete bucket."""
     return f"{key.rstrip('/')}/" if key.rstrip("/") else ""
 
 
 def unquoted(tag: str | None) -> str:
-    """An ETag as a pin."""
+    """Returns an ETag without quotes, as used in pins."""
     return (tag or "").strip('"')
 
 
@@ -314,5 +317,5 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 
 
 def _line(text: str) -> str:
-    """obstore's message without its debug output."""
+    """Returns obstore's message without the debug output that follows it."""
     return text.partition("\n")[0].strip().rstrip(".")

@@ -1,10 +1,10 @@
-"""Alibaba Cloud OSS by its own SDK, V4 signatures. Never AppendObject: it isn't atomic, and ends at 5 GB.
+"""Alibaba Cloud OSS through its own SDK, with V4 signatures. AppendObject is never used: it isn't atomic, and is limited to 5 GB.
 
-Nothing is visible until an upload is completed, and completion takes x-oss-forbid-overwrite, so that exactly one of several writers wins
-(on buckets with versioning OSS ignores that header; the docs say so).
+An object isn't visible until its upload is completed. Completion sends x-oss-forbid-overwrite, so that exactly one of several writers
+succeeds. On buckets with versioning, OSS ignores this header, as its documentation says.
 
-The SDK's own check of uploads computes CRC-64 under the GIL, which makes four threads slower than one. It is off; every part is sent
-with its MD5 instead, which OSS checks before it stores the part.
+The SDK's own check of uploads is switched off. It computes CRC-64 while holding the GIL, which makes four threads slower than one. Every
+part is sent with its MD5 instead, and OSS checks the MD5 before it stores the part.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -43,7 +43,7 @@ _STREAM_BYTES = 2 << 20
 
 
 class OssStore:
-    """Buckets behind one endpoint."""
+    """The buckets at one endpoint."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -149,7 +149,7 @@ class OssStore:
 
     def delete(self, uri: str) -> None:
         bucket, key = place = place_of(uri)
-        # The batch form, because it needs the only right to delete that jobs are asked to have.
+        # Use the batch request, because it only needs the right to delete that the documentation asks for.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
@@ -194,7 +194,7 @@ class OssStore:
         ]
 
     def _head(self, uri: str) -> tuple[Entry, str | None] | None:
-        """The object and OSS's CRC-64 of it."""
+        """Returns the object's entry and the CRC-64 that OSS keeps for it, or None if the object is absent."""
         bucket, key = place = place_of(uri)
         if not key or key.endswith("/"):
             return None
@@ -208,7 +208,7 @@ class OssStore:
 
 
 class OssUpload:
-    """A multipart upload, begun with the second part; an object of one part is one PUT at commit."""
+    """A multipart upload, which starts when the second part begins. An object of one part is written by one PUT at commit."""
 
     blocks = False
 
@@ -247,7 +247,7 @@ class OssUpload:
         try:
             answer = self._client.end("complete_multipart_upload", request, place=self._place, is_ours=self._found_ours)
         except NotFound as exc:
-            # Not the user's to fix: a new attempt uploads again.
+            # Users can't fix this, but a new attempt uploads the object again.
             raise Unreachable(str(exc), uri=self.uri) from exc
         self._ended = True
         return answer if isinstance(answer, Entry) else Entry(uri=self.uri, size=self._parts.size, pin=_pin(answer.etag))
@@ -282,15 +282,15 @@ class OssUpload:
         except NotFound as exc:
             if exc.uri == f"oss://{self._bucket}":
                 raise
-            # A commit swept the leftovers of attempts and took this one for dead. A new attempt uploads again.
+            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads again.
             raise Unreachable(str(exc), uri=self.uri) from exc
         self._sums[number] = (answer.hash_crc64, len(data))
         tag: str = answer.etag
         return tag
 
     def _found_ours(self) -> Entry | None:
-        """The object at our URI, if it has the bytes of our parts: OSS keeps a CRC-64 of whole objects."""
-        head = self._store._head(self.uri)  # noqa: SLF001 - one module
+        """Returns the object at our URI if its CRC-64, which OSS keeps for complete objects, is that of our parts, or else None."""
+        head = self._store._head(self.uri)  # noqa: SLF001 - in the same module
         if head is None or head[0].size != self._parts.size:
             return None
         from alibabacloud_oss_v2.crc import Crc64  # type: ignore[import-untyped] # not at the top: rarely needed
@@ -304,7 +304,7 @@ class OssUpload:
 
 
 class OssInput(RangedInput):
-    """Ranges of one object, of the version that was opened."""
+    """Reads ranges of one object, in the version that was opened."""
 
     step = _STREAM_BYTES
 
@@ -359,7 +359,7 @@ class OssInput(RangedInput):
 
 
 def _region_of(endpoint: str) -> str | None:
-    """`cn-shenzhen` of `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
+    """Returns the region in an endpoint: `cn-shenzhen` for `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
     found = re.match(r"(?:[a-z]+://)?(?:oss-)?([a-z]{2}-[a-z0-9-]+?)(?:-internal)?(?:\.oss)?\.aliyuncs\.com", endpoint)
     return found[1] if found else None
 

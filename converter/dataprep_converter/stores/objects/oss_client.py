@@ -1,4 +1,4 @@
-"""Calls of OSS's SDK: retries, whether an unanswered completion was ours, and translated errors. `oss` is the store."""
+"""Calls OSS's SDK with retries and translated errors, and finds out whether a completion without an answer succeeded. See `oss` for the store."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -42,13 +42,13 @@ _BAD_CREDENTIALS = {
     "RequestTimeTooSkewed",
 }
 _DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
-"""The body was damaged or truncated in transit, or a sweep came while parts were being sent. A new attempt sends it again."""
+"""Codes for a body that was damaged or truncated in transit, or a sweep while parts were being sent. A new attempt sends the data again."""
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
 
 
 class OssClient:
-    """The SDK's client with its errors translated."""
+    """The SDK's client with translated errors."""
 
     def __init__(self, client: Any, *, peer: str) -> None:  # the SDK has no types
         self._client = client
@@ -56,22 +56,23 @@ class OssClient:
 
     # The SDK's requests and results have no types.
     def call(self, operation: str, request: Any, *, place: tuple[str, str], doing: str, **options: int) -> Any:
-        """The operation's result."""
+        """Returns the result of an operation."""
         with self.border(place, doing=doing):
             return getattr(self._client, operation)(request, **options)
 
     def persistently(self, operation: str, request: Any, *, place: tuple[str, str], doing: str) -> Any:
-        """The result of an operation that may be repeated, with retries beyond the SDK's own, which miss some network faults."""
+        """Returns the result of an operation that is safe to repeat. Retries it, because the SDK's own retries miss some network faults."""
         return retrying(lambda: self.call(operation, request, place=place, doing=doing), what=f"{operation} of oss://{place[0]}/{place[1]}")
 
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
-        """The result of the operation that makes an object visible, or the object itself if an unanswered attempt had made it visible.
+        """Returns the result of the operation that makes an object visible.
 
-        The SDK's own retries would turn that into a refusal.
+        If an earlier attempt got no answer but succeeded, returns the object's entry instead. The SDK's own retries, which would raise an error
+        in this case, are switched off here.
         """
         in_doubt = False
 
-        def attempt() -> Any:  # see above
+        def attempt() -> Any:  # the SDK has no types
             nonlocal in_doubt
             try:
                 return self.call(operation, request, place=place, doing="write", retry_max_attempts=1)
@@ -87,7 +88,7 @@ class OssClient:
         return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", patience=_RETRIED_ONCE_DONE)
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
-        """Aborts an upload; an absent one is fine."""
+        """Aborts an upload. Does nothing if it is absent."""
         request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
 
         def attempt() -> None:
@@ -98,7 +99,7 @@ class OssClient:
 
     @contextlib.contextmanager
     def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:
-        """Around every call of the SDK."""
+        """Wraps every call of the SDK and translates its errors."""
         try:
             yield
         except (sdk.BaseError, requests.RequestException, OSError) as exc:
@@ -119,7 +120,7 @@ class OssClient:
         if isinstance(error, sdk.ServiceError):
             return self._service_error(error, place[0], uri, doing=doing)
         if isinstance(error, sdk.DeserializationError):
-            # A gateway in between may answer in its own format: its 502 has no Date, which the SDK requires.
+            # A gateway in front of OSS may answer in its own format. Its 502 response lacks the Date header, which the SDK requires.
             return Unreachable(f"OSS at {self.peer} answered at {uri} something that isn't an answer of OSS's: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
@@ -152,7 +153,7 @@ class OssClient:
 
 
 def place_of(uri: str) -> tuple[str, str]:
-    """Bucket and key. Raises BadSpec for a URI without a bucket."""
+    """Returns bucket and key. Raises BadSpec for a URI without a bucket."""
     bucket, _, key = uri.partition("://")[2].partition("/")
     if not bucket:
         raise BadSpec(f"{uri} names no bucket: write oss://bucket/key.", uri=uri)

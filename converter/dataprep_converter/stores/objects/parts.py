@@ -1,4 +1,4 @@
-"""Splits an upload into parts of equal size, sent by a few threads while the next part fills. For S3 and OSS."""
+"""Splits an upload into parts of equal size. A few threads send them while the buffer of the next part fills. Used by all object stores."""
 
 import math
 from collections import deque
@@ -8,23 +8,23 @@ from typing import Final
 
 PART_BYTES: Final = 8 << 20
 PART_LIMIT: Final = 10_000
-"""Parts of one upload, on S3 and on OSS."""
+"""The most parts that an upload may have, on S3 and OSS."""
 IN_FLIGHT: Final = 4
-"""Parts sent at once; an upload holds at most one more in memory."""
+"""The most parts that are sent concurrently. An upload holds at most one more in memory."""
 
 _GROWN_AFTER = 5_000
 _SHOWN = 5
 
 
 def part_bytes_for(size_hint: int | None) -> int:
-    """Size of a part for an object of about this size: 8 MiB, or as much as keeps it within 9,000 parts."""
+    """Returns the size of a part for an object of about this size: 8 MiB, or more if the object would have over 9,000 parts."""
     if size_hint is None:
         return PART_BYTES
     return max(PART_BYTES, math.ceil(size_hint / 9_000 / (1 << 20)) << 20)
 
 
 def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
-    """The sentence on unfinished uploads that we have no right to remove."""
+    """Returns the error message about unfinished uploads that we have no right to remove."""
     some = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
     return f"missing {right} on {folder}: {len(keys)} unfinished uploads stay: {some}."
 
@@ -32,8 +32,8 @@ def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
 class Parts:
     """The parts of one upload.
 
-    `begin` is called once, before the first part goes. `send` gets a part's number (from 1) and its bytes, in another thread,
-    and returns the part's ETag, which completing the upload needs.
+    `begin` is called once, before the first part is sent. `send` is called in another thread, with a part's number (from 1) and bytes. It
+    returns the part's ETag, which is needed to complete the upload.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Parts:
 
     @property
     def begun(self) -> bool:
-        """Whether any part was sent; when not, the object fits into one request."""
+        """Whether a part has been sent. If not, the object so far fits into one request."""
         return self._sent > 0
 
     @property
@@ -61,11 +61,11 @@ class Parts:
         return memoryview(self._buffer)[: self._filled]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Copies `data`. Raises what sending an earlier part raised."""
+        """Copies `data` into the buffer. Raises errors from sending earlier parts."""
         view = memoryview(data).cast("B")
         self.size += len(view)
         while view:
-            # Send a full part only when more comes, so that an object of exactly one part needs one request.
+            # Send a full part only when more data comes, so that an object of exactly one part needs only one request.
             if self._filled == len(self._buffer):
                 self._send_buffer()
             taken = min(len(view), len(self._buffer) - self._filled)
@@ -74,7 +74,7 @@ class Parts:
             view = view[taken:]
 
     def finish(self) -> list[str]:
-        """Sends the last part and waits for all. Returns their tags in order; the same again if a commit is retried."""
+        """Sends the last part, waits for all parts, and returns their tags in order. May be called again when a commit is retried."""
         if self._filled or not self.begun:
             self._send_buffer()
         while self._pending:
@@ -82,7 +82,7 @@ class Parts:
         return self._tags
 
     def cancel(self) -> None:
-        """Waits until no part is being sent, ignoring their errors."""
+        """Cancels the parts that wait, and waits for those being sent. Ignores their errors."""
         for each in self._pending:
             each.cancel()
         while self._pending:
@@ -100,7 +100,7 @@ class Parts:
         self._sent += 1
         self._pending.append(self._threads.submit(self._send, self._sent, self.rest))
         if self._sent == _GROWN_AFTER:
-            # The object's size wasn't given: 40 GB so far, and room for 160 GB more.
+            # The object's size wasn't given. It has 40 GB so far; with larger parts there is room for 160 GB more.
             self._part_bytes *= 4
         self._buffer = bytearray(self._part_bytes)
         self._filled = 0

@@ -1,4 +1,4 @@
-"""S3 and compatible stores; the XML API of Cloud Storage is built on it (`gcs.py`)."""
+"""S3 and compatible stores. `gcs.py` uses this module too, because the XML API of Cloud Storage resembles S3's."""
 
 # Bucket and Transfer in objects.py document the public methods.
 # ruff: noqa: D102
@@ -61,14 +61,14 @@ RIGHT_OF: Final[Mapping[str, str]] = {
 
 
 class S3Store(ObjectStore):
-    """Buckets behind one endpoint."""
+    """The buckets at one endpoint."""
 
     def __init__(self, settings: StoreSettings) -> None:
         super().__init__(settings)
         environment = os.environ
         self._region = settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
         given = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-        # Self-hosted endpoints mostly have no bucket names in their DNS; Amazon's take both.
+        # Self-hosted endpoints mostly have no DNS names for buckets. Amazon's accept both styles.
         self._path_style = settings.path_style or (given is not None and _is_bare_host(given))
         self._endpoint = with_scheme(given or f"https://s3.{self._region}.{domain_of(self._region)}")
         self._credentials = CredentialChain(settings.credentials, region=self._region)
@@ -85,7 +85,7 @@ class S3Store(ObjectStore):
 
 
 class XmlBucket(Bucket):
-    """A bucket behind S3's protocol, whatever the service."""
+    """A bucket of any service that speaks S3's protocol."""
 
     exclusively: dict[str, str] = {"if-none-match": "*"}
     """Headers of a request that must not replace an object."""
@@ -94,7 +94,7 @@ class XmlBucket(Bucket):
     rights: Mapping[str, str] = RIGHT_OF
 
     def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
-        # Without encoding-type=url: servers differ in what they encode, a plus sign above all.
+        # Don't send encoding-type=url, because servers differ in the characters they encode, above all the plus sign.
         query = {"list-type": "2", "prefix": prefix}
         if not recursive:
             query["delimiter"] = "/"
@@ -129,7 +129,7 @@ class XmlBucket(Bucket):
         if answer.ok:
             size = answer.headers.get("content-length", "0")
         else:
-            # The answer to HEAD has no body, so ask again in a way that shows the reason.
+            # The answer to HEAD has no body, so send a GET to learn the reason.
             answer = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
             if answer.code in ("NoSuchKey", "NoSuchVersion") or (answer.status == 404 and not answer.code):
                 return None
@@ -140,12 +140,12 @@ class XmlBucket(Bucket):
         return Entry(uri=uri, size=int(size), pin=tag), tag
 
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
-        # Our own request, because obstore doesn't say whether an attempt is in doubt.
+        # Send our own request, because obstore doesn't report whether an attempt without an answer may have succeeded.
         answer = self.decided("PUT", key, headers={**self.making, **({} if replace else self.exclusively)}, body=data)
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.status == 412:
-            # An unanswered attempt of ours may have succeeded.
+            # An earlier attempt of ours, which got no answer, may have succeeded.
             found = self.look(uri, key) if answer.in_doubt else None
             if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
                 return found[0]
@@ -155,7 +155,7 @@ class XmlBucket(Bucket):
     def decided(
         self, method: str, key: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str], body: bytes = b""
     ) -> Answer:
-        """The answer to a conditional write. While another write is in progress, S3 says to try again."""
+        """Returns the answer to a conditional write. Repeats the request while S3 answers that another write is in progress."""
         for _ in range(_CONFLICTS):
             answer = self.requests.send(method, key, query=query, headers=headers, body=body)
             if answer.status != 409:
@@ -235,12 +235,12 @@ class S3Bucket(XmlBucket):
 
     @classmethod
     def at(cls, endpoint: str, name: str, *, region: str, path_style: bool, credentials: CredentialChain) -> "S3Bucket":
-        """The bucket behind an endpoint."""
+        """Returns the bucket at an endpoint."""
         parts = urllib.parse.urlsplit(endpoint)
         path = parts.path.rstrip("/")
         host = parts.hostname or ""
         if not path_style and "." in name:
-            path_style = True  # no certificate fits such a host name
+            path_style = True  # the certificate wouldn't match a host name with another dot
         address = Address(
             scheme=parts.scheme,
             host=host if path_style else f"{name}.{host}",
@@ -279,7 +279,7 @@ class Multipart:
     def send(self, number: int, data: memoryview) -> str:
         answer = self._bucket.requests.send("PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id}, body=data)
         if answer.code == "NoSuchUpload":
-            # A commit swept the leftovers of attempts and took this one for dead. A new attempt uploads again.
+            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads again.
             raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
         if not answer.ok:
             raise self._bucket.refusal(answer, self._key, doing="write")
@@ -290,7 +290,8 @@ class Multipart:
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
-        # An unanswered attempt may have completed it; then the upload is gone, or our own object is in the way.
+        # An earlier attempt, which got no answer, may have completed the upload. Then the upload no longer exists, or our own object
+        # fails the condition.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
             found = self._bucket.look(uri, self._key)
             if found is not None and found[0].size == size and found[0].pin == _pin_of_parts(tags):
@@ -301,12 +302,12 @@ class Multipart:
         if answer.status == 412:
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         if answer.code == "InvalidPart":
-            # A sweep came while parts were being sent. A new attempt uploads again.
+            # A sweep aborted the upload while parts were being sent. A new attempt uploads again.
             raise Unreachable(f"A part of the upload of {uri} is gone: something else has aborted it.", uri=uri)
         raise self._bucket.refusal(answer, self._key, doing="write")
 
     def asked_to_complete(self, tags: list[str], *, headers: dict[str, str]) -> Answer:
-        """The answer to the request that joins the parts into one object."""
+        """Returns the answer to the request that joins the parts into one object."""
         root = ET.Element("CompleteMultipartUpload")
         for number, tag in enumerate(tags, start=1):
             part = ET.SubElement(root, "Part")
@@ -321,7 +322,8 @@ class Multipart:
         )
 
     def drop(self) -> None:
-        # A part in flight may arrive after an abort; S3 says to abort until nothing is left, which the sweep does.
+        # A part that is still being sent may arrive after the abort. S3's documentation says to repeat the abort until no part is left. The
+        # sweep does this.
         with contextlib.suppress(StoreError):
             answer = self._bucket.requests.send("DELETE", self._key, query={"uploadId": self._upload_id})
             if answer.status == 403:
@@ -329,7 +331,7 @@ class Multipart:
 
 
 def bucket_and_key(uri: str) -> tuple[str, str]:
-    """Raises BadSpec when the URI names no bucket."""
+    """Returns bucket and key. Raises BadSpec if the URI names no bucket."""
     scheme, _, rest = uri.partition("://")
     name, _, key = rest.partition("/")
     if not name:
@@ -338,7 +340,7 @@ def bucket_and_key(uri: str) -> tuple[str, str]:
 
 
 def with_scheme(endpoint: str) -> str:
-    """An endpoint that may lack https://."""
+    """Returns the endpoint, with `https://` added if it has no scheme."""
     return endpoint if "://" in endpoint else f"https://{endpoint}"
 
 
@@ -352,7 +354,7 @@ def _encryption(settings: StoreSettings) -> dict[str, str]:
 
 
 def _is_bare_host(endpoint: str) -> bool:
-    """Whether it is an IP address or a name without dots: a bucket can't be its subdomain."""
+    """Returns whether the host is an IP address or a name without dots, so that a bucket can't be its subdomain."""
     host = urllib.parse.urlsplit(with_scheme(endpoint)).hostname or ""
     return "." not in host or ":" in host or host.replace(".", "").isdigit()
 

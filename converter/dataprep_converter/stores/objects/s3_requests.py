@@ -1,7 +1,8 @@
-"""Signed S3 requests for what obstore can't do: uploads with an explicit, conditional end; listings with true names.
+"""Signed S3 requests for features that obstore lacks: conditional completion of uploads, and listings with the exact names.
 
-obstore has no abort, no conditional completion of a multipart upload, and hides names that its paths can't express (folder markers,
-empty segments). AWS Signature Version 4; every body is signed, so the server checks it.
+obstore can neither abort a multipart upload nor complete one conditionally. Its listings omit names that its paths can't express, such as
+folder markers and names with empty segments. Requests are signed by AWS Signature Version 4. The signature covers the body, so the server
+checks it.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ class S3Requests(Requests):
     def signed(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
-        """By AWS Signature Version 4."""
+        """Returns the headers with a signature by AWS Signature Version 4."""
         credentials = self._credentials.current()
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         digest = hashlib.sha256(body).hexdigest()
