@@ -49,7 +49,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """One or more files of one folder, as columns. With millions of files, building an `Entry` for each would dominate the listing's time."""
+    """One or more files of one folder, as columns.
+
+    With millions of files, building an `Entry` for each would dominate the listing's time.
+    """
 
     folder: str
     """URI of the folder, with a slash at its end."""
@@ -115,7 +118,10 @@ class OnDisk(Protocol):
     """An Upload to a local file, whose descriptor can be passed to other code for writing."""
 
     def write_with(self, put: Callable[[int], int]) -> None:
-        """Calls `put` with the file's descriptor. It writes bytes to the file and returns their number. Its OSErrors are handled like those of `write`."""
+        """Calls `put` with the file's descriptor.
+
+        It writes bytes to the file and returns their number. Its OSErrors are handled like those of `write`.
+        """
         ...
 
 

@@ -16,7 +16,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def rename_exclusively(temporary: str, path: str) -> None:
-    """Renames a temporary file to its final path. Raises FileExistsError if the path exists. Of several concurrent callers, one succeeds."""
+    """Renames a temporary file to its final path.
+
+    Raises FileExistsError if the path exists. Of several concurrent callers, one succeeds.
+    """
     try:
         _rename_without_replacing(temporary, path)
     except OSError as exc:

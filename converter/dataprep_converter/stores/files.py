@@ -1,7 +1,7 @@
 """Files: paths and `file://` URIs, on a local disk or a mounted one (NFS, CIFS, FUSE).
 
-A path is used as written, without percent decoding. Each upload writes to a temporary file `.dataprep-tmp-…` in the folder of its target, so
-that the last step is a rename within one folder.
+A path is used as written, without percent decoding. Each upload writes to a temporary file `.dataprep-tmp-…` in the folder of its target,
+so that the last step is a rename within one folder.
 """
 
 # Store, Upload and Input in __init__.py document the public methods. This file uses functions of os instead of Path: they accept
@@ -197,7 +197,8 @@ class FileUpload:
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except FileNotFoundError as exc:
-            # A commit of the data set sweeps leftovers of failed attempts, and has removed this file as one of them. A new attempt writes it again.
+            # A commit of the data set sweeps leftovers of failed attempts, and has removed this file as one of them. A new attempt writes
+            # it again.
             raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
             translate(exc, self._path)
@@ -287,7 +288,8 @@ class FileInput(Closeable):
 
     def close(self) -> None:
         self._unmap()
-        # Clear the attribute first. If two threads closed the same descriptor, the second might close another file that has reused its number.
+        # Clear the attribute first. If two threads closed the same descriptor, the second might close another file that has reused its
+        # number.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -300,7 +302,8 @@ class FileInput(Closeable):
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 translate(exc, self._path)
-        # The NFS server no longer knows the handle, after a restart or because the file was replaced. Reopen the path if it is the same file.
+        # The NFS server no longer knows the handle, after a restart or because the file was replaced. Reopen the path if it is the same
+        # file.
         again = FileInput(self.uri)
         if (again._size, again._modified_ns) != (self._size, self._modified_ns):
             again.close()

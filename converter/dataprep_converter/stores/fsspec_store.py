@@ -1,8 +1,8 @@
 """Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. They can only be sources.
 
 fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order of listings. So this
-store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and checked again
-when a file has been read to its end. Calls are made one at a time, because many of these clients have only one connection.
+store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and checked
+again when a file has been read to its end. Calls are made one at a time, because many of these clients have only one connection.
 """
 
 # Store and Input in __init__.py document the public methods.
@@ -134,7 +134,10 @@ class FsspecStore(ReadOnlyStore):
                 yield _entry(folder + name, found[name])
 
     def _ask(self, uri: str, call: Callable[[System, str], T]) -> T:
-        """Returns the result of a call to the URI's file system. Translates errors; after Unreachable, the next call makes a new connection."""
+        """Returns the result of a call to the URI's file system.
+
+        Translates errors; after Unreachable, the next call makes a new connection.
+        """
         authority = uri.partition("://")[2].partition("/")[0]
         with self._turn:
             try:
@@ -185,7 +188,7 @@ class FsspecInput(RangedInput):
             yield piece
         if offset < end:
             self._check()
-            raise Unreachable(f"{self.uri} ended at {offset}, {end} was due.", uri=self.uri)
+            raise Unreachable(f"{self.uri} ended at byte {offset} instead of {end}.", uri=self.uri)
 
     def _range(self, start: int, end: int) -> bytes:
         return b"".join(self._pieces(start, end))
@@ -237,5 +240,5 @@ def _translated(error: Exception, uri: str, scheme: str) -> ConvertError:
     if isinstance(error, TypeError) and "required" in said:
         return BadSpec(f"{uri}: fsspec needs more than an address ({said}): set FSSPEC_{scheme.upper()}_… variables.", uri=uri)
     if isinstance(error, TypeError | ValueError):
-        return BadSpec(f"{uri} is no address that fsspec can open: {said}.", uri=uri)
+        return BadSpec(f"{uri} is not an address that fsspec can open: {said}.", uri=uri)
     return Unreachable(f"{uri}: {type(error).__name__}: {said}.", uri=uri)

@@ -1,8 +1,8 @@
 """Web addresses, `http://` and `https://`. They can only be sources, and are read in ranges. There are no folders, so jobs name each file.
 
-An address is used as written, including its query and percent signs. Signatures stay in the job's spec: inputs and plans name a file without
-its signature, which is added for each request. The pin of an input is its ETag or, without an ETag, its size and Last-Modified. Every answer
-is compared with the pin.
+An address is used as written, including its query and percent signs. Signatures stay in the job's spec: inputs and plans name a file
+without its signature, which is added for each request. The pin of an input is its ETag or, without an ETag, its size and Last-Modified.
+Every answer is compared with the pin.
 """
 
 # Store and Input in __init__.py document the public methods.
@@ -72,7 +72,10 @@ class HttpStore(ReadOnlyStore):
         return HttpInput(found, self._address(uri))
 
     def _address(self, uri: str) -> str:
-        """Returns the address to request, with the signature in the job's spec if it has one. Plans of older releases contain an older signature."""
+        """Returns the address to request, with the signature in the job's spec if it has one.
+
+        Plans of older releases contain an older signature.
+        """
         return self.settings.signed.get(unsigned(uri), uri)
 
     def refusal(self, uri: str) -> BadSpec:

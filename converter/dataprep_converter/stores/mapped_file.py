@@ -1,4 +1,6 @@
-"""Reads many small pieces of a local file in few system calls. With rows in random order, a call for each row would cost more than its bytes.
+"""Reads many small pieces of a local file in few system calls.
+
+With rows in random order, a call for each row would cost more than reading the row's bytes.
 
 The file is mapped into memory, and the kernel copies the pieces from the mapping into an anonymous file in memory. If our own code copied
 them, a page that can't be read, after a truncation or a disk error, would raise a signal that ends the process. When the kernel copies the
@@ -25,7 +27,10 @@ if _pwritev is not None:
 
 
 class MappedFile(Closeable):
-    """A mapping of an open file of `size` bytes, at least 1. Raises OSError on file systems without mappings, and on systems other than Linux."""
+    """A mapping of an open file of `size` bytes, at least 1.
+
+    Raises OSError on file systems without mappings, and on systems other than Linux.
+    """
 
     def __init__(self, descriptor: int, size: int) -> None:
         if _pwritev is None or not hasattr(os, "memfd_create"):
@@ -40,14 +45,15 @@ class MappedFile(Closeable):
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
         """Returns the pieces of `length` bytes at these offsets, concatenated. They must be within the file's size.
 
-        If a piece can't be read, raises OSError or returns fewer bytes. Raises ValueError if this is closed. If the file was truncated, the rest
-        of its last page reads as zeros, so the caller must check the file's size afterwards.
+        If a piece can't be read, raises OSError or returns fewer bytes. Raises ValueError if this is closed. If the file was truncated, the
+        rest of its last page reads as zeros, so the caller must check the file's size afterwards.
         """
         # struct iovec: the address and the size of a piece.
         pieces = np.empty((len(offsets), 2), np.uint64)
         pieces[:, 0] = offsets.astype(np.uint64) + np.uint64(self._address)
         pieces[:, 1] = length
-        # Hold the lock, so that no other thread closes the buffer. Its descriptor might be reused for another file, which we would overwrite.
+        # Hold the lock, so that no other thread closes the buffer. Its descriptor might be reused for another file, which we would
+        # overwrite.
         with self._lock:
             buffer = self._buffer.fileno()
             for first in range(0, len(offsets), _AT_ONCE):

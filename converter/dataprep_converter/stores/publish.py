@@ -49,7 +49,10 @@ def copied(
     on_piece: Callable[[], None],
     before_publishing: Callable[[], None],
 ) -> Entry:
-    """Copies a file and returns the copy's entry. The copy isn't visible until it is complete. Raises NotWhole if its digest is not `sha256`."""
+    """Copies a file and returns the copy's entry.
+
+    The copy isn't visible until it is complete. Raises NotWhole if its digest is not `sha256`.
+    """
     digest = hashlib.sha256()
     size = 0
     with source.open(source_uri) as opened:

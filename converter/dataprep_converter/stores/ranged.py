@@ -23,7 +23,7 @@ class RangedInput(Closeable, ABC):
         self.uri = entry.uri
         self._entry = entry
         self._digest = digest
-        """The object's MD5, or what may be its MD5, in hexadecimal, to check reads of the complete object (see `digests`); empty if unknown."""
+        """The object's ETag if it may be an MD5 in hexadecimal, to check reads of the complete object (see `digests`), or empty."""
 
     @property
     def size(self) -> int:

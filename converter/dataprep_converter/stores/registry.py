@@ -49,7 +49,10 @@ FSSPEC: Final = (
     "tos",
     "root",
 )
-"""Schemes that have no store of our own and are read by fsspec. fsspec's aliases of our schemes, and schemes that wrap others, are left out."""
+"""Schemes that are read by fsspec, because we have no store for them.
+
+Aliases of our schemes, and schemes that wrap others, are left out.
+"""
 
 
 def store_class(scheme: str) -> type[Store]:

@@ -73,7 +73,7 @@ class Answer:
             return ET.fromstring(self.body)  # noqa: S314 - current versions of expat limit entity expansion, and the store is the user's own
         except ET.ParseError as exc:
             raise StoreError(
-                f"The store answered what is not XML ({exc}): a key with control characters, or another service: {self.body[:200]!r}."
+                f"The store's answer is not XML ({exc}): a key has control characters, or this is another service: {self.body[:200]!r}."
             ) from exc
 
     def _of_error(self, name: str) -> str:
@@ -130,7 +130,10 @@ class Requests(ABC):
         body: bytes | memoryview = b"",
         attempts: int | None = None,
     ) -> Answer:
-        """Returns the answer to a request. Retries after faults of the server or the network, and then raises Unreachable, with host and port."""
+        """Returns the answer to a request.
+
+        Retries after faults of the server or the network, and then raises Unreachable, with host and port.
+        """
         attempts = attempts or ATTEMPTS
         in_doubt = False
         fault: Exception | None = None
@@ -221,7 +224,10 @@ def connected(
     answering: float,
     proxy: urllib.parse.SplitResult | None = None,
 ) -> http.client.HTTPConnection:
-    """Opens a connection to a server, through the proxy if one is given. `connecting` and `answering` are timeouts in seconds. Raises OSError."""
+    """Opens a connection to a server, through the proxy if one is given.
+
+    `connecting` and `answering` are timeouts in seconds. Raises OSError.
+    """
     there = (host, port) if proxy is None else (proxy.hostname or "", proxy.port)
     made: http.client.HTTPConnection
     if scheme == "https":

@@ -13,8 +13,8 @@ def resuming_stream(
 ) -> Iterator[bytes]:
     """Yields the bytes from `offset` to `end`, through as many streams as needed.
 
-    `pieces(offset, end)` starts a stream. If a stream breaks, reading resumes after the bytes received so far. `read_at`, which retries, reads
-    the next `step` bytes, and then a new stream starts. `what` names the file in the log.
+    `pieces(offset, end)` starts a stream. If a stream breaks, reading resumes after the bytes received so far. `read_at`, which retries,
+    reads the next `step` bytes, and then a new stream starts. `what` names the file in the log.
     """
     while offset < end:
         stream = pieces(offset, end)
@@ -23,7 +23,7 @@ def resuming_stream(
                 offset += len(piece)
                 yield piece
         except Unreachable as exc:
-            logger.warning("stream of %s broke, reading on at %d: %s", what, offset, exc)
+            logger.warning("the stream of %s broke, resuming at byte %d: %s", what, offset, exc)
             piece = read_at(offset, min(step, end - offset))
             offset += len(piece)
             yield piece

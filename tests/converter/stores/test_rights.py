@@ -203,7 +203,7 @@ def test_a_bucket_that_keeps_versions_is_warned_of(request: pytest.FixtureReques
     s3_server.request("PUT", f"/{bucket}", query={"versioning": ""}, body=enabled)
     place = replace(s3(request), root=f"s3://{bucket}/folder", names=unseen)
     [warning], _ = live(small_jobs.of_rows(place), place.settings)
-    assert warning.startswith(f"The bucket {bucket} has versioning Enabled: what jobs replace or remove is kept")
+    assert warning.startswith(f"The bucket {bucket} has versioning Enabled: objects that jobs replace or remove are kept")
 
 
 # -- keys ---------------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class AlibabaCredentials:
                     self._held = provider.get_credentials()
                 except Exception as exc:  # their own errors, those of requests, and any error from a malformed file
                     if self._held is not None and (self._held.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
-                        logger.warning("the credentials of %s could not be fetched anew yet: %s", what, _line(exc))
+                        logger.warning("could not refresh the credentials of %s yet: %s", what, _line(exc))
                         return self._held
                     if isinstance(exc, RetryError) and len(self._providers) == 1:
                         raise Unreachable(f"cannot connect for the credentials of {what}: {_line(exc)}.") from exc

@@ -1,4 +1,4 @@
-"""Credentials for Azure, from the job's Secret, the environment or the node: an account key, a shared access signature, or an Entra ID token."""
+"""Credentials for Azure from the job's Secret, the environment or the node: account key, shared access signature, or Entra ID token."""
 
 import base64
 import binascii

@@ -48,7 +48,7 @@ class CachedCredentials(Generic[C]):
                 except (BadCredentials, Unreachable) as exc:
                     if self._held is None or self._held.expires is None or self._held.expires - _NEARLY < now:
                         raise
-                    logger.warning("the credentials of %s could not be fetched anew yet: %s", self._of, exc)
+                    logger.warning("could not refresh the credentials of %s yet: %s", self._of, exc)
             return self._held
 
 

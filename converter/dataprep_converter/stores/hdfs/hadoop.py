@@ -46,7 +46,10 @@ def check_length(uri: str, found: int, written: int) -> None:
 
 
 def gone(uri: str) -> Unreachable:
-    """Returns the error for an upload whose temporary file is gone. A commit of the data set may have swept it. A new attempt writes it again."""
+    """Returns the error for an upload whose temporary file is gone.
+
+    A commit of the data set may have swept it. A new attempt writes it again.
+    """
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 

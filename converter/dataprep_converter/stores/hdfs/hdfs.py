@@ -1,10 +1,11 @@
 """HDFS through `hdfs-native` (Rust, no JVM). This file works around the library's known traps.
 
-- When a `with` block ends by an exception, hdfs-native still writes the data so far. So we write to a temporary file `.dataprep-tmp-…` in the
-  target's folder and then rename it.
+- When a `with` block ends by an exception, hdfs-native still writes the data so far. So we write to a temporary file `.dataprep-tmp-…` in
+  the target's folder and then rename it.
 - After failed writes, `write()` of the same client may hang forever. So each upload has a new client, and every call is wrapped in
   `watchdog.blocking()`. Writers that failed are kept, because dropping a writer may block too.
-- With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a client.
+- With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a
+  client.
 - Reads beyond the end of a file panic. Writing a memoryview is five times slower than writing bytes.
 - Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So one process can only be one user.
 """
@@ -369,8 +370,8 @@ class _Child:
 class _Listing:
     """Lists one folder in our order, which differs from the NameNode's.
 
-    We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, without the slash of
-    folders: ü, a, a-1, a.b. After an ASCII name, no smaller name follows in either order. So folders and other names are held back until
+    We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, without the slash
+    of folders: ü, a, a-1, a.b. After an ASCII name, no smaller name follows in either order. So folders and other names are held back until
     a greater ASCII name comes, or the end.
     """
 

@@ -1,4 +1,7 @@
-"""Wraps every call of hdfs-native with the watchdog and translates its errors, which contain text from Java and Rust. See `hdfs` for the store."""
+"""Wraps every call of hdfs-native with the watchdog and translates its errors, which contain text from Java and Rust.
+
+See `hdfs` for the store.
+"""
 
 import contextlib
 import os

@@ -36,7 +36,10 @@ _ADVICE: Final = (
 
 
 def prepare(hadoop_conf: str | None) -> None:
-    """Prepares this process for logins, with the krb5.conf in `hadoop_conf` if it has one. Raises BadSpec if the system has no Kerberos library."""
+    """Prepares this process for logins, with the krb5.conf in `hadoop_conf` if it has one.
+
+    Raises BadSpec if the system has no Kerberos library.
+    """
     try:
         ctypes.CDLL(LIBRARY)
     except OSError as exc:

@@ -171,7 +171,10 @@ class Place:
             raise self._cut(body) from exc
 
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
-        """Returns a connection to the DataNode that the NameNode redirects to. The request's headers are already sent. Call it within `border`."""
+        """Returns a connection to the DataNode that the NameNode redirects to.
+
+        The request's headers are already sent. Call it within `border`.
+        """
         with contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
@@ -235,7 +238,9 @@ class Place:
 
     def _cut(self, body: bytes) -> Unreachable:
         said = body[:200].decode(errors="replace").partition("\n")[0]
-        return Unreachable(f"WebHDFS: the answer of {self.peer} about {self.path} is not whole, or no WebHDFS's: {said!r}.", uri=self.path)
+        return Unreachable(
+            f"WebHDFS: the answer of {self.peer} about {self.path} is truncated or not from WebHDFS: {said!r}.", uri=self.path
+        )
 
     @property
     def _encoded(self) -> str:
@@ -306,7 +311,8 @@ class WebHdfsUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        # The DataNode may create the file at any time until it answers. Wait for the answer, so that the file is deleted after its creation.
+        # The DataNode may create the file at any time until it answers. Wait for the answer, so that the file is deleted after its
+        # creation.
         with contextlib.suppress(StoreError):
             self._finish()
         with contextlib.suppress(StoreError):
@@ -332,7 +338,7 @@ class WebHdfsUpload:
     def _at_the_datanode(self) -> Iterator[http.client.HTTPConnection]:
         connection = self._connection
         if connection is None:
-            raise Unreachable(f"The upload of {self.uri} broke before.", uri=self.uri)
+            raise Unreachable(f"The upload of {self.uri} has failed before.", uri=self.uri)
         try:
             with self._place.border():
                 try:
@@ -413,7 +419,7 @@ class WebHdfsInput(RangedInput):
                     yield piece
         self._check()
         if offset < end:
-            raise Unreachable(f"WebHDFS at {place.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+            raise Unreachable(f"WebHDFS at {place.peer} sent {self.uri} only up to byte {offset} instead of {end}.", uri=self.uri)
 
     def _check(self) -> None:
         """Raises InputChanged if the file has changed. Each range is opened by name, and answers don't identify the file's version."""

@@ -1,8 +1,8 @@
 """Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, by the Blob service's REST API.
 
-An upload sends blocks, and one conditional request with a block list turns them into the blob. Uncommitted blocks belong to the blob's name,
-not to an upload. Any commit under that name discards them, and the service does so after a week. So uploads can't be aborted, and a sweep has
-nothing to remove.
+An upload sends blocks, and one conditional request with a block list turns them into the blob. Uncommitted blocks belong to the blob's
+name, not to an upload. Any commit under that name discards them, and the service does so after a week. So uploads can't be aborted, and a
+sweep has nothing to remove.
 """
 
 # Bucket and Transfer in objects.py document the public methods.

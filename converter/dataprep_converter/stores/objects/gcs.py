@@ -1,4 +1,6 @@
-"""Google Cloud Storage, `gs://bucket/path`, by its XML API. It is S3's protocol, but with tokens, other headers for conditions, and another end of uploads.
+"""Google Cloud Storage, `gs://bucket/path`, by its XML API.
+
+The API is S3's protocol with three differences: it uses tokens and other headers for conditions, and uploads are completed differently.
 
 Completing a multipart upload can't have a condition in this API. So its parts become a hidden object in the target's folder. The store then
 copies the hidden object to the target's name, on the condition that no object has this name, and deletes the hidden object.
@@ -155,7 +157,8 @@ class HiddenMultipart(Multipart):
             self._gcs.delete(self._key)
 
     def _gone(self) -> Unreachable:
-        # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads again.
+        # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads
+        # again.
         return Unreachable(f"The upload of {self._uri} is gone: something else has removed it.", uri=self._uri)
 
 

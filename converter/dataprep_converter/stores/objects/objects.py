@@ -1,7 +1,7 @@
 """Object stores: the common part of S3, Cloud Storage and Azure. obstore reads objects; our own requests write, list and delete them.
 
-Each store has its own file with a `Bucket` and a `Transfer`, which know how to address, sign for, list and write one bucket. An object isn't
-visible until its upload is completed. Completion is conditional, so that exactly one of several writers succeeds.
+Each store has its own file with a `Bucket` and a `Transfer`, which know how to address, sign for, list and write one bucket. An object
+isn't visible until its upload is completed. Completion is conditional, so that exactly one of several writers succeeds.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -43,7 +43,10 @@ class Transfer(Protocol):
         ...
 
     def send(self, number: int, data: memoryview) -> str:
-        """Sends the part with this number, which starts at 1, and returns its tag, which `complete` needs. May be called from any thread."""
+        """Sends the part with this number, which starts at 1, and returns its tag, which `complete` needs.
+
+        May be called from any thread.
+        """
         ...
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
@@ -75,7 +78,10 @@ class Bucket(ABC):
 
     @abstractmethod
     def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
-        """Returns the object's entry and its MD5, or what may be its MD5, in hexadecimal; see `digests`. Returns None if there is no object."""
+        """Returns the object's entry and its MD5, or what may be its MD5, in hexadecimal; see `digests`.
+
+        Returns None if there is no object.
+        """
 
     @abstractmethod
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
@@ -130,7 +136,7 @@ class Bucket(ABC):
             if isinstance(exc, FileNotFoundError):
                 raise NotFound(f"{uri} does not exist.", uri=uri) from exc
             if isinstance(exc, InvalidPathError | ValueError):
-                raise StoreError(f"{uri}: no name that this client can open: {_line(text)}.") from exc
+                raise StoreError(f"{uri} is not a name that this client can open: {_line(text)}.") from exc
             raise Unreachable(f"{self.requests.service}: cannot connect to {self.peer}: {_line(text)}.") from exc
 
     def _error_of(self, status: re.Match[str], text: str, key: str, *, doing: str) -> ConvertError:
@@ -275,7 +281,9 @@ class ObjectInput(RangedInput):
             offset += len(piece)
             yield bytes(piece)
         if offset < end:
-            raise Unreachable(f"{bucket.requests.service} at {bucket.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+            raise Unreachable(
+                f"{bucket.requests.service} at {bucket.peer} sent {self.uri} only up to byte {offset} instead of {end}.", uri=self.uri
+            )
 
     def _range(self, offset: int, end: int) -> "GetResult":
         return obstore.get(self._bucket.client, self._key, options={"range": (offset, end), "if_match": f'"{self._entry.pin}"'})

@@ -182,14 +182,15 @@ class OssStore:
                 "get_bucket_versioning", oss.GetBucketVersioningRequest(bucket=bucket), place=(bucket, key), doing="look"
             )
         except StoreError as exc:
-            logger.info("whether oss://%s keeps versions is not known: %s", bucket, exc)
+            logger.info("cannot find out whether oss://%s keeps versions: %s", bucket, exc)
             return []
         if not found.version_status:
             return []
         return [
             (
-                f"The bucket {bucket} has versioning {found.version_status}: OSS then can't forbid overwriting, so that two runs of one output "
-                "aren't kept apart, and keeps what is replaced or removed as older versions. Use a bucket without."
+                f"The bucket {bucket} has versioning {found.version_status}: OSS then can't forbid overwriting, so that two runs with "
+                "the same output aren't kept apart. OSS also keeps replaced and removed objects as older versions. "
+                "Use a bucket without versioning."
             )
         ]
 
@@ -282,7 +283,8 @@ class OssUpload:
         except NotFound as exc:
             if exc.uri == f"oss://{self._bucket}":
                 raise
-            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads again.
+            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt
+            # uploads again.
             raise Unreachable(str(exc), uri=self.uri) from exc
         self._sums[number] = (answer.hash_crc64, len(data))
         tag: str = answer.etag
@@ -353,7 +355,7 @@ class OssInput(RangedInput):
                 offset += len(piece)
                 yield piece
             if offset < end:
-                raise Unreachable(f"OSS at {self._client.peer} ended {self.uri} at {offset}, {end} was due.", uri=self.uri)
+                raise Unreachable(f"OSS at {self._client.peer} sent {self.uri} only up to byte {offset} instead of {end}.", uri=self.uri)
         finally:
             body.close()
 

@@ -1,4 +1,7 @@
-"""Calls OSS's SDK with retries and translated errors, and finds out whether a completion without an answer succeeded. See `oss` for the store."""
+"""Calls OSS's SDK with retries and translated errors, and finds out whether a completion without an answer succeeded.
+
+See `oss` for the store.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -67,8 +70,8 @@ class OssClient:
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
         """Returns the result of the operation that makes an object visible.
 
-        If an earlier attempt got no answer but succeeded, returns the object's entry instead. The SDK's own retries, which would raise an error
-        in this case, are switched off here.
+        If an earlier attempt got no answer but succeeded, returns the object's entry instead. The SDK's own retries, which would raise an
+        error in this case, are switched off here.
         """
         in_doubt = False
 
@@ -121,7 +124,7 @@ class OssClient:
             return self._service_error(error, place[0], uri, doing=doing)
         if isinstance(error, sdk.DeserializationError):
             # A gateway in front of OSS may answer in its own format. Its 502 response lacks the Date header, which the SDK requires.
-            return Unreachable(f"OSS at {self.peer} answered at {uri} something that isn't an answer of OSS's: {_line(error)}.", uri=uri)
+            return Unreachable(f"OSS at {self.peer}: the answer for {uri} doesn't have the format of OSS: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)
         return BadSpec(f"OSS can't take {uri}: {_line(error)}.", uri=uri)

@@ -198,8 +198,8 @@ class XmlBucket(Bucket):
             return []
         return [
             (
-                f"The bucket {self.name} has versioning {status}: what jobs replace or remove is kept, and paid for, as older versions. "
-                "Give it a lifecycle rule for them, or use a bucket without."
+                f"The bucket {self.name} has versioning {status}: objects that jobs replace or remove are kept as older versions, "
+                "which cost storage. Give the bucket a lifecycle rule for older versions, or use a bucket without versioning."
             )
         ]
 
@@ -279,7 +279,8 @@ class Multipart:
     def send(self, number: int, data: memoryview) -> str:
         answer = self._bucket.requests.send("PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id}, body=data)
         if answer.code == "NoSuchUpload":
-            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads again.
+            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt
+            # uploads again.
             raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
         if not answer.ok:
             raise self._bucket.refusal(answer, self._key, doing="write")
