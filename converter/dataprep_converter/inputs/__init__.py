@@ -1,1 +1,1 @@
-"""Inputs: access to stores, archives, ranged and streamed reading."""
+"""Inputs: access to stores and archives, and reading by range or as a stream."""

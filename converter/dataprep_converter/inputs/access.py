@@ -1,4 +1,4 @@
-"""Access: the store behind a URI, with the settings of the longest matching prefix. One per process."""
+"""Finds the store for a URI, with the settings of the longest matching prefix. Each process has its own `Access`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,42 +18,45 @@ _WEB: Final = ("http://", "https://")
 
 @dataclass
 class SkippedFiles:
-    """The files below the inputs that listings skip."""
+    """Counts the files below the inputs that listings skip."""
 
     hidden: dict[str, int] = field(default_factory=dict)
-    """By input, once it has been listed to the end: the number of files whose names begin with `_` or `.`."""
+    """Maps each input that was listed to the end to its number of skipped files, whose names begin with `_` or `.`."""
     in_data_sets: dict[str, int] = field(default_factory=dict)
-    """By URI of a data set below an input: the number of its visible files."""
+    """Maps the URI of each data set below an input to its number of visible files."""
 
     def count(self) -> int:
-        """The number of all skipped files."""
+        """Returns the number of all skipped files."""
         return sum(self.hidden.values()) + sum(self.in_data_sets.values())
 
 
 class Access:
-    """Stores by URI. Clients are made on first use and kept for this process.
+    """Returns stores by URI. Clients are created on first use and kept for the life of the process.
 
-    `settings` is picklable, so a process pool's initialiser makes its own Access from it.
+    `settings` can be pickled, so that the initializer of a process pool can create an Access in each process.
     """
 
     def __init__(self, settings: Sequence[StoreSettings] = ()) -> None:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
         self._signed: dict[str, str] = {}
-        """Web addresses as stored, without signatures, and as signed."""
+        """Maps each web address without its signature, the form in which it is stored, to the signed address."""
         self.output: str | None = None
-        """The job's output folder, once it is known: no input may be in it."""
+        """The job's output folder, once it is known. No input may be in it."""
         self.skipped = SkippedFiles()
-        """What the listings of this job's inputs have skipped."""
+        """The files that the listings of this job's inputs skipped."""
         self.parts: Mapping[str, int] | None = None
-        """Versions of the rules by which the job's plan is made, as in the plan; None means this release's."""
+        """The versions of the rules that the job's plan follows, as recorded in the plan; None means the versions of this release."""
 
     def version_of(self, part: str) -> int:
-        """The version of a part (`run_id.PARTS`) by which the plan is made."""
+        """Returns the version of a part (`run_id.PARTS`) that the plan follows."""
         return run_id.PARTS[part].version if self.parts is None else self.parts.get(part, 1)
 
     def store(self, uri: str) -> Store:
-        """The client for `uri`; for a member of an archive (`photos.zip!/1.jpg`) a read-only one. Raises BadSpec if there is none."""
+        """Returns the store for `uri`.
+
+        For a member of an archive (`photos.zip!/1.jpg`) it is read-only. Raises BadSpec if there is none.
+        """
         if "\0" in uri:
             raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
         if has_user(uri):
@@ -70,9 +73,9 @@ class Access:
         return self._clients[key]
 
     def unsigned(self, source: Source) -> Source:
-        """The source with its web addresses as they may be stored. Their signatures are kept here, and added again for reading.
+        """Returns the source with the signatures removed from its web addresses, so that it may be stored.
 
-        Raises BadSpec if two addresses differ only in their signatures.
+        This object keeps the signatures and adds them again for reading. Raises BadSpec if two addresses differ only in their signatures.
         """
         given, stored = (
             source.model_dump(mode="json", by_alias=True, exclude_unset=True, context={STORED: without}) for without in (False, True)
@@ -90,11 +93,11 @@ class Access:
         return Source.model_validate(stored)
 
     def settings_of(self, uri: str) -> StoreSettings:
-        """The settings of the longest prefix of `uri`, or those of its scheme."""
+        """Returns the settings with the longest prefix that matches `uri`, or the default settings of its scheme."""
         return self._found(uri) or _defaults(scheme_of(uri))
 
     def fresh(self, uri: str) -> Store:
-        """A new client for `uri`, replacing the kept one: after a failed write to HDFS the old client may hang."""
+        """Returns a new client for `uri`, which replaces the kept one. After a failed write to HDFS, the old client may hang."""
         scheme = scheme_of(uri)
         for key in [key for key in self._clients if key[0] == scheme]:
             del self._clients[key]
@@ -106,7 +109,7 @@ class Access:
     def _within_archives(self) -> Store:
         key = ("", "!")
         if key not in self._clients:
-            # Here, because most jobs read no archive.
+            # Not imported at the top, because most jobs don't read archives.
             from dataprep_converter.inputs.archives import ArchiveStore
 
             self._clients[key] = ArchiveStore(self.store)

@@ -1,7 +1,9 @@
-"""Contents of archives and their offsets: of zip files by their directory, of tar files by a pass over their headers, of gzipped ones over all.
+"""Lists the members of archives with their offsets.
 
-Harmful or ambiguous archives are refused, naming archive and member: paths that lead out of the archive, links, encrypted members, two
-members of one name, contents out of all proportion.
+For zip files this reads the directory, for tar files all headers, and for gzipped tar files the complete contents.
+
+Harmful or ambiguous archives are refused with an error that names archive and member. Such archives have paths that lead out of the
+archive, links, encrypted members, two members with the same name, or contents that are far too large for the archive's size.
 """
 
 import io
@@ -18,14 +20,14 @@ from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 40 << 20
-"""Contents of a gzipped tar file kept behind the current position: parallel readers stay within 32 MiB of each other."""
+"""How many bytes behind the current position of a gzipped tar file are kept. Parallel readers stay within 32 MiB of each other."""
 MOST_MEMBERS: Final = 2_000_000
 LARGEST_RATIO: Final = 200
-"""Contents may be at most this many times their compressed size …"""
+"""A member larger than `UNSUSPECTED_BYTES` may have at most this many times its compressed size."""
 UNSUSPECTED_BYTES: Final = 64 << 20
-"""… unless a member is no larger than this."""
+"""Members up to this size may have any compression ratio."""
 UNSUSPECTED_TOTAL_BYTES: Final = 1 << 30
-"""The same for all members together."""
+"""Archives whose members have up to this many bytes in all may have any compression ratio."""
 
 _LARGEST_HEADER: Final = 16 << 20
 _BUFFER: Final = 1 << 20
@@ -34,7 +36,7 @@ _BLOCK: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class TarMember:
-    """A file in a tar file, by its place in the (uncompressed) tar file."""
+    """A file in a tar file, with its offset in the (uncompressed) tar file."""
 
     name: str
     offset: int
@@ -49,13 +51,13 @@ class Index:
     """The files of an archive."""
 
     files: Mapping[str, Place]
-    """By path, in the byte order of the paths."""
+    """Members by path, in the byte order of the paths."""
     contents: int | None
-    """Bytes of the uncompressed tar file, when it is gzipped."""
+    """The size in bytes of the uncompressed tar file if the archive is gzipped, or else None."""
 
 
 def index_of(source: Input, uri: str) -> Index:
-    """The files of an archive, whose kind is detected by content. Raises BadData."""
+    """Returns the files of an archive. Detects the archive's kind by its content. Raises BadData."""
     start = source.read_at(0, len(GZIP_MAGIC))
     if start == zips.MAGIC:
         return Index(_by_path(_zip_members(source, uri), uri), None)
@@ -111,7 +113,7 @@ def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMembe
         archive: Any
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
-                # It would keep every member.
+                # Otherwise tarfile would keep every member in memory.
                 archive.members = []
                 if info.isdir():
                     continue
@@ -132,7 +134,7 @@ def _check(info: tarfile.TarInfo, uri: str) -> None:
 
 
 class _BoundedInput:
-    """The contents of a gzip file, read forward; refused when out of proportion to its size."""
+    """The contents of a gzip file, read forward. Raises BadData if they are far too large for the file's size."""
 
     def __init__(self, contents: StreamInput, size: int, uri: str) -> None:
         self._contents = contents
@@ -147,14 +149,14 @@ class _BoundedInput:
         return data
 
     def rest(self) -> int:
-        """Reads to the end, where the checksum is; returns the size of the whole."""
+        """Reads to the end, where gzip's checksum is, and returns the size of the contents."""
         while self.read_at(self._end, _BUFFER):
             pass
         return self._end
 
 
 class _File(io.RawIOBase):
-    """A file object over a source of ranged reads; an empty read is the end."""
+    """A file object over an input with ranged reads. An empty read means the end."""
 
     def __init__(self, source: "Input | _BoundedInput", uri: str) -> None:
         super().__init__()

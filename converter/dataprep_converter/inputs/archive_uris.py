@@ -7,12 +7,12 @@ _WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.gz|tgz))!(?:/(.*))?", re.DOT
 
 
 def divided(uri: str) -> tuple[str, str] | None:
-    """(archive, path within it) of a URI that names something within an archive, else None."""
+    """Returns the pair (archive, path within it) for a URI that names a file or folder within an archive, or else None."""
     found = _WITHIN.fullmatch(uri) if "!" in uri else None
     return (found[1], found[2] or "") if found is not None else None
 
 
 def archive_of(uri: str) -> str:
-    """The archive that `uri` names something within, else `uri` itself."""
+    """Returns the archive's URI if `uri` names a file or folder within an archive, or else `uri` itself."""
     found = divided(uri)
     return found[0] if found is not None else uri

@@ -1,7 +1,8 @@
-"""Files within archives as if they were in a store: `s3://bucket/photos.zip!/train/cat/1.jpg`. Read-only, streamed, never unpacked.
+"""A read-only store of the files within archives, such as `s3://bucket/photos.zip!/train/cat/1.jpg`. Archives are streamed, never unpacked.
 
-A member has the pin of its archive. Members of zip files and of plain tar files are ranges of the archive. A gzipped tar file is one stream: read in
-order, it is read once; going back further than a fixed distance makes an uncompressed copy in a temporary file without a name.
+A member has the pin of its archive. Members of zip files and of uncompressed tar files are ranges of the archive. A gzipped tar file is one
+stream. If its members are read in order, the stream is read once. Going back further than a fixed distance makes an uncompressed copy in an
+unnamed temporary file.
 """
 
 import weakref
@@ -25,7 +26,7 @@ _EXPECTED: Final = "a member of an archive is named <archive>.zip!/<path>, and .
 
 
 class _Bytes(Protocol):
-    """A source of a member's bytes."""
+    """An input that contains a member's bytes."""
 
     def read_at(self, offset: int, length: int) -> bytes: ...
 
@@ -35,17 +36,17 @@ class _Bytes(Protocol):
 
 
 class ArchiveStore(ReadOnlyStore):
-    """A `Store` of members. The indexes of the most recently used archives are cached."""
+    """A `Store` of the members of archives. The indexes of the most recently used archives are cached."""
 
     def __init__(self, store_of: Callable[[str], Store]) -> None:
-        """`store_of` gives the store that holds an archive."""
+        """`store_of` returns the store that contains an archive."""
         self.settings = StoreSettings(uri_prefix="")
         self._store_of = store_of
         self._lock = Lock()
         self._archives: LruCache[tuple[str, str], _Archive] = LruCache(_KEPT_ARCHIVES)
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        """Members below a folder of the archive, or all of it."""
+        """Yields the members below a folder of the archive, or all its members."""
         archive_uri, folder = _divided(uri)
         outer = self._store_of(archive_uri).stat(archive_uri)
         if outer is None:
@@ -56,7 +57,7 @@ class ArchiveStore(ReadOnlyStore):
                 yield _entry(archive_uri, path, place, outer)
 
     def stat(self, uri: str) -> Entry | None:
-        """The member, with the archive's pin."""
+        """Returns the member's entry, with the archive's pin."""
         archive_uri, path = _divided(uri)
         outer = self._store_of(archive_uri).stat(archive_uri)
         if outer is None:
@@ -65,7 +66,7 @@ class ArchiveStore(ReadOnlyStore):
         return _entry(archive_uri, path, place, outer) if place is not None else None
 
     def open(self, uri: str) -> PinnedInput:
-        """The member's contents."""
+        """Opens the member. Raises NotFound."""
         archive_uri, path = _divided(uri)
         source = self._store_of(archive_uri).open(archive_uri)
         try:
@@ -80,17 +81,17 @@ class ArchiveStore(ReadOnlyStore):
             raise
 
     def refusal(self, uri: str) -> BadSpec:
-        """Archives are only read."""
+        """Returns the error for a write: archives are read-only."""
         return BadSpec(f"{uri} lies within an archive; archives are only read.", uri=uri)
 
     def _archive(self, uri: str, pin: str) -> "_Archive":
-        # Under the lock, so that concurrent threads make only one index.
+        # Hold the lock, so that concurrent threads create only one index.
         with self._lock:
             return self._archives.get((uri, pin), lambda: _Archive(uri, lambda: self._store_of(uri).open(uri)))
 
 
 class _Archive:
-    """One archive: its index, and, when it is a gzipped tar file, its one stream."""
+    """One archive: its index and, for a gzipped tar file, the only stream over it."""
 
     def __init__(self, uri: str, open_again: Callable[[], PinnedInput]) -> None:
         self._uri = uri
@@ -101,7 +102,10 @@ class _Archive:
             self.index: Index = index_of(source, uri)
 
     def member(self, source: PinnedInput, place: Place, pin: str) -> "_Member":
-        """The contents of a member, out of the archive opened as `source`, which is closed with it."""
+        """Returns an Input of a member's contents.
+
+        `source` is the opened archive; it is closed with the Input, or earlier if not needed.
+        """
         if not isinstance(place, TarMember):
             if place.deflated:
                 contents = zips.inflated(source, place, self._uri, kept_bytes=0)
@@ -118,14 +122,15 @@ class _Archive:
                 source = self._open_again()
                 contents = gunzipped(source, self._uri, size=size, kept_bytes=KEPT_BYTES)
                 contents.owned.callback(source.close)
-                # Kept for the next member by a store, which is never closed, and perhaps longer by the members that read it.
+                # The store keeps the stream for the next member, and stores have no `close`. So close the source when no store and no
+                # member refers to the stream anymore.
                 weakref.finalize(contents, contents.owned.close)
                 self._contents = contents
             return self._contents
 
 
 class _Member(Closeable):
-    """A range of an archive or of its contents, as the Input of one member."""
+    """The Input of one member: a range of the archive or of its uncompressed contents."""
 
     def __init__(self, source: _Bytes, offset: int, size: int, pin: str, *, closed: Sequence[Input] = ()) -> None:
         self._source = source
@@ -136,27 +141,27 @@ class _Member(Closeable):
 
     @property
     def size(self) -> int:
-        """Bytes of the member."""
+        """The member's size in bytes."""
         return self._size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        """Returns exactly `length` bytes from `offset`, or fewer at the end."""
         wanted = max(0, min(length, self._size - offset))
         return self._source.read_at(self._offset + offset, wanted) if wanted else b""
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `offset` in order."""
+        """Returns an iterator over the bytes from `offset`, in order."""
         left = max(0, self._size - offset)
         return self._source.stream(self._offset + offset, left if length is None else min(length, left))
 
     def close(self) -> None:
-        """Ends reading."""
+        """Closes the inputs that only this member uses."""
         for source in self._closed:
             source.close()
 
 
 def _divided(uri: str) -> tuple[str, str]:
-    """(archive, path within it). Raises BadSpec if the URI names none."""
+    """Returns the pair (archive, path within it). Raises BadSpec if the URI names no archive."""
     found = divided(uri)
     if found is None:
         raise BadSpec(f"{uri}: {_EXPECTED}; a glob may be inside an archive, but not name archives.", uri=uri)

@@ -1,10 +1,13 @@
-"""Inflating gzip: by ISA-L, in less than half of zlib's time, or by zlib if ISA-L isn't installed. Only their messages for damage differ."""
+"""Inflates gzip with ISA-L, in less than half of zlib's time, or with zlib if ISA-L isn't installed.
+
+The two differ only in their error messages for damaged data.
+"""
 
 import zlib
 from typing import Any, Final
 
 GZIP: Final = 31
-"""zlib's setting for gzip's header and checksum."""
+"""zlib's `wbits` value for data with gzip's header and checksum."""
 _BEGINS = b"\x1f\x8b\x08"
 _FIXED = 10
 _CRC, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
@@ -19,18 +22,21 @@ except ModuleNotFoundError:
     _Inflater, _Error = zlib.decompressobj, zlib.error
 
 ERRORS: Final[tuple[type[Exception], ...]] = (_Error,)
-"""Errors that a member's methods raise for damage."""
+"""The errors that a member's methods raise for damaged data."""
 
 
 def member() -> Any:
-    """A decompressor of one member of a gzip stream, like zlib's `decompressobj`. Its first piece of data must hold the whole header (`header_is_whole`):
-    if it is split, ISA-L takes the rest of it for data.
+    """Returns a decompressor for one member of a gzip stream, like zlib's `decompressobj`.
+
+    The first piece of data must contain the complete header (see `header_is_whole`). If the header is split, ISA-L takes its rest for data.
     """
     return _Inflater(GZIP)
 
 
 def header_is_whole(data: bytes) -> bool:
-    """Whether a member that begins like this has all of its header. Anything that isn't a header counts as whole: inflating it reports the damage.
+    """Returns whether `data`, the beginning of a member, contains its complete header.
+
+    Data that isn't a header counts as complete, because inflating it reports the damage.
 
     # 1f 8b 08 | flags | 6 bytes | EXTRA: uint16 length, bytes | NAME: bytes, 0 | COMMENT: bytes, 0 | CRC: uint16     (RFC 1952, 2.3)
     """

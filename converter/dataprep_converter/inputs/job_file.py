@@ -1,4 +1,4 @@
-"""A job's YAML file with overrides from the command line."""
+"""Loads a job's YAML file and applies overrides from the command line."""
 
 import logging
 import os
@@ -20,9 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None) -> DataPrepJob:
-    """The DataPrepJob in `file` (`-` is standard input), with what it leaves out from the DataPrepProfile in the file `profile`.
+    """Loads the DataPrepJob in `file` (`-` is standard input).
 
-    Raises SpecError for a file that can't be read, and for every fault in it.
+    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. Raises SpecError if a file can't be read or has
+    faults.
     """
     documents = _documents(file)
     document = _job(documents, file)
@@ -34,7 +35,7 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
     for name in unused_params(document, overrides):
         logger.warning("--set params.%s has no effect: nothing in the job says ${%s}", name, name)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
-        from dataprep_converter.runtime import plugins  # not at the top: Arrow takes a while to load
+        from dataprep_converter.runtime import plugins  # not at the top, because it imports Arrow, which is slow
 
         if not os.environ.get(plugins.CODE_VARIABLE):
             plugins.provide(_config_map(documents, job.spec.code.config_map_ref.name))
@@ -42,7 +43,10 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
 
 
 def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
-    """The spec with a profile's values. Any: YAML. A file may hold several profiles: the one that the job names is taken, else `default`."""
+    """Returns the spec, completed with the values of a profile. Any: YAML.
+
+    If the file has several profiles, the one that the job names is used, or else the one called `default`.
+    """
     found = [each for each in _documents(file) if isinstance(each, dict) and each.get("kind") == PROFILE_KIND]
     wanted = spec.get("profile")
     named = [each for each in found if (each.get("metadata") or {}).get("name") == (wanted or DEFAULT)]
@@ -56,7 +60,7 @@ def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
 
 
 def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:
-    """The data of a ConfigMap in the job's own file; empty if there is none: a missing module is reported later."""
+    """Returns the data of a ConfigMap in the job's file, or an empty dict if there is none. A missing module is reported later."""
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == "ConfigMap" and document.get("metadata", {}).get("name") == name:
             return {str(key): str(value) for key, value in (document.get("data") or {}).items()}
@@ -64,7 +68,7 @@ def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:
 
 
 def _documents(file: str) -> list[Any]:
-    """The file's documents. Any: YAML."""
+    """Returns the file's YAML documents. Any: YAML."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return [document for document in yaml.safe_load_all(text) if document is not None]
@@ -77,7 +81,7 @@ def _documents(file: str) -> list[Any]:
 
 
 def _said(error: Exception) -> str:
-    """A YAML error and its place, on one line."""
+    """Returns a YAML error with line and column, as one line of text."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark, began = error.problem_mark, error.context_mark
         context = f" {error.context}" if error.context else ""
@@ -87,7 +91,7 @@ def _said(error: Exception) -> str:
 
 
 def _job(documents: list[Any], file: str) -> Any:
-    """The one DataPrepJob among the documents; of a DataPrepCronJob, the job that it would create now."""
+    """Returns the only DataPrepJob among the documents or, for a DataPrepCronJob, the job that it would create now."""
     jobs = [document for document in documents if isinstance(document, dict) and document.get("kind") in (KIND, CRON_KIND)]
     if len(jobs) == 1 and jobs[0]["kind"] == CRON_KIND:
         DataPrepCronJob.parse(jobs[0])
@@ -104,7 +108,10 @@ def _job(documents: list[Any], file: str) -> Any:
 
 
 def set_field(document: Any, override: str) -> None:
-    """Apply an override such as `output.shards.count=8`, relative to `spec`. The value is YAML; invalid YAML, and every param, is text."""
+    """Applies an override such as `output.shards.count=8`, relative to `spec`.
+
+    The value is YAML; invalid YAML and params are taken as text.
+    """
     path, equals, value = override.partition("=")
     parts = path.removeprefix("spec.").split(".")
     if not equals or not all(parts):
@@ -123,7 +130,7 @@ def set_field(document: Any, override: str) -> None:
 
 
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
-    """The params of the overrides that the job (any YAML) doesn't use: mostly typos."""
+    """Returns the params in the overrides that the job (any YAML) doesn't use. They are mostly typos."""
     given = [override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)]
     text = repr(document) if given else ""
     return [name for name in given if f"${{{name}}}" not in text]
@@ -134,7 +141,7 @@ def _names_a_param(override: str) -> bool:
 
 
 def _key(here: Any, part: str, path: str) -> str | int:
-    """The key of a mapping or index of a list that `part` of an override's path means."""
+    """Returns the key of a mapping, or the index of a list, for a part of an override's path."""
     if isinstance(here, dict):
         return part
     if not isinstance(here, list):
@@ -148,7 +155,7 @@ def _key(here: Any, part: str, path: str) -> str | int:
 
 def _value(text: str) -> Any:
     if text.startswith(("|", ">", "#")):
-        return text  # a block or a comment, of which one line of YAML can't hold more than the sign
+        return text  # YAML would take this as a comment, or as a block whose content must be on the next lines
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""MaxCompute by its own SDK, pyodps: tables, partitions, and the sessions by which rows are read. Foreign errors become ours here.
+"""MaxCompute through its own SDK, pyodps: tables, partitions, and sessions for reading and writing rows. Translates the SDK's errors.
 
-A download session is a snapshot of a table: its rows have numbers, and every process that knows its id reads the same rows by them.
-The service ends a session after a day.
+A download session is a snapshot of a table with numbered rows. Every process that knows the session's id reads the same rows by these
+numbers. The service ends a session after a day.
 """
 
 import logging
@@ -62,34 +62,34 @@ _PASSING: Final = {
     "ServiceUnavailable",
 }
 _NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
-"""Errors of the SDK's parsers for an answer that isn't XML or JSON, or doesn't have the API's members."""
+"""Errors of the SDK's parsers for an answer that isn't XML or JSON, or lacks members that the API documents."""
 _TOO_MANY: Final = 429
-"""Error codes of the service, and of proxies in front of it, under every name they use."""
+"""The HTTP status for too many requests."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
 
 
 class SessionEnded(InputChanged):
-    """The session has ended, or never existed. Its table may be unchanged."""
+    """The session has ended, or never existed. The table may be unchanged."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A table, or a partition of one."""
+    """A table, or a partition of a table."""
 
     project: str
     table: str
     partition: str
-    """As pyodps writes it: `pt=1,region=cn`; empty for a whole table."""
+    """The partition in pyodps's form, `pt=1,region=cn`; empty for the complete table."""
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """Of `odps://project/tables/t[/pt=1[/region=cn]]`, which the spec has validated."""
+        """Returns the place that `odps://project/tables/t[/pt=1[/region=cn]]` names. The spec has validated the URI."""
         project, _, table, *keys = uri.removeprefix(f"{SCHEME}://").rstrip("/").split("/")
         return cls(project, table, ",".join(keys))
 
 
 class Table:
-    """A table or a partition, and a client of its own. Made for one process."""
+    """A table or a partition, with a separate client. It belongs to one process."""
 
     def __init__(self, uri: str, access: Access) -> None:
         self.uri = uri
@@ -98,7 +98,10 @@ class Table:
         self._peer = urlsplit(self._client.endpoint).netloc
 
     def version(self) -> str:
-        """Equal as long as no row is added, removed or changed. Raises NotFound, and BadSpec when it takes a partition or can't have one."""
+        """Returns a version, which changes whenever a row is added, removed or changed.
+
+        Raises NotFound. Raises BadSpec if the URI's partition doesn't have the partition keys of the table.
+        """
         return retrying(self._version, what=f"looking at {self.uri}")
 
     def _version(self) -> str:
@@ -123,7 +126,7 @@ class Table:
             raise BadSpec(f"{self.uri}: the table is partitioned by {', '.join(keys)}; name a partition: {wanted}.")
 
     def session(self, identifier: str | None = None) -> "Session":
-        """The session of this id, or a new one. Raises SessionEnded."""
+        """Returns the download session with this id, or a new one. Raises SessionEnded."""
         return retrying(lambda: self._session(identifier), what=f"opening {self.uri}")
 
     def _session(self, identifier: str | None) -> "Session":
@@ -137,7 +140,10 @@ class Table:
             return Session(self.uri, found, peer)
 
     def columns(self) -> pa.Schema:
-        """The types in which the service takes rows, without the partition's columns. Raises BadSpec naming a column that Arrow has no type for."""
+        """Returns the schema in which the service accepts rows, without the partition's columns.
+
+        Raises BadSpec if Arrow has no type for a column. The error names the column.
+        """
         from odps.tunnel.io.types import odps_type_to_arrow_type  # type: ignore[import-untyped] # pyodps has no types
 
         kinds = retrying(self._kinds, what=f"looking at {self.uri}")
@@ -150,13 +156,13 @@ class Table:
         return pa.schema(list(fields.items()))
 
     def _kinds(self) -> dict[str, Any]:
-        """MaxCompute's types by column."""
+        """Returns MaxCompute's type of each column."""
         with _translated(self.uri, self._peer):
             table = self._client.get_table(self._place.table, project=self._place.project)
             return {column.name: column.type for column in table.table_schema.simple_columns}
 
     def upload(self, identifier: str | None = None) -> "Upload":
-        """The upload session of this id, or a new one whose commit replaces all rows; the partition is created if needed."""
+        """Returns the upload session with this id, or a new one, whose commit replaces all rows. Creates the partition if needed."""
         return retrying(lambda: self._upload(identifier), what=f"opening {self.uri} for writing")
 
     def _upload(self, identifier: str | None) -> "Upload":
@@ -172,7 +178,7 @@ class Table:
             return Upload(self.uri, found, peer)
 
     def _tunnel(self) -> tuple[Any, str]:
-        """The tunnel's client, and its address."""
+        """Returns the SDK's client for the Tunnel service, and the service's host and port."""
         from odps.tunnel import TableTunnel  # type: ignore[import-untyped] # see above
 
         with _translated(self.uri, self._peer):
@@ -181,7 +187,7 @@ class Table:
 
 
 class Session:
-    """A download session: a snapshot of a table's rows, in an order."""
+    """A download session: a snapshot of a table's rows in a fixed order."""
 
     def __init__(self, uri: str, session: Any, peer: str) -> None:
         self.uri = uri
@@ -193,11 +199,11 @@ class Session:
         self._narrowed: set[str] | None = None
 
     def columns(self) -> dict[str, str]:
-        """MaxCompute's type by column; not those of the partition."""
+        """Returns MaxCompute's type of each column, without the partition's columns."""
         return {column.name: str(column.type) for column in self._columns}
 
     def type_of(self, column: str) -> pa.DataType | None:
-        """A column's type in batches; None if Arrow has no such type."""
+        """Returns the Arrow type that a column has in batches, or None if Arrow has no such type."""
         from odps.tunnel.io.types import odps_type_to_arrow_type
 
         try:
@@ -207,7 +213,10 @@ class Session:
         return found
 
     def batches(self, start: int, count: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows from `start` on, in batches of the service's choosing, exactly `count` in all. Raises SessionEnded, InputChanged, Unreachable."""
+        """Yields exactly `count` rows from row `start` on. The service chooses the size of the batches.
+
+        Raises SessionEnded, InputChanged, Unreachable.
+        """
         self._narrow(columns)
         with _translated(self.uri, self._peer), self._session.open_arrow_reader(start, count, columns=list(columns)) as reader:
             rows = 0
@@ -215,11 +224,11 @@ class Session:
                 rows += batch.num_rows
                 yield batch
             if rows != count:
-                # A stream that breaks between two checksums looks complete.
+                # A stream that breaks right after a checksum looks complete.
                 raise Unreachable(f"{self.uri}: {self._peer} sent {rows:,} of {count:,} rows from row {start:,} on.", uri=self.uri)
 
     def _narrow(self, columns: Sequence[str]) -> None:
-        """Shows the SDK only these columns: it fails on a table with any column of a type that it can't read."""
+        """Shows only these columns to the SDK, because it fails on a table with any column whose type it can't read."""
         from odps.models import TableSchema  # type: ignore[import-untyped] # see above
 
         if self._narrowed != set(columns):
@@ -228,7 +237,7 @@ class Session:
 
 
 class Upload:
-    """An upload session: blocks of rows by number, none of which is visible before all are. Any process may write any block, again too."""
+    """An upload session: numbered blocks of rows, which all become visible together. Any process may write any block, and may repeat it."""
 
     def __init__(self, uri: str, session: Any, peer: str) -> None:
         self.uri = uri
@@ -238,37 +247,37 @@ class Upload:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes blocks, as of the last answer."""
+        """Whether the session accepts blocks, according to the last answer."""
         return bool(self._session.status == self._session.Status.Normal)
 
     @property
     def is_committed(self) -> bool:
-        """Whether its rows are visible, as of the last answer."""
+        """Whether the session's rows are visible, according to the last answer."""
         return bool(self._session.status == self._session.Status.Closed)
 
     def blocks(self) -> set[int]:
-        """The numbers of the blocks that the service has."""
+        """Returns the numbers of the blocks that the service has received."""
         with _translated(self.uri, self._peer):
             return {int(number) for number in self._session.get_block_list()}
 
     def put(self, block: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Writes a block, in place of one of the same number. At least one row."""
+        """Writes a block of at least one row. It replaces a block with the same number."""
         from odps.tunnel.io import writer  # type: ignore[import-untyped] # see above
 
         if writer.pd is None:
-            # pyodps asks whether rows are a DataFrame even where there is no pandas.
+            # pyodps checks whether the rows are a DataFrame even if pandas isn't installed.
             writer.pd = SimpleNamespace(DataFrame=())
         with _translated(self.uri, self._peer), self._session.open_arrow_writer(block) as out:
             for batch in batches:
                 out.write(batch)
 
     def commit(self, blocks: set[int]) -> None:
-        """Makes the rows visible, once: a session that is committed stays as it is."""
+        """Makes the rows visible. If the session is committed already, its rows stay unchanged."""
         with _translated(self.uri, self._peer):
             try:
                 self._session.commit(sorted(blocks))
             except Exception:
-                # Perhaps only its answer was lost.
+                # The commit may have succeeded without our receiving the answer.
                 self._session.reload()
                 if not self.is_committed:
                     raise
@@ -290,9 +299,9 @@ def _client(uri: str, project: str, access: Access) -> Any:
         raise BadSpec(
             f"{uri}: the store {settings.uri_prefix} needs endpoint (or ODPS_ENDPOINT): https://service.cn-shenzhen.maxcompute.aliyun.com/api."
         )
-    # It logs every session, and tokens.
+    # The SDK logs every session, including tokens.
     logging.getLogger("odps").setLevel(logging.WARNING)
-    # Times are moments in UTC, whatever the zone of this machine is.
+    # Interpret times as UTC, not in the time zone of this machine.
     odps.options.local_timezone = False
     odps.options.connect_timeout = CONNECT_SECONDS
     odps.options.read_timeout = ANSWER_SECONDS
@@ -303,9 +312,9 @@ def _client(uri: str, project: str, access: Access) -> Any:
         endpoint=endpoint,
         tunnel_endpoint=settings.tunnel_endpoint or os.environ.get("ODPS_TUNNEL_ENDPOINT") or None,
         region_name=settings.region,
-        # Nobody looks at logs of SQL here, and without it the SDK would ask the service where they are.
+        # We run no SQL, so this address is never used. Without it, the SDK would ask the service for the address of its SQL logs.
         logview_host=endpoint,
-        # Otherwise the SDK would keep the key globally in this process.
+        # Otherwise the SDK would store the key in a global variable of this process.
         overwrite_global=False,
     )
 
@@ -333,7 +342,10 @@ def _environment() -> dict[str, str]:
 
 
 def _of_a_role(uri: str) -> Any:
-    """The provider of a role's credentials, checked first. Raises BadCredentials, which the SDK would retry forever within a request."""
+    """Returns the provider of a role's credentials, after checking that it works.
+
+    Raises BadCredentials if it doesn't. Within a request, the SDK would retry this error forever.
+    """
     from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 
     chain = AlibabaCredentials()
@@ -367,7 +379,7 @@ def _translated(uri: str, peer: str) -> Iterator[None]:
 
 def _as_ours(error: Any, uri: str, peer: str) -> ConvertError:
     said = _line(error.args[0] if error.args else error)
-    # A code is a name, a number, or a number with words behind it.
+    # An error code is a name, a number, or a number followed by text.
     names = {type(error).__name__, str(error.code or "").partition(":")[0].strip()}
     number = next((each for each in (*names, said) if each.startswith("ODPS-")), "")
     kind: type[ConvertError] = StoreError

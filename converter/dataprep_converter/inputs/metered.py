@@ -1,4 +1,4 @@
-"""Inputs whose bytes are counted."""
+"""Inputs that count the bytes read from them."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ from dataprep_converter.stores import Input, read_each
 
 
 class ByteCounter:
-    """Bytes read from the store since they were last asked for."""
+    """Counts the bytes read from the store since the last call of `taken`."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def add(self, size: int) -> None:
-        """Count this many bytes."""
+        """Adds this number of bytes to the count."""
         self._bytes += size
 
     def taken(self) -> int:
@@ -26,7 +26,7 @@ class ByteCounter:
 
 
 class MeteredInput(Closeable):
-    """An Input whose bytes are counted."""
+    """An Input that counts the bytes read from it."""
 
     def __init__(self, source: Input, count: ByteCounter) -> None:
         self._source = source
@@ -34,27 +34,27 @@ class MeteredInput(Closeable):
 
     @property
     def size(self) -> int:
-        """Bytes of the object."""
+        """The object's size in bytes."""
         return self._source.size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        """Returns exactly `length` bytes from `offset`, or fewer at the end."""
         data = self._source.read_at(offset, length)
         self._count.add(len(data))
         return data
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
-        """`length` bytes from each offset, concatenated."""
+        """Returns `length` bytes from each offset, concatenated."""
         data = read_each(self._source, offsets, length)
         self._count.add(len(data))
         return data
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `offset` in order."""
+        """Yields the bytes from `offset` in order."""
         for piece in self._source.stream(offset, length):
             self._count.add(len(piece))
             yield piece
 
     def close(self) -> None:
-        """Ends reading."""
+        """Closes the counted input."""
         self._source.close()

@@ -1,4 +1,4 @@
-"""Opening inputs: everything from a pinned URI to its bytes. What the bytes mean is up to the readers."""
+"""Opens pinned inputs, checks their pins and decompresses gzip. The readers interpret the bytes."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -23,11 +23,11 @@ _SLICE = 256 << 10
 
 
 class BrokenGzip(ValueError):
-    """A gzip stream that isn't one, or ends early."""
+    """Raised for a stream that isn't valid gzip or ends early."""
 
 
 def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
+    """Yields the contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
     member = gzip_inflate.member()
     begun = False
     any_member = False
@@ -36,7 +36,7 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
         data, head = head + piece, b""
         while data:
             if not begun and any_member and not data.strip(b"\0"):
-                # Some tools fill the last block of a tape or a disk with zeros.
+                # Some tools pad the end of a stream with zeros, up to a full block of a tape or a disk.
                 break
             if not begun and len(data) < _PIECE and not gzip_inflate.header_is_whole(data):
                 head = data
@@ -60,7 +60,7 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in small pieces, because the inflater copies the unused rest of a piece."""
+    """Splits the pieces into smaller ones, because the inflater copies the unused rest of a piece."""
     for piece in pieces:
         for start in range(0, len(piece), _SLICE):
             yield piece[start : start + _SLICE]
@@ -74,7 +74,7 @@ def _more(member: Any) -> bytes:
 
 
 def relative_path(root: str, uri: str) -> str:
-    """`uri` as seen from the folder `root`, in UTF-8. Raises BadSpec for a name that is not."""
+    """Returns the path of `uri` relative to the folder `root`. Raises BadSpec if the name isn't UTF-8."""
     prefix = root.rstrip("/") + "/"
     path = uri.removeprefix(prefix)
     try:
@@ -85,12 +85,12 @@ def relative_path(root: str, uri: str) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether the name of the file or of a folder on the path begins with `_` or `.`, which marks it as not data."""
+    """Returns whether the name of the file, or of a folder on its path, begins with `_` or `.`, which means that the file isn't data."""
     return path.startswith(("_", ".")) or "/_" in path or "/." in path
 
 
 def entry_of(store: Store, uri: str) -> Entry:
-    """The file at `uri`. Raises NotFound."""
+    """Returns the entry of the file at `uri`. Raises NotFound."""
     entry = store.stat(uri)
     if entry is None:
         raise NotFound(f"{uri} does not exist.", uri=uri)
@@ -98,7 +98,7 @@ def entry_of(store: Store, uri: str) -> Entry:
 
 
 def open_pinned(store: Store, uri: str, pin: str) -> Input:
-    """The file at `uri`, which is still the one that was planned. Raises InputChanged naming it."""
+    """Opens the file at `uri`. Raises InputChanged, with the URI, if the file is no longer the one that was planned."""
     try:
         source = store.open(uri)
         now = source.pin or entry_of(store, uri).pin
@@ -111,10 +111,13 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
 
 
 class ForwardReader(Closeable):
-    """One pass over a file, gunzipped when it is gzip, that can skip ahead and hand out exact lengths."""
+    """One pass over a file, decompressed if it is gzip. It can skip ahead, and returns exact numbers of bytes."""
 
     def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
-        """`ahead` reads the next piece while the caller uses one: for callers that read all of them, and close this."""
+        """`ahead` reads the next piece in advance while the caller uses the current one.
+
+        The caller must read to the end, and close this.
+        """
         self.zipped = zipped
         self._uri = uri
         self._taken = 0
@@ -122,10 +125,13 @@ class ForwardReader(Closeable):
         self._pieces = prefetched(pieces, depth=1) if ahead else pieces
         self._piece = memoryview(b"")
         self.position = offset
-        """Of the next byte, in the contents."""
+        """The offset of the next byte in the contents."""
 
     def read(self, length: int, *, after: bytes = b"") -> bytes:
-        """`after` and the next `length` bytes, fewer only at the end. Raises BadData naming the file when it isn't a complete gzip stream."""
+        """Returns `after`, followed by the next `length` bytes, or fewer at the end.
+
+        Raises BadData, with the file's URI, if the file isn't a complete gzip stream.
+        """
         found = io.BytesIO()
         found.write(after)
         missing = length
@@ -135,18 +141,18 @@ class ForwardReader(Closeable):
             self._piece = self._piece[len(part) :]
             missing -= len(part)
         self.position += length - missing
-        # Not joined from parts: those and the whole would be in memory at the same time.
+        # Don't join a list of parts: the parts and the result would be in memory at the same time.
         return found.getvalue()
 
     def skip_to(self, position: int) -> None:
-        """Moves ahead to `position`, or to the end."""
+        """Skips bytes up to `position`, or to the end."""
         while self.position < position and self._fill():
             step = min(len(self._piece), position - self.position)
             self._piece = self._piece[step:]
             self.position += step
 
     def pieces(self) -> Iterator[bytes]:
-        """All that is left, in pieces."""
+        """Yields all remaining bytes, in pieces."""
         while self._fill():
             piece = bytes(self._piece)
             self._piece = memoryview(b"")
@@ -154,11 +160,11 @@ class ForwardReader(Closeable):
             yield piece
 
     def close(self) -> None:
-        """Reads no more."""
+        """Stops reading."""
         close_generator(self._pieces)
 
     def taken(self) -> int:
-        """Bytes read from the file since the last call."""
+        """Returns the number of bytes read from the file since the last call."""
         taken, self._taken = self._taken, 0
         return taken
 
@@ -179,18 +185,18 @@ class ForwardReader(Closeable):
 
 
 class InputCopy(Closeable):
-    """The contents of a stream in a temporary file, for reading in any order."""
+    """A copy of a stream's contents in a temporary file, which can be read in any order."""
 
     def __init__(self, forward: ForwardReader) -> None:
         """Reads the stream to its end. Raises StoreFull."""
         self._scattered: MappedFile | None = None
-        # Inflating takes longer than writing, and they run in parallel.
+        # Inflate and write in parallel. Inflating takes longer.
         with closing(prefetched(forward.pieces())) as pieces:
             self._file = TemporaryFile.of("a copy of an input", pieces)
         self.size = self._file.size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes from `offset`, fewer than `length` only at the end."""
+        """Returns `length` bytes from `offset`, or fewer at the end."""
         return self._file.read_at(offset, length)
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:

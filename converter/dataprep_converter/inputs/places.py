@@ -1,7 +1,7 @@
-"""Places: where a URI leads, as far as is known without asking a store. Two URIs may name one place.
+"""Places: the files and folders that URIs name, as far as this is known without asking a store. Two URIs may name the same place.
 
-Places are compared to make sure that nothing is written where something is read, so when in doubt they are the same: percent signs are
-compared both as they are and decoded, and doubled slashes and dots are left out, though a key of an object store may have them.
+Places are compared to make sure that a job doesn't write to a folder that it reads. So places count as the same if in doubt. Paths are
+compared both as written and percent-decoded. Double slashes and dots are ignored, although a key of an object store may contain them.
 """
 
 import os
@@ -29,21 +29,21 @@ _NAME_NODE_PORT: Final = "8020"
 _WEB_WAYS: Final = ("webhdfs", "swebhdfs")
 
 Steps = tuple[str, ...]
-"""The parts of a path."""
+"""The components of a path."""
 
 
 @dataclass(frozen=True)
 class Root:
-    """A store, by one of its names."""
+    """One of the names of a store."""
 
     family: str
     host: str = ""
     way: str = ""
-    """By which protocol, where there are several: the ports of two ways can't be compared."""
+    """The protocol, for stores with several protocols. Ports of different protocols can't be compared."""
     port: str = ""
 
     def is_same(self, other: "Root") -> bool:
-        """Whether both are names of one store."""
+        """Returns whether both are names of the same store."""
         if self.family != other.family or (self.way == other.way and self.port != other.port):
             return False
         return self.host == other.host or (
@@ -53,14 +53,17 @@ class Root:
 
 @dataclass(frozen=True)
 class Place:
-    """A file or a folder, by each of its names."""
+    """A file or a folder, with all its names."""
 
     names: Sequence[tuple[Root, Steps]]
     lineage: Sequence[tuple[tuple[int, int] | None, str]] = ()
-    """Of a path of this machine: what it and each folder above it are to the system, None where nothing is, and its name in the next one."""
+    """For a local path: (device and inode numbers, name) of the path and of each folder above it.
+
+    The numbers are None if it doesn't exist.
+    """
 
     def path_of(self, other: "Place") -> Steps | None:
-        """The path of another place below this one, empty when it is this one; None when it isn't below it."""
+        """Returns the relative path of `other` if it is below this place, an empty path if both are the same place, or else None."""
         for root, steps in self.names:
             for theirs, path in other.names:
                 if path[: len(steps)] == steps and root.is_same(theirs):
@@ -74,7 +77,7 @@ class Place:
 
 
 def place_of(uri: str, access: Access) -> Place | None:
-    """The place that a URI names; None where nothing can be written (HTTP)."""
+    """Returns the place that a URI names, or None for HTTP, which can't be written to."""
     scheme = scheme_of(uri)
     if scheme in ("", "file"):
         return _on_this_machine(path_of(uri))
@@ -99,13 +102,13 @@ def place_of(uri: str, access: Access) -> Place | None:
 
 
 def real_path(uri: str) -> str:
-    """The path behind a path or `file://` URI, without links."""
+    """Returns the path that a path or `file://` URI names, with symbolic links resolved."""
     return os.path.realpath(path_of(uri))
 
 
 @cache
 def addresses_of(host: str) -> frozenset[str]:
-    """A host's addresses, and its name itself."""
+    """Returns a host's IP addresses and its name."""
     try:
         return frozenset({host, *(str(found[4][0]) for found in socket.getaddrinfo(host, None))})
     except (OSError, UnicodeError):
@@ -118,11 +121,11 @@ class Mount:
 
     at: str
     names: Sequence[tuple[Root, Steps]]
-    """Of the folder that is seen there."""
+    """The names of the mounted folder."""
 
 
 def mounts(text: str) -> list[Mount]:
-    """All mounts."""
+    """Parses the text of `/proc/self/mountinfo`."""
     found = []
     for line in text.splitlines():
         words = [_ESCAPED.sub(lambda code: chr(int(code[1], 8)), word) for word in line.split(" ")]
@@ -137,7 +140,7 @@ def mounts(text: str) -> list[Mount]:
 
 
 def mounted(path: str, known: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
-    """The names of a path without links, by the file systems mounted there."""
+    """Yields the names of a path in the file system that is mounted there. The path must contain no symbolic links."""
     steps = _steps(path)
     best: Mount | None = None
     for mount in known:
@@ -166,7 +169,7 @@ def _on_this_machine(path: str) -> Place:
 
 
 def _named(roots: Sequence[Root], above: Steps, path: str) -> Place:
-    """By the path as it is written and as a percent-encoded one."""
+    """Returns the place of a path, named both by the path as written and by the percent-decoded path."""
     return Place([(root, (*above, *steps)) for root in roots for steps in dict.fromkeys((_steps(path), _steps(unquote(path))))])
 
 
@@ -181,7 +184,7 @@ def _steps(path: str) -> Steps:
 
 
 def _name_nodes(uri: str, scheme: str, authority: str, access: Access) -> list[Root]:
-    """Every NameNode that a URI stands for."""
+    """Returns all NameNodes that a URI names."""
     if scheme in _WEB_WAYS:
         host, port = _host_and_port(authority)
         return [Root("hdfs", host, way=scheme, port=port)]
@@ -193,7 +196,7 @@ def _name_nodes(uri: str, scheme: str, authority: str, access: Access) -> list[R
 
 
 def _endpoint(settings: StoreSettings) -> Root:
-    """Amazon, or whose own endpoint it is."""
+    """Returns the service behind an S3 endpoint: Amazon S3, OSS, Cloud Storage, or the endpoint's own host."""
     given = settings.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if given is None:
         return Root("s3")

@@ -1,4 +1,4 @@
-"""A store's file as a file object for Arrow, which asks for ranges of it."""
+"""Wraps a store's file in a file object, for Arrow, which reads ranges of it."""
 
 import io
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import Final
 from dataprep_converter.stores import Input
 
 _END: Final = 64 << 10
-"""Bytes at the end that are read at once and kept: the footer, and all of a small file."""
+"""The last bytes of a file, this many, are read in one request and kept. They contain the footer, or all of a small file."""
 
 
 class Ranged(io.RawIOBase):
-    """Reads ranges of `source`; loaded ranges come from memory."""
+    """Reads ranges of `source`. Ranges that have been loaded are read from memory."""
 
     def __init__(self, source: Input) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Ranged(io.RawIOBase):
         self._loaded: list[tuple[int, bytes]] = []
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Reads these (offset, end) now, in place of what was loaded before."""
+        """Reads these (offset, end) ranges into memory. They replace the ranges loaded before."""
         self._loaded = []
         self._loaded = [(offset, self._at(offset, end - offset)) for offset, end in ranges]
 
@@ -35,17 +35,17 @@ class Ranged(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As every file object."""
+        """Changes the position, as in any file object."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
         self._position = start + offset
         return self._position
 
     def tell(self) -> int:
-        """As every file object."""
+        """Returns the position, as in any file object."""
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes, fewer only at the end."""
+        """Returns the next `size` bytes, or fewer at the end."""
         left = max(0, self._source.size - self._position)
         length = left if size is None or size < 0 else min(size, left)
         data = self._at(self._position, length)

@@ -1,8 +1,8 @@
-"""Store settings: entries of `spec.stores` with their Secrets and ConfigMaps read, in a pod or on a laptop.
+"""Store settings: entries of `spec.stores`, completed with their Secrets and ConfigMaps.
 
-In a pod the operator mounts, for the i-th entry, the Secret's keys as files in `<mounts>/secrets/<i>/` and the ConfigMap's in
-`<mounts>/hadoop/<i>/`. An entry of HDFS has a principal and a keytab instead of an access key. Without mounts an entry has only what the spec says, and the clients take credentials from the
-environment's own variables.
+In a pod, the operator mounts the keys of the i-th entry's Secret as files in `<mounts>/secrets/<i>/`, and those of its ConfigMap in
+`<mounts>/hadoop/<i>/`. An entry for HDFS has a principal and a keytab instead of an access key. Outside a pod there are no mounts: an entry
+has only its values in the spec, and the clients take credentials from environment variables.
 """
 
 import os
@@ -26,20 +26,20 @@ SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "swebhdfs": (("delegationToken",),),
     **dict.fromkeys(("ftp", "sftp", "ssh", "smb", "webdav"), (("username", "password"),)),
 }
-"""Scheme → the sets of keys of which a Secret must have one; of all others, `_KEYS`."""
+"""Maps a scheme to sets of keys. A Secret must have all keys of one of these sets. For schemes not listed here, the set is `_KEYS`."""
 _OPTIONAL: Final = "securityToken"
 _KERBEROS: Final = (("principal", "keytab"),)
-"""Of HDFS, where the keytab is a file and no text."""
+"""The keys for HDFS. The keytab is a file, not text."""
 _HADOOP_FILES: Final = ("core-site.xml", "hdfs-site.xml")
 
 
 def mounts_of_this_pod() -> str | None:
-    """The folder of the mounts, None outside a pod."""
+    """Returns the folder of the mounts, or None outside a pod."""
     return os.environ.get(MOUNTS_VARIABLE) or None
 
 
 def settings_for(stores: Sequence[spec.Store] | None, mounts: str | None) -> list[StoreSettings]:
-    """One StoreSettings for each entry, in order. Raises BadSpec naming the Secret or ConfigMap and what it lacks."""
+    """Returns the settings of each entry, in order. Raises BadSpec, with the name of the Secret or ConfigMap and the missing keys."""
     return [_settings(store, index, None if mounts is None else Path(mounts)) for index, store in enumerate(stores or [])]
 
 
@@ -76,14 +76,14 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
 def _credentials(folder: Path, secret: str, wanted: Sequence[Sequence[str]]) -> dict[str, str]:
     there = _names(folder)
     known = {*(key for keys in wanted for key in keys), _OPTIONAL} & there
-    # Secrets made with `kubectl create secret --from-file` end in a newline; no key of any store does.
+    # Values of Secrets made with `kubectl create secret --from-file` often end in a newline. No store's credentials do.
     found = {key: value for key in sorted(known) if (value := (folder / key).read_text().strip())}
     _require(wanted, found, there, secret)
     return found
 
 
 def _kerberos(folder: Path, secret: str) -> tuple[str, str]:
-    """The principal, and the file of its keys."""
+    """Returns the principal, and the path of its keytab."""
     there = _names(folder)
     principal = (folder / "principal").read_text().strip() if "principal" in there else ""
     keytab = str(folder / "keytab") if "keytab" in there else ""

@@ -1,7 +1,7 @@
-"""Contents that can only be read from the beginning, such as those of a gzip file, as an Input.
+"""An Input over contents that can only be read from the beginning, such as those of a gzip file.
 
-Reading forward is one pass that keeps only the last `kept_bytes`. Going back further copies the contents, once, to a temporary file
-without a name.
+Reading forward is a single pass that keeps only the last `kept_bytes` in memory. The first time that a read goes back further, the contents
+are copied to an unnamed temporary file.
 """
 
 from collections import deque
@@ -18,10 +18,13 @@ _PIECE = 1 << 20
 
 
 class StreamInput(Closeable):
-    """See the module. May be used by several threads."""
+    """An Input over a stream, see the module's docstring. Several threads may use it."""
 
     def __init__(self, start: Callable[[], Iterator[bytes]], *, size: int, kept_bytes: int = 0) -> None:
-        """`start` begins a pass over the contents, in pieces; `size` is that of the contents, or -1 when it isn't known yet."""
+        """`start` begins a pass over the contents and returns an iterator over pieces.
+
+        `size` is the size of the contents, or -1 if unknown.
+        """
         self._start = start
         self._size = size
         self._kept_bytes = kept_bytes
@@ -31,15 +34,15 @@ class StreamInput(Closeable):
         self._position = 0
         self._copy: TemporaryFile | None = None
         self.owned = ExitStack()
-        """Objects closed with this one: the copy, and whatever the caller adds."""
+        """Objects that are closed with this one: the copy, and any that the caller adds."""
 
     @property
     def size(self) -> int:
-        """Bytes of the contents, as given."""
+        """The size of the contents in bytes, as given to the constructor."""
         return self._size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        """Returns exactly `length` bytes from `offset`, or fewer at the end."""
         with self._lock:
             if self._copy is None and offset < (self._window[0][0] if self._window else self._position):
                 self._copy = self.owned.enter_context(TemporaryFile.of("a copy of an input", self._start()))
@@ -49,15 +52,15 @@ class StreamInput(Closeable):
             return self._ahead(offset, offset + length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `offset` in order."""
+        """Yields the bytes from `offset` in order."""
         end = self._size if length is None else min(self._size, offset + length)
         while offset < end and (piece := self.read_at(offset, min(_PIECE, end - offset))):
             yield piece
             offset += len(piece)
 
     def close(self) -> None:
-        """Ends the pass, and closes what is `owned`."""
-        # Without the lock: a thread that still waits for its store may hold it.
+        """Ends the pass and closes the `owned` objects."""
+        # Don't take the lock, because a thread that is still waiting for its store may hold it.
         close_generator(self._pieces)
         self._window.clear()
         self.owned.close()
@@ -68,19 +71,19 @@ class StreamInput(Closeable):
             self._position += len(piece)
             self._forget(offset)
         if self._position == self._size:
-            # The checksum comes after the last byte.
+            # Read on, because the checksum follows the last byte.
             next(self._pieces, None)
         self._forget(offset)
         parts = [data[max(0, offset - start) : end - start] for start, data in self._window if start < end]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _forget(self, offset: int) -> None:
-        """Drops the bytes before `offset` beyond those to keep."""
+        """Drops the pieces before `offset`, except those within the last `kept_bytes`."""
         oldest = min(offset, self._position - self._kept_bytes)
         while self._window and self._window[0][0] + len(self._window[0][1]) <= oldest:
             self._window.popleft()
 
 
 def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> StreamInput:
-    """The contents of a gzip file. Reading raises BadData naming it if it isn't a complete gzip stream."""
+    """Returns the contents of a gzip file. Reading raises BadData, with the file's URI, if it isn't a complete gzip stream."""
     return StreamInput(lambda: ForwardReader(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)

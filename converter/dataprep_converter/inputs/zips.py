@@ -1,4 +1,4 @@
-"""Members of zip files, read in place. Nothing is unpacked to disk, and everything that a zip file says is checked.
+"""Reads members of zip files in place, without unpacking them to disk. All metadata in a zip file is checked.
 
 # A member:  PK 03 04 | 22 bytes | uint16 n, uint16 m | n bytes name | m bytes extra | the stored bytes     (little-endian)
 """
@@ -19,7 +19,7 @@ from dataprep_converter.inputs.streamed import StreamInput
 from dataprep_converter.stores import Input
 
 MAGIC: Final = b"PK"
-"""First bytes of a zip file, also of an empty one."""
+"""The first bytes of a zip file, even of an empty one."""
 
 _LOCAL: Final = struct.Struct("<4s22x2H")
 _ENCRYPTED: Final = 0x1
@@ -27,7 +27,7 @@ _METHODS: Final = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "Def
 _PIECE: Final = 1 << 20
 _RAW_DEFLATE: Final = -15
 _GAP: Final = 64 << 10
-"""How much a read in order may skip in a stored member; it is read for the checksum."""
+"""A read may skip this many bytes of a stored member and still count as in order. The skipped bytes are read for the checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class Member:
 
     name: str
     header: int
-    """Offset of its local header."""
+    """The offset of the member's local header."""
     stored: int
-    """Bytes in the zip file."""
+    """The member's (compressed) size in the zip file, in bytes."""
     size: int
-    """Bytes of the contents."""
+    """The size of the contents in bytes."""
     crc: int
     deflated: bool
 
 
 def members(source: Input, uri: str) -> Iterator[Member]:
-    """The files of a zip file, in the order of its directory. Raises BadData naming file and member if one isn't supported."""
+    """Yields the files of a zip file, in the order of its directory. Raises BadData, with file and member, if a member isn't supported."""
     try:
         with zipfile.ZipFile(Ranged(source)) as archive:
             found = archive.infolist()
@@ -71,7 +71,7 @@ def members(source: Input, uri: str) -> Iterator[Member]:
 
 
 def _check_places(found: list[zipfile.ZipInfo], size: int, uri: str) -> None:
-    """Refuses members that share bytes, by which a small file could have endless contents."""
+    """Refuses members that share bytes, because they would let a small file have almost unlimited contents."""
     end = 0
     for info in sorted(found, key=lambda each: each.header_offset):
         if info.header_offset < end:
@@ -82,7 +82,7 @@ def _check_places(found: list[zipfile.ZipInfo], size: int, uri: str) -> None:
 
 
 def begin(source: Input, member: Member, uri: str) -> int:
-    """Offset of the stored bytes."""
+    """Returns the offset of the member's stored bytes. Raises BadData if its header isn't valid."""
     head = source.read_at(member.header, _LOCAL.size)
     if len(head) < _LOCAL.size or head[:4] != b"PK\x03\x04":
         raise BadData(f"{uri}: there is no header of the member {member.name!r} at offset {member.header}.", uri=uri)
@@ -91,14 +91,14 @@ def begin(source: Input, member: Member, uri: str) -> int:
 
 
 def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) -> StreamInput:
-    """The contents of a deflated member. Reading raises BadData when they are not what the directory says."""
+    """Returns the contents of a deflated member. Reading raises BadData if size or checksum differ from the zip file's directory."""
     return StreamInput(lambda: _inflate(source, member, uri), size=member.size, kept_bytes=kept_bytes)
 
 
 class StoredMember(Closeable):
-    """The contents of a member that is stored as it is: a range of the zip file, from any place.
+    """The contents of a member that is stored without compression. They are a range of the zip file and can be read at any offset.
 
-    A complete read in order is checked against the checksum: reading the end raises BadData naming the member.
+    If the member is read completely and in order, its checksum is verified. With a wrong checksum, reading the end raises BadData.
     """
 
     def __init__(self, source: Input, member: Member, uri: str) -> None:
@@ -110,16 +110,16 @@ class StoredMember(Closeable):
 
     @property
     def size(self) -> int:
-        """Bytes of the contents."""
+        """The size of the contents in bytes."""
         return self._member.size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the end."""
+        """Returns exactly `length` bytes from `offset`, or fewer at the end."""
         wanted = max(0, min(length, self.size - offset))
         data = self._source.read_at(self._begin + offset, wanted)
         gap = offset - self._summed
         if 0 < gap <= _GAP:
-            # Such as an array's header, which the plan has read.
+            # The reader may have skipped bytes, such as an array's header, which it has already read for the plan.
             self._add(self._source.read_at(self._begin + self._summed, gap))
             gap = 0
         if -len(data) < gap <= 0:
@@ -127,7 +127,7 @@ class StoredMember(Closeable):
         return data
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `offset` in order."""
+        """Yields the bytes from `offset` in order."""
         left = max(0, self.size - offset)
         summed = crc = 0
         for piece in self._source.stream(self._begin + offset, left if length is None else min(length, left)):
@@ -137,7 +137,7 @@ class StoredMember(Closeable):
             yield piece
 
     def close(self) -> None:
-        """Ends reading. The zip file is the caller's to close."""
+        """Does nothing. The caller must close the zip file."""
 
     def _add(self, data: bytes) -> None:
         """Adds the next bytes to the checksum."""
