@@ -1,1 +1,1 @@
-"""The output folder of a data set, and the files in it."""
+"""The output folder of a data set and its files."""

@@ -1,7 +1,7 @@
-"""Compares manifest, plan and reports of a finished data set with each other, without reading shards.
+"""Compares the manifest, plan and reports of a finished data set with each other, without reading shards.
 
-`verification.py` compares the shards with the manifest. This module detects manifests that no run would have written, such as one that was edited
-together with the digest in `_SUCCESS`.
+`verification.py` compares the shards with the manifest. This module detects manifests that no run can have written, such as a manifest that
+was edited together with its digest in `_SUCCESS`.
 """
 
 import hashlib
@@ -20,21 +20,21 @@ from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 
 _SHARED = ("file", "split", "size", "sha256", "raw_sha256", "companions")
-"""Fields that report and manifest share."""
+"""Fields that occur both in reports and in the manifest."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that is not as it was written."""
+    """A file of the data set that differs from the one that was written."""
 
     path: str
     """The file at fault, relative to the output."""
     text: str
-    """What is wrong, with the file's name, and the offset if there is one."""
+    """A description of the fault, with the file's name, and the offset if it is known."""
 
 
 def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Access) -> Iterator[Fault]:
-    """Contradictions among the small files of a data set."""
+    """Yields the contradictions between the small files of a data set."""
     yield from _of_success(manifest, success, folder)
     yield from manifest_faults(manifest, folder)
     reports = folder.reports(len(manifest.files))
@@ -46,7 +46,7 @@ def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Acce
 
 
 def content_is_of(run_id: str, manifest: Manifest) -> bool:
-    """Whether the run id was made from the spec in the manifest."""
+    """Returns whether the run id was computed from the spec in the manifest."""
     made_of = of_content(
         manifest.content,
         inputs_sha256=manifest.inputs_sha256,
@@ -76,7 +76,7 @@ def _run_of(owner: bytes, folder: OutputFolder) -> str | None:
 
 
 def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
-    """Contradictions within a manifest."""
+    """Yields the contradictions within a manifest."""
     path = names.manifest_file(manifest.run_id)
     if folder.read(path) != manifest.to_bytes():
         yield Fault(path, f"{path} is not written as dataprep writes it: it was edited")
@@ -88,7 +88,7 @@ def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
 
 
 def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
-    """(name, value in the manifest, value computed from the rest of it)."""
+    """Yields (name, value in the manifest, value computed from the rest of the manifest)."""
     files = manifest.files
     yield "recordsOut", manifest.records_out, sum(file.records for file in files)
     yield "recordsIn", manifest.records_in, manifest.records_out + manifest.bad + manifest.filtered - manifest.added
@@ -123,7 +123,7 @@ def _of_reports(manifest: Manifest, reports: Sequence[ShardReport | None]) -> It
 
 
 def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id: str) -> list[str]:
-    """The fields in which report and manifest differ for a shard."""
+    """Returns the fields in which a shard's report and the manifest differ."""
     differing = [name for name in _SHARED if getattr(report, name) != getattr(file, name)]
     if report.records_out != file.records:
         differing.append("records")
@@ -158,7 +158,7 @@ def _of_plan(manifest: Manifest, reports: Sequence[ShardReport | None], folder: 
 
 
 def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
-    """The digest of a file that may be large; None if it is missing."""
+    """Returns the digest of a file that may be large, or None if it is missing."""
     uri = folder.at(path)
     digest = hashlib.sha256()
     try:
@@ -171,7 +171,7 @@ def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
 
 
 def quarantine_faults(report: ShardReport, folder: OutputFolder) -> Iterator[Fault]:
-    """What is wrong with the file of a shard's bad records."""
+    """Yields the faults of the file with a shard's bad records."""
     path = report.quarantine
     if path is None:
         return

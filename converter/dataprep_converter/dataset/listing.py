@@ -13,12 +13,15 @@ _SHOWN = 5
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
-    """How the store's listing differs from the manifest, or None."""
+    """Describes how the store's listing differs from the manifest. Returns None if it doesn't."""
     return difference(visible_sizes(manifest), dict(folder.visible()))
 
 
 def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
-    """Whether the files of a finished data set are the ones that the run wrote. Compares pins of shards and indexes, and sizes of other files."""
+    """Returns whether the files of a finished data set are those that the run wrote.
+
+    Compares the pins of shards and indexes, and the sizes of other files.
+    """
     listed = dict(folder.visible())
     if difference(visible_sizes(manifest), listed) is not None:
         return False
@@ -33,7 +36,7 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
 
 
 def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
-    """Removes visible files that only earlier runs planned, and leftovers of uploads. Returns warnings about missing rights.
+    """Removes visible files that only earlier runs planned, and leftovers of unfinished uploads. Returns warnings about missing rights.
 
     The plans of earlier runs are removed later, with the metadata.
     """
@@ -44,17 +47,17 @@ def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
 
 
 def sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
-    """The sizes of shards and their companions, by path."""
+    """Returns the sizes of shards and their companions, by path."""
     return {each.file: each.size for file in files for each in (file, *file.companions)}
 
 
 def visible_sizes(manifest: Manifest) -> dict[str, int]:
-    """The sizes of all visible files of a finished data set, by path."""
+    """Returns the sizes of all visible files of a finished data set, by path."""
     return sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
 
 
 def difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None:
-    """How a listing differs from the expected sizes, or None."""
+    """Describes how a listing differs from the expected sizes. Returns None if it doesn't."""
     missing = [file for file in expected if file not in listed]
     if missing:
         return f"{len(missing)} files are missing: {abbreviate(missing)}"
@@ -66,13 +69,13 @@ def difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None
 
 
 def abbreviate(items: Sequence[str]) -> str:
-    """The first few items, and the number of the others."""
+    """Returns the first few items, and the number of the others, as text."""
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return ", ".join(items[:_SHOWN]) + more
 
 
 def load_manifest(uri: str, access: Access) -> Manifest:
-    """The manifest of a finished data set. Raises NotFound if there is none, and BadData if it was changed."""
+    """Returns the manifest of a finished data set. Raises NotFound if there is none, and BadData if it was changed."""
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()

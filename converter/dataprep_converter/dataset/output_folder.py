@@ -1,12 +1,12 @@
 """The output folder: its owner, the files of each run, and the finished data set.
 
-<output>/train-00000-of-00008.tfrecords     the shards: the only visible names (`mds` has an index.json in each split)
+<output>/train-00000-of-00008.tfrecords     the shards; no other names are visible (`mds` also has an index.json in each split)
 <output>/_SUCCESS                           written last; names the manifest and its digest
-<output>/_dataprep/OWNER                    the run that may write here
+<output>/_dataprep/OWNER                    the run that may write to this folder
 <output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, reports/<shard>.json, quarantine/, manifest.json
-<output>/_dataprep/<run id>/made/           what the reader made while planning, until the data set is finished
-<output>/_dataprep/index/<shard>.idx        where each record lies, of shards that have such an index
-<output>/_dataprep/…, _tfds/…               files for readers (`sidecars/`), written by the commit step
+<output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
+<output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index
+<output>/_dataprep/…, _tfds/…               files for the data set's readers (`sidecars/`), written by the commit step
 """
 
 import contextlib
@@ -43,7 +43,7 @@ _AT_ONCE = 4 << 20
 
 
 class OutputFolder:
-    """The folder of an output, independent of a run: its files, its owner, and the finished data set."""
+    """An output folder, independent of a run: its files, its owner, and the finished data set."""
 
     def __init__(self, uri: str, access: Access) -> None:
         self.uri = uri.rstrip("/")
@@ -52,15 +52,15 @@ class OutputFolder:
         self._store = access.store(uri)
 
     def of_run(self, run_id: str) -> "RunFolder":
-        """The same folder, for the files of one run."""
+        """Returns the same folder, with access to the files of one run."""
         return RunFolder(self._given, self._access, run_id)
 
     def at(self, relative: str) -> str:
-        """The URI of a file in the folder."""
+        """Returns the URI of a file in the folder."""
         return names.join(self.uri, relative)
 
     def owner(self) -> Owner | None:
-        """The run that may write here, or None. Raises NotWhole when OWNER is damaged."""
+        """Returns the run that may write here, or None. Raises NotWhole if OWNER is damaged."""
         found = self.read(names.OWNER)
         try:
             return self.parse(Owner, names.OWNER, found) if found is not None else None
@@ -69,7 +69,7 @@ class OutputFolder:
             raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
 
     def success(self) -> Success | None:
-        """The content of `_SUCCESS`, or None."""
+        """Returns the content of `_SUCCESS`, or None if it doesn't exist. Raises NotWhole if dataprep didn't write it."""
         found = self.read(names.SUCCESS)
         if found is None:
             return None
@@ -81,7 +81,7 @@ class OutputFolder:
             ) from None
 
     def manifest(self, success: Success) -> Manifest:
-        """The manifest that `_SUCCESS` names. Raises NotWhole when it is missing or has another digest."""
+        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if it is missing or has another digest."""
         uri = self.at(success.manifest)
         found = self.read(success.manifest)
         if found is None:
@@ -96,21 +96,21 @@ class OutputFolder:
         self._store.put(self.at(names.SUCCESS), success.to_bytes())
 
     def remove_success(self) -> None:
-        """Removes `_SUCCESS`; done before anything visible changes."""
+        """Removes `_SUCCESS`. This must happen before any visible file changes."""
         self._store.delete(self.at(names.SUCCESS))
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
-        """(relative path, entry) of every file that readers see: no part of the path begins with `_` or `.`."""
+        """Yields (relative path, entry) of each visible file: no part of its path begins with `_` or `.`."""
         for path, entry in self._listed():
             if not any(part[0] in "_." for part in path.split("/")):
                 yield path, entry
 
     def everything(self) -> Iterator[tuple[str, Entry]]:
-        """(relative path, entry) of every file, hidden ones too."""
+        """Yields (relative path, entry) of each file, including hidden files."""
         return self._listed()
 
     def known_files(self) -> set[str]:
-        """Paths that any run of dataprep has planned here: a replacement may delete them."""
+        """Returns the paths that any run of dataprep has planned here. A new run may delete them."""
         known: set[str] = set()
         reports: list[str] = []
         for path, _ in self._listed(names.SIDE):
@@ -134,17 +134,17 @@ class OutputFolder:
         return known
 
     def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:
-        """Writes a small file that readers see."""
+        """Writes a small visible file."""
         self._store.put(self.at(relative), data, hdfs=hdfs)
 
     def put_hidden(self, relative: str, data: bytes) -> None:
-        """Writes a small file beside the data."""
+        """Writes a small hidden file."""
         self._store.put(self.at(relative), data)
 
     def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
-        """Writes small files around the data, durably, several at a time. `hdfs` applies to those that readers see.
+        """Writes small files of metadata durably, several concurrently. `hdfs` applies to the visible files.
 
-        Making a file durable takes longer than writing it, and several files at once take no longer than one.
+        Syncing a file takes longer than writing it, and syncing several files concurrently takes no longer than syncing one.
         """
 
         def put(file: tuple[str, bytes]) -> None:
@@ -160,15 +160,15 @@ class OutputFolder:
         self._store.delete(self.at(relative))
 
     def indexes(self) -> dict[str, Entry]:
-        """The record indexes of shards, by relative path."""
+        """Returns the record indexes of shards, by relative path."""
         return dict(self._listed(names.INDEX))
 
     def side_entries(self) -> dict[str, Entry]:
-        """All files beside the data, by relative path."""
+        """Returns all files in the folders for metadata, by relative path."""
         return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._listed(below)}
 
     def runs(self) -> list[str]:
-        """Ids of the runs that have a plan or a manifest here."""
+        """Returns the ids of the runs that have a plan or a manifest here."""
         found = {path.split("/")[1] for path, _ in self._listed(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
         return sorted(found)
 
@@ -183,7 +183,7 @@ class OutputFolder:
         return []
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:
-        """Parses a file of the folder. Raises NewerFormat, or pydantic's ValidationError when it is damaged."""
+        """Parses a file of the folder. Raises NewerFormat, or pydantic's ValidationError if the file is damaged."""
         try:
             return model.model_validate_json(content)
         except FormatError as exc:
@@ -195,7 +195,7 @@ class OutputFolder:
             yield entry.uri.removeprefix(self.uri).lstrip("/"), entry
 
     def read(self, relative: str) -> bytes | None:
-        """The content of a small file, or None if there is no such file."""
+        """Returns the content of a small file, or None if there is no such file."""
         try:
             return self._store.get(self.at(relative))
         except NotFound:
@@ -203,7 +203,7 @@ class OutputFolder:
 
 
 class RunFolder(OutputFolder):
-    """The folder of an output, for one run: its ownership, plan, reports and manifest."""
+    """An output folder with the files of one run: its claim of ownership, plan, reports and manifest."""
 
     def __init__(self, uri: str, access: Access, run_id: str) -> None:
         super().__init__(uri, access)
@@ -212,7 +212,7 @@ class RunFolder(OutputFolder):
     # --- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Makes this run the owner. An earlier owner notices before it publishes the next file."""
+        """Makes this run the owner. An earlier owner notices this before it publishes its next file."""
         try:
             before = self.owner()
             is_there = before is not None
@@ -221,12 +221,12 @@ class RunFolder(OutputFolder):
         if before is not None and before.run_id == self.run_id:
             return
         mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
-        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below names it
+        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below raises an error with its id
             self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=is_there)
         self.check_owner()
 
     def check_owner(self) -> None:
-        """Raises OutputLost when another run has taken the folder."""
+        """Raises OutputLost if another run has taken over the folder, or OWNER is gone."""
         now = self.owner()
         if now is None or now.run_id != self.run_id:
             taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
@@ -235,14 +235,14 @@ class RunFolder(OutputFolder):
     # --- plan ------------------------------------------------------------------------------------------------------
 
     def put_plan(self, plan: Plan, tables: Tables) -> None:
-        """Stores the plan, its head last."""
+        """Stores the plan. The head is written last."""
         self._put_units(tables.units)
         if tables.codes is not None:
             self._store.put(self.at(names.codes_file(self.run_id)), tables.codes)
         self._store.put(self.at(names.plan_file(self.run_id)), plan.head.to_bytes())
 
     def _put_units(self, units: UnitsFile) -> None:
-        """Writes the units; small tables in a single call."""
+        """Writes the table of units. A small table is written in a single call."""
         uri = self.at(names.units_file(self.run_id))
         if units.size <= _AT_ONCE:
             self._store.put(uri, b"".join(units.pieces()))
@@ -250,16 +250,16 @@ class RunFolder(OutputFolder):
             written(self._store, uri, units.pieces())
 
     def put_made(self, made: IntermediateFiles) -> None:
-        """Stores the files that the reader made while planning, where the plan's units expect them."""
+        """Stores the files that the reader made during planning, at the paths that the plan's units refer to."""
         made.put(self.at(names.made_folder(self.run_id)), self._access)
 
     def remove_made(self) -> None:
-        """Removes these files, once all shards are finished."""
+        """Removes the files that the reader made during planning. Called when all shards are finished."""
         for path, _ in list(self._listed(names.made_folder(self.run_id))):
             self.delete(path)
 
     def plan(self) -> Plan | None:
-        """The stored plan of this run, or None. Raises NotWhole when its files are damaged or don't belong together."""
+        """Returns the stored plan of this run, or None. Raises NotWhole if its files are damaged or don't belong together."""
         path = names.plan_file(self.run_id)
         written = self.read(path)
         if written is None:
@@ -283,11 +283,11 @@ class RunFolder(OutputFolder):
     # --- reports and manifest --------------------------------------------------------------------------------------
 
     def put_report(self, report: ShardReport) -> None:
-        """Stores the report of a shard, which commits it."""
+        """Stores the report of a shard. This commits the shard."""
         self._store.put(self.at(names.report_file(self.run_id, report.number)), report.to_bytes())
 
     def report(self, shard: int) -> ShardReport | None:
-        """The report of a shard, or None. A damaged report counts as missing, so the shard is made again."""
+        """Returns the report of a shard, or None. A damaged report counts as missing, so that the shard is made again."""
         path = names.report_file(self.run_id, shard)
         found = self.read(path)
         if found is None:
@@ -299,12 +299,12 @@ class RunFolder(OutputFolder):
         return report if report.is_intact() else None
 
     def reports(self, count: int) -> list[ShardReport | None]:
-        """All reports, by shard number."""
+        """Returns all reports in the order of shard numbers, with None for each missing report."""
         with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="reports") as readers:
             return list(readers.map(self.report, range(count)))
 
     def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
-        """Whether a report belongs to this plan and its files are unchanged since they were written."""
+        """Returns whether a report belongs to this plan and its shard's files are unchanged since they were written."""
         if report is None or report.plan_sha256 != plan.sha256:
             return False
         written = [(report.file, report.size, report.pin)]
@@ -320,7 +320,7 @@ class RunFolder(OutputFolder):
         return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(written).hexdigest())
 
     def side_files(self) -> Iterator[str]:
-        """The files beside the data, without this run's own and OWNER: metadata, and files of earlier runs."""
+        """Yields the hidden files of metadata and of earlier runs, without OWNER and this run's own files."""
         for path, _ in self._listed(names.SIDE):
             if path != names.OWNER and path.split("/")[1] != self.run_id:
                 yield path

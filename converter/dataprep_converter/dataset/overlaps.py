@@ -1,7 +1,7 @@
-"""Refuses jobs that would write where they read, before anything is touched.
+"""Refuses jobs that would write to a folder that they read, before any file is changed.
 
-Such a job would replace its own input, or read its own output in the next run. `check` compares the URIs in the job; `check_units` compares the listed
-files, which a link may place anywhere.
+Such a job would replace its own input, or read its own output in the next run. `check` compares the URIs in the job's spec. `check_units`
+compares the listed files, because symbolic links may lead to any folder.
 """
 
 import re
@@ -31,10 +31,10 @@ def check(
     shallow: Sequence[str] = (),
     endings: Sequence[str] | None = None,
 ) -> None:
-    """Raises BadSpec when the output, or its table, is one of these inputs, lies within one, or contains one.
+    """Raises BadSpec if the output folder or table is one of these inputs, is within an input, or contains an input.
 
-    Of a `shallow` folder the folders in it are not read, so the output may be one of them. `endings` are those of the names of all files that are
-    written and may be read, None for any: a glob for other names reads none of them.
+    The subfolders of a `shallow` folder are not read, so the output may be one of them. `endings` are the possible endings of the output
+    files' names, or None if they may have any. A glob that can't match such a name doesn't read the output.
     """
     folder = place_of(output, access)
     for uri in shallow:
@@ -56,7 +56,7 @@ def check(
 
 
 def check_units(units: UnitTable, output: str, access: Access) -> None:
-    """Raises BadSpec when one of these files lies in the output; on this machine also through links."""
+    """Raises BadSpec if one of these files is in the output folder. For local folders, this includes files reached through links."""
     import pyarrow as pa
 
     below = f"{output.rstrip('/')}/"
@@ -74,8 +74,8 @@ def check_units(units: UnitTable, output: str, access: Access) -> None:
         return
     wanted = pa.array(sorted(pins))
     for batch in units.batches(["uri", "pin"]):
-        # The same file has the same pin, so links are followed only for files with equal pins.
-        same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), wanted)).to_pylist()  # no unit is without a URI
+        # The same file has the same pin, so links need only be resolved for files whose pin also occurs in the output.
+        same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), wanted)).to_pylist()  # every unit has a URI
         for uri in dict.fromkeys(same):
             file = archive_of(uri)
             if scheme_of(file) in ("", "file") and (found := place_of(file, access)) is not None and folder.path_of(found) is not None:
@@ -93,7 +93,7 @@ def _refuse(uri: str, read: Place, field: str, target: str, written: Place) -> N
 
 
 def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, written: Place, endings: Sequence[str] | None) -> None:
-    """Raises BadSpec if the glob may match files of the output. A glob need not match all files below its folder."""
+    """Raises BadSpec if the glob may match files of the output. The glob needn't match all files below its folder."""
     base = place_of(folder, access)
     if base is None:
         return
@@ -107,7 +107,10 @@ def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str,
 
 
 def _may_match_below(pattern: str, below: Steps) -> bool:
-    """Whether a pattern may match a path below this folder: its first parts match the folder's, or one matches folders of any depth."""
+    """Returns whether a pattern may match a path below this folder.
+
+    This is so if the pattern's first parts match those of the folder, or if one of them matches folders at any depth.
+    """
     parts = pattern.lstrip("/").split("/")
     for part, step in zip(parts, below, strict=False):
         if _ANY_DEPTH in part:
@@ -118,13 +121,13 @@ def _may_match_below(pattern: str, below: Steps) -> bool:
 
 
 def _may_end(pattern: str, ending: str) -> bool:
-    """Whether a pattern may match names with this ending, judged by the text after its last wildcard."""
+    """Returns whether a pattern may match names with this ending, judging by the text after the pattern's last wildcard."""
     literal = re.split(r"[*?\]/]", pattern)[-1]
     return literal.endswith(ending) or ending.endswith(literal)
 
 
 def _is_hidden(below: Steps) -> bool:
-    """Whether the path has a hidden folder, which readers skip below an input."""
+    """Returns whether the path contains a hidden folder. Readers skip hidden folders below an input."""
     return any(step[0] in "_." for step in below)
 
 

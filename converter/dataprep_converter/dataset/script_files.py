@@ -1,6 +1,6 @@
-"""The files of a script's data set: which files are its outputs, and which of these are read as records.
+"""The files of a data set that a script makes: which files are its outputs, and which of these are read as records.
 
-Used by the steps of a script's job, and for existing data sets by `verify`, `inspect` and runs that take over a folder.
+The steps of a script's job use this. For existing data sets, `verify`, `inspect` and runs that take over a folder use it.
 """
 
 import re
@@ -12,24 +12,24 @@ from dataprep_converter.core import globs
 from dataprep_converter.formats.registry import FORMATS
 
 READER: Final = "script"
-"""The value of `reader` in the plan of such a job."""
+"""The value of `reader` in the plan of a script's job."""
 
 
 def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
-    """The paths that match each pattern, in order."""
+    """Returns the sorted paths that match each pattern."""
     known = sorted(paths)
     return {pattern: [path for path in known if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compile(patterns)}
 
 
 def match_any(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
-    """The paths that match any pattern."""
+    """Returns the paths that match any pattern."""
     return {path for found in matching(patterns, paths).values() for path in found}
 
 
 def holds_records(path: str, *, format_: str) -> bool:
-    """Whether a file of a script is read record by record. Decided by its name, as nothing else tells its content.
+    """Returns whether an output file of a script is read record by record. Only the file's name shows this.
 
-    In a format of records, a name that ends in a digit and has no extension counts too: those are TensorFlow's own names, such as
+    In formats with records, a file without an extension is also read if its name ends in a digit. TensorFlow uses such names, for example
     `train-00000-of-00008`.
     """
     name = path.rpartition("/")[2].lower().removesuffix(".gz")
@@ -39,7 +39,7 @@ def holds_records(path: str, *, format_: str) -> bool:
 
 
 def is_read(path: str, manifest: Manifest) -> bool:
-    """The same for a file of any finished data set."""
+    """Returns whether a file of a finished data set is read record by record. The data set may be from a script or not."""
     return READER not in manifest.content or holds_records(path, format_=manifest.format)
 
 

@@ -7,9 +7,9 @@ from dataprep_converter.sampling.plan import Plan
 
 
 def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) -> Plan:
-    """The stored plan. Raises OutputLost when another run has the folder, BadSpec when the plan is not the expected one.
+    """Loads the stored plan. Raises OutputLost if another run owns the folder, BadSpec if the plan is not the expected one.
 
-    With `runs_code`, raises InputChanged when the user's code is not the one that was planned with.
+    With `runs_code`, also raises InputChanged if the user's code has changed since the plan was made.
     """
     plan = folder.plan()
     if plan is None:

@@ -1,7 +1,8 @@
-"""Metadata: the small files around a finished data set that its readers expect. One file per kind.
+"""Makes the metadata of a finished data set: small files that its readers expect. Each kind of metadata has its own module.
 
-Nothing of it has a visible name: a reader that takes every visible file of the folder finds data and nothing else. (The exception is what a
-format's own reader asks for by name: `names.split_files`.) The commit step writes these files before the manifest, which has their sizes and digests.
+These files have hidden names, so that a reader that takes all visible files of the folder finds only data. The only exceptions are files
+that a format's own reader opens by name (`names.split_files`). The commit step writes the metadata before the manifest, which contains the
+files' sizes and digests.
 """
 
 import os
@@ -25,7 +26,10 @@ METADATA: Final[Mapping[str, str]] = {
     "loaders": "dataprep_converter.dataset.sidecars.loaders:make",
     "mds_index": "dataprep_converter.dataset.sidecars.mds_index:make",
 }
-"""Kind → function. Adding a kind is one line here and one file, and a word in the entries of the formats (`FORMATS`) that alone have it."""
+"""Maps a kind of metadata to its function.
+
+To add a kind, add one line here and one module. If only some formats have the kind, also name it in their entries in `FORMATS`.
+"""
 
 _OF_SOME_FORMATS: Final = frozenset(kind for format_ in FORMATS.values() for kind in format_.sidecars)
 
@@ -33,31 +37,37 @@ PLACED: Final[Mapping[str, str]] = {
     "paths": "dataprep_converter.dataset.sidecars.paths:place",
     "sagemaker": "dataprep_converter.dataset.sidecars.sagemaker:place",
 }
-"""The same of files that say where the data set lies. The manifest, which is equal wherever it lies, doesn't name them; a copy gets its own."""
+"""Maps a kind of metadata that contains the data set's location to its function.
+
+The manifest is the same at any location, so it doesn't list these files. A copy of the data set gets its own.
+"""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """All that is known of a data set when its last shard is there."""
+    """All that is known about a data set when its last shard is finished."""
 
     spec: DataPrepJobSpec
     uri: str
-    """Where it lies. Not for the contents of these files: a copy of the folder must stay right. Those of `PLACED` say it."""
+    """The data set's location.
+
+    Files must not contain it, because it would be wrong in a copy of the folder, except for those of `PLACED`.
+    """
     manifest: Manifest
-    """Without the metadata files themselves."""
+    """The manifest, not yet with the metadata files."""
     reports: Sequence[ShardReport]
-    """In the order of `manifest.files`."""
+    """The shards' reports, in the order of `manifest.files`."""
     features: Sequence[FeatureSpec]
     statistics: Mapping[str, SplitStatistics] = field(default_factory=dict)
-    """By split, of all reports."""
+    """The statistics of each split, from all reports."""
 
 
 Made: TypeAlias = Iterator[tuple[str, bytes]]
-"""(path relative to the output, content) of each file; a part of each path begins with `_`."""
+"""The (path relative to the output, content) of each file. A part of each path begins with `_`."""
 
 
 def files(finished: Finished) -> Made:
-    """All files of all kinds, in the registry's order. Deterministic: equal data sets have equal metadata."""
+    """Yields the files of all kinds, in the order of `METADATA`. Equal data sets have equal metadata."""
     own = format_of(finished.manifest.format).sidecars
     for kind, place in METADATA.items():
         if kind in own or kind not in _OF_SOME_FORMATS:
@@ -66,7 +76,10 @@ def files(finished: Finished) -> Made:
 
 
 def placed(uri: str, manifest: Manifest) -> Made:
-    """The files that say where the data set lies, for a folder. Those that the manifest names are left out: older versions made them for any place."""
+    """Yields the files that contain the data set's location, for a data set in this folder.
+
+    Files in the manifest are left out. Older versions made them in a form without the location.
+    """
     known = {file.file for file in manifest.metadata}
     for place in PLACED.values():
         make: Callable[[str, Manifest], Made] = resolve_name(place)
@@ -74,6 +87,6 @@ def placed(uri: str, manifest: Manifest) -> Made:
 
 
 def absolute(uri: str) -> str:
-    """The URI of a folder as others read it, from anywhere: a path of this machine becomes `file:///…`."""
+    """Returns the absolute URI of a folder. A local path becomes `file:///…`."""
     path = uri.removeprefix("file://")
     return uri.rstrip("/") if "://" in path else f"file://{os.path.abspath(path)}"  # noqa: PTH100 - links stay links

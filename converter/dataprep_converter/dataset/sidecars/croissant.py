@@ -1,6 +1,7 @@
-"""Croissant: `_dataprep/croissant.json`, the data set in MLCommons' vocabulary (JSON-LD, version 1.0): shards with digests, features, classes.
+"""Croissant: `_dataprep/croissant.json` describes the data set in MLCommons' vocabulary (JSON-LD, version 1.0).
 
-Shards are named relative to this file, so a copy of the folder describes itself. Name, licence and author are the publisher's to add.
+It contains the shards with their digests, the features and the classes. Shards are named relative to this file, so the file is also right
+in a copy of the folder. Publishers must add the data set's name, license and author.
 """
 
 import json
@@ -17,11 +18,11 @@ from dataprep_converter.formats.text import csv_encoder
 from dataprep_converter.records.feature import FeatureSpec
 
 Column: TypeAlias = tuple[str, str, bool]
-"""Name, type, and whether it is a list."""
+"""The column's name, its type, and whether its values are lists."""
 
 FILE: Final = f"{names.SIDE}/croissant.json"
 _MOST_COLUMNS: Final = 1000
-"""A CSV of pixels would make this file larger than its shards."""
+"""CSV files with more columns, such as pixels, get no description of columns. It would make this file larger than the shards."""
 _TYPES: Final = {"int64": "sc:Integer", "float": "sc:Float", "bytes": "sc:Text"}
 _CONTEXT: Final[Mapping[str, Any]] = {
     "@language": "en",
@@ -64,7 +65,7 @@ _CONTEXT: Final[Mapping[str, Any]] = {
 
 
 def make(finished: Finished) -> Made:
-    """One file."""
+    """Yields the file."""
     manifest = finished.manifest
     kind = format_of(manifest.format).media_type
     files = [
@@ -121,7 +122,7 @@ def _classes(number: int, label: str, found: list[str]) -> Mapping[str, Any]:
 
 
 def _records(finished: Finished) -> list[Mapping[str, Any]]:
-    """The features of the records, by shard: what a record is in the file is the format's own matter, but for columns of tables."""
+    """Returns the features of each shard's records, for tables only. Croissant can't describe the records of other formats."""
     columns = _columns(finished)
     return (
         []
@@ -139,7 +140,7 @@ def _records(finished: Finished) -> list[Mapping[str, Any]]:
 
 
 def _columns(finished: Finished) -> list[Column] | None:
-    """The columns of the files; None of those that Croissant can't name."""
+    """Returns the columns of the files, or None if Croissant can't describe them."""
     place = format_of(finished.manifest.format).croissant_columns
     if place is None or finished.manifest.compression != "none":
         return None
@@ -148,12 +149,12 @@ def _columns(finished: Finished) -> list[Column] | None:
 
 
 def feature_columns(finished: Finished) -> list[Column]:
-    """A column for each feature, as `parquet` and `jsonl` have them."""
+    """Returns one column for each feature, as in `parquet` and `jsonl`."""
     return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features]
 
 
 def csv_columns(finished: Finished) -> list[Column] | None:
-    """The columns of `csv`; None without names, with other delimiters and of too many."""
+    """Returns the columns of `csv`, or None without a header, with a delimiter other than a comma, or with too many columns."""
     options = finished.spec.output.csv
     if not options.header or options.delimiter != ",":
         return None
@@ -176,5 +177,5 @@ def _field(place: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def _id(name: str, number: int) -> str:
-    """What names a thing in the file: mlcroissant refuses white space there."""
+    """Returns an identifier for use in the file. It is the number if the name contains white space, which mlcroissant refuses."""
     return str(number) if re.search(r"\s", name) else name

@@ -1,7 +1,7 @@
-"""Label maps: which number stands for which class.
+"""Label maps: the names and numbers of the classes.
 
 # _dataprep/label_map.json        {"<feature>": {"names": ["cat", "dog"], "numbers": {"cat": 0, "dog": 1}}, …}
-# _dataprep/labels/<feature>.txt  one class a line; the first line is class 0
+# _dataprep/labels/<feature>.txt  one class on each line; the first line is class 0
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ LABEL_MAP: Final = f"{names.SIDE}/label_map.json"
 
 
 def make(finished: Finished) -> Made:
-    """The map, and a list for each feature whose classes have names."""
+    """Yields the label map, and a list of classes for each feature whose classes have names."""
     labels = {feature: classes for feature, classes in sorted(finished.manifest.labels.items()) if classes}
     if not labels:
         return
@@ -25,15 +25,18 @@ def make(finished: Finished) -> Made:
 
 
 def label_file(feature: str) -> str:
-    """The list of one feature's classes. A slash is a dot in its name, as in TFDS; anything but letters, digits and `_.-~` is percent-encoded."""
+    """Returns the path of the list of one feature's classes.
+
+    In the file's name, a slash becomes a dot, as in TFDS. All characters except letters, digits and `_.-~` are percent-encoded.
+    """
     return f"{names.SIDE}/labels/{quote(feature.replace('/', '.'), safe='')}.txt"
 
 
 def _numbers(classes: list[str]) -> dict[str, int]:
-    """Number by name, the first one of names that are equal."""
+    """Returns the number of each name. If several classes have the same name, it is the first number."""
     return {name: number for number, name in reversed(list(enumerate(classes)))}
 
 
 def _line(name: str) -> str:
-    """A name that stays in its line."""
+    """Returns the name with unprintable characters, such as line breaks, escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)

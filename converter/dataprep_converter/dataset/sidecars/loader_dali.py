@@ -1,4 +1,7 @@
-"""`load_dali.py`: uncompressed TFRecord files by NVIDIA DALI, with their indexes; and tar files of webdataset, which it indexes itself."""
+"""`load_dali.py`: reads the data set with NVIDIA DALI.
+
+DALI reads uncompressed TFRecord files with their indexes, and webdataset's tar files, which it indexes itself.
+"""
 
 from string import Template
 from typing import Final
@@ -47,7 +50,7 @@ if __name__ == "__main__":
 
 
 def _framed(**parts: str) -> Template:
-    """The file with these parts; what else is in it is left to be filled in."""
+    """Returns the file's template with these parts filled in. The other placeholders stay."""
     return Template(Template(_FRAME).safe_substitute(parts))
 
 
@@ -89,7 +92,10 @@ _NAMES: Final = {
 
 
 def examples(finished: Finished) -> str:
-    """The file for `tfrecord`. Raises Unreadable for what DALI doesn't read: gzip, SequenceExample, files without an index."""
+    """Returns the file for `tfrecord`.
+
+    Raises Unreadable for data sets that DALI can't read: with gzip, SequenceExample, or without indexes.
+    """
     if finished.manifest.compression != "none":
         raise loader_source.Unreadable(
             "NVIDIA DALI reads no compressed TFRecord. Make the data set with output.tfrecord.compression: None."
@@ -138,7 +144,7 @@ def _decoded(feature: FeatureSpec) -> str:
 
 
 def members(finished: Finished) -> str:
-    """The file for `webdataset`."""
+    """Returns the file for `webdataset`."""
     found = loader_torch_samples.extensions(finished)
     images = [each for each in finished.features if each.name in found and _is_image(each)]
     lines = [

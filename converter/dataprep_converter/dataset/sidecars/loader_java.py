@@ -1,4 +1,4 @@
-"""`LoadHadoop.java` and `LoadDl4j.java`: programs of one file over the readers of hadoop-common, and of ND4J."""
+"""`LoadHadoop.java` and `LoadDl4j.java`: single-file programs that use the readers of hadoop-common and ND4J."""
 
 from string import Template
 from typing import Final
@@ -92,14 +92,14 @@ _BATCH: Final = """\
 
 
 def hadoop_options(finished: Finished) -> SequenceFileOptions | MapFileOptions:
-    """The options of a data set in one of Hadoop's formats."""
+    """Returns the format options of a data set in one of Hadoop's formats."""
     options = finished.spec.output.options
     assert isinstance(options, SequenceFileOptions | MapFileOptions)  # noqa: S101 - only their entries in FORMATS name these loaders
     return options
 
 
 def hadoop(finished: Finished) -> str:
-    """`LoadHadoop.java`."""
+    """Returns `LoadHadoop.java`."""
     notes = {
         "Example": "a value is a BytesWritable with a tf.train.Example.",
         "Feature": "a value is the feature's own Writable.",
@@ -109,19 +109,19 @@ def hadoop(finished: Finished) -> str:
 
 
 def file_batch(finished: Finished) -> str:
-    """`LoadDl4j.java` for `fileBatch`."""
+    """Returns `LoadDl4j.java` for `fileBatch`."""
     return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package="common.loader.FileBatch", load=_BATCH)
 
 
 def dl4j_dataset(finished: Finished) -> str:
-    """`LoadDl4j.java` for `dl4jDataset`."""
+    """Returns `LoadDl4j.java` for `dl4jDataset`."""
     kind = finished.spec.output.dl4j_dataset.holds
     load = Template(_DATASET).substitute(kind=kind, first="0" if kind == "MultiDataSet" else "")
     return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package=f"linalg.dataset.{kind}", load=load)
 
 
 def _folders(finished: Finished) -> str:
-    """What loaders of whole folders are given, where the file names make such folders."""
+    """Returns a sentence with the folders for loaders that take all files of a folder, or empty if splits have no separate folders."""
     version = finished.manifest.parts.get("dl4jFolders", 1)
     output, splits = finished.spec.output, [split.name for split in finished.manifest.splits]
     named = [

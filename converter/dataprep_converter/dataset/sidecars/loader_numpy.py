@@ -1,4 +1,4 @@
-"""`load_numpy.py`: npz files as arrays."""
+"""`load_numpy.py`: reads npz files as arrays."""
 
 from string import Template
 from typing import Final
@@ -38,7 +38,7 @@ if __name__ == "__main__":
 
 
 def text(finished: Finished) -> str:
-    """The file."""
+    """Returns the file."""
     arrays = {
         f"{'labels' if feature.label else 'features'}/{feature.name}": repr((feature.dtype, feature.shape)) for feature in finished.features
     }

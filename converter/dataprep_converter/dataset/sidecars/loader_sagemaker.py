@@ -1,4 +1,4 @@
-"""`load_sagemaker.py`: the InputDataConfig of a training job over this data set; of recordioProtobuf the records too."""
+"""`load_sagemaker.py`: prints the InputDataConfig of a training job for this data set. For recordioProtobuf, it also reads the records."""
 
 from string import Template
 from typing import Final
@@ -76,7 +76,7 @@ _LISTED: Final = 'print(f"{split}: {expected} records in {len(files(split, folde
 
 
 def text(finished: Finished) -> str:
-    """The file. Raises Unreadable when SageMaker could not use the data set."""
+    """Returns the file. Raises Unreadable if SageMaker can't use the data set."""
     fault = sagemaker.fault(finished.manifest)
     if fault is not None:
         raise loader_source.Unreadable(fault)

@@ -1,4 +1,4 @@
-"""Pieces of Python that loaders are made of: one text for what several of them say. `loaders` writes the files."""
+"""Pieces of Python source that several loaders share. `loaders` writes the files."""
 
 import json
 import re
@@ -19,37 +19,37 @@ def files(split, folder=FOLDER):
 
 
 class Unreadable(Exception):
-    """A framework can't read the data set; the message says why, and what it could read."""
+    """A framework can't read the data set. The message says why, and what the framework can read."""
 
 
 def quoted(text: str) -> str:
-    """Source of a string."""
+    """Returns the source of a string literal."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def filled(template: Template, **parts: str) -> str:
-    """The template with its parts, without the blank lines that empty ones leave."""
+    """Returns the template with its parts filled in, without the surplus blank lines that empty parts leave."""
     return re.sub(r"\n{4,}", "\n\n\n", template.substitute(parts))
 
 
 def files_function(library: str, remote: str = "hdfs://, s3:// or oss://") -> str:
-    """Source of `files(split, folder)`, for a library that opens nothing `remote`."""
+    """Returns the source of `files(split, folder)`, for a library that can't open files on the stores in `remote`."""
     return _FILES.substitute(library=library, remote=remote)
 
 
 def splits(finished: Finished) -> str:
-    """Source of a dictionary: split → records."""
+    """Returns the source of a dictionary from each split to its number of records."""
     return dictionary("SPLITS", {split.name: str(split.records) for split in finished.manifest.splits}, "Records of each split.")
 
 
 def classes(finished: Finished) -> str:
-    """Source of a dictionary: label → class names; empty when no classes have names."""
+    """Returns the source of a dictionary from each label to its class names, or the empty string if no classes have names."""
     labels = finished.manifest.labels
     lists = {name: f"[{', '.join(map(quoted, found))}]" for name, found in labels.items()}
     return dictionary("CLASSES", lists, "Names of the classes, by their numbers.") if lists else ""
 
 
 def dictionary(name: str, values: Mapping[str, str], comment: str) -> str:
-    """Source of a dictionary of these sources, below the comment."""
+    """Returns the source of a dictionary, below a comment. The values are source code."""
     lines = "".join(f"    {quoted(key)}: {value},\n" for key, value in values.items())
     return f"# {' '.join(comment.split())}\n{name} = {{\n{lines}}}\n"

@@ -1,4 +1,4 @@
-"""`load_spark.py`: every record of a split in Spark."""
+"""`load_spark.py`: reads all records of a split in Spark."""
 
 from string import Template
 from typing import Final
@@ -75,30 +75,30 @@ def load(spark, split, folder=FOLDER):
 
 
 def examples(finished: Finished) -> str:
-    """The file for `tfrecord`."""
+    """Returns the file for `tfrecord`."""
     parse = f"tf.train.{_message(finished)}.FromString makes a message of each."
     return _filled(_RECORDS, finished, submit=" --packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse)
 
 
 def parquet(finished: Finished) -> str:
-    """The file for `parquet`."""
+    """Returns the file for `parquet`."""
     return _filled(_TABLE, finished, read="parquet(*")
 
 
 def jsonl(finished: Finished) -> str:
-    """The file for `jsonl`."""
+    """Returns the file for `jsonl`."""
     return _filled(_TABLE, finished, read="json(")
 
 
 def csv(finished: Finished) -> str:
-    """The file for `csv`."""
+    """Returns the file for `csv`."""
     options = finished.spec.output.csv
     read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True).csv("
     return _filled(_TABLE, finished, read=read)
 
 
 def hadoop(finished: Finished) -> str:
-    """The file for `sequenceFile` and `mapFile`. Raises Unreadable for values that PySpark can't hand over."""
+    """Returns the file for `sequenceFile` and `mapFile`. Raises Unreadable for values that PySpark can't convert for Python."""
     return _filled(_HADOOP, finished, value=_value(finished))
 
 
@@ -112,7 +112,7 @@ def _message(finished: Finished) -> str:
 
 
 def _value(finished: Finished) -> str:
-    """What Python gets of a value. Raises Unreadable for those that PySpark can't hand over."""
+    """Returns a sentence on the form in which Python gets a value. Raises Unreadable for values that PySpark can't convert for Python."""
     kind, key = hadoop_options(finished).value, hadoop_options(finished).key
     if kind == "Record":
         raise loader_source.Unreadable("PySpark can't hand DL4J's records over to Python; LoadHadoop.java reads them.")

@@ -1,4 +1,4 @@
-"""`load_tensorflow.py`: TFRecord files by tf.data."""
+"""`load_tensorflow.py`: reads TFRecord files with tf.data."""
 
 from string import Template
 from typing import Final
@@ -43,11 +43,11 @@ if __name__ == "__main__":
 ''')
 _TYPES: Final = {"int64": "tf.int64", "float": "tf.float32", "bytes": "tf.string"}
 _UNSIGNED: Final = {"uint32": "int32"}
-"""What `tf.io.decode_raw` doesn't know, and knows in the same width."""
+"""Maps each type that `tf.io.decode_raw` doesn't support to a supported type of the same width."""
 
 
 def text(finished: Finished) -> str:
-    """The file."""
+    """Returns the file."""
     alone = [feature for feature in finished.features if not feature.sequence]
     steps = [feature for feature in finished.features if feature.sequence]
     described = loader_source.dictionary("FEATURES", {f.name: _described(f) for f in alone}, "How each feature is stored.")
@@ -87,7 +87,7 @@ def _of_steps(feature: FeatureSpec) -> str:
 
 
 def _decoded(feature: FeatureSpec) -> str:
-    """The line that makes a tensor of bytes, for features that are stored so."""
+    """Returns the line that converts bytes to a tensor, for features that are stored as bytes, or else the empty string."""
     value = f"record[{loader_source.quoted(feature.name)}]"
     if feature.raw:
         decoded = f"tf.io.decode_raw({value}, tf.{_UNSIGNED.get(feature.dtype, feature.dtype)})"

@@ -1,4 +1,4 @@
-"""`load_torch.py`: TFRecord by its indexes or from beginning to end, tables by pyarrow, as PyTorch datasets."""
+"""`load_torch.py`: PyTorch datasets. They read TFRecord files by their indexes or in order, and tables with pyarrow."""
 
 from collections.abc import Sequence
 from string import Template
@@ -155,27 +155,27 @@ class Records(torch.utils.data.IterableDataset):
 
 
 def parquet(finished: Finished) -> str:
-    """The file for `parquet`."""
+    """Returns the file for `parquet`."""
     return _table(finished, "parquet")
 
 
 def arrow(finished: Finished) -> str:
-    """The file for `arrow`."""
+    """Returns the file for `arrow`."""
     return _table(finished, "ipc")
 
 
 def jsonl(finished: Finished) -> str:
-    """The file for `jsonl`."""
+    """Returns the file for `jsonl`."""
     return _table(finished, "json")
 
 
 def _table(finished: Finished, format_: str) -> str:
-    """The file for a format that pyarrow reads under this name."""
+    """Returns the file for a format that pyarrow reads, by pyarrow's name of the format."""
     return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=f'"{format_}"', **_common(finished))
 
 
 def examples(finished: Finished) -> str:
-    """The file for `tfrecord`."""
+    """Returns the file for `tfrecord`."""
     is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
     parts = _common(finished) | _parsing(finished.features)
     needs = "Needs torch, numpy and tfrecord (its messages of protobuf alone)."
@@ -185,7 +185,7 @@ def examples(finished: Finished) -> str:
 
 
 def _common(finished: Finished) -> dict[str, str]:
-    """What all these files begin with."""
+    """Returns the parts that all these files share."""
     return {
         "splits": loader_source.splits(finished),
         "classes": loader_source.classes(finished),
@@ -194,7 +194,7 @@ def _common(finished: Finished) -> dict[str, str]:
 
 
 def _parsing(features: Sequence[FeatureSpec]) -> dict[str, str]:
-    """The tables of features, and the body of `parse`."""
+    """Returns the source of the tables of features and of the body of `parse`."""
     if any(feature.record for feature in features):
         return {"features": "", "parse": "    return serialized  # whole records, as the source had them\n"}
     alone = {feature.name: repr((feature.dtype, feature.shape)) for feature in features if not feature.sequence}

@@ -1,4 +1,4 @@
-"""`load_torch.py` for formats that a library of their own reads: webdataset, mds by MosaicML Streaming, npz by NumPy."""
+"""`load_torch.py` for formats with their own libraries: webdataset, mds (MosaicML Streaming) and npz (NumPy)."""
 
 from string import Template
 from typing import Final
@@ -115,7 +115,7 @@ if __name__ == "__main__":
 
 
 def webdataset(finished: Finished) -> str:
-    """The file for `webdataset`."""
+    """Returns the file for `webdataset`."""
     has_images = any(each.name.endswith(SNIFFED) and each.dtype == "bytes" and not each.text for each in finished.features)
     return _filled(
         _WEBDATASET,
@@ -128,12 +128,12 @@ def webdataset(finished: Finished) -> str:
 
 
 def mds(finished: Finished) -> str:
-    """The file for `mds`."""
+    """Returns the file for `mds`."""
     return _filled(_MDS, finished, opened=_WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED)
 
 
 def npz(finished: Finished) -> str:
-    """The file for `npz`."""
+    """Returns the file for `npz`."""
     return _filled(_NPZ, finished, files=loader_source.files_function("Python"))
 
 
@@ -143,7 +143,7 @@ def _filled(template: Template, finished: Finished, **parts: str) -> str:
 
 
 def extensions(finished: Finished) -> dict[str, list[str]]:
-    """By feature: the extensions that its member may have."""
+    """Returns, for each feature, the extensions that its member may have."""
     return {member.feature.name: member.extensions() for member in members(finished.features, finished.spec.output.webdataset)}
 
 

@@ -1,6 +1,8 @@
-"""Loaders: `_dataprep/loaders/load_<framework>.py`, short files that load exactly this data set. One module per framework makes each.
+"""Loaders: `_dataprep/loaders/load_<framework>.py`, short files that load exactly this data set. Each framework has a module that makes its
+file.
 
-They find the folder by where they lie, so a copy of it loads itself. Where a framework can't read the format, its file says so.
+Loaders find the data set's folder by their own paths, so they also work in a copy of it. If a framework can't read the format, its file
+says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +22,17 @@ FRAMEWORKS: Final[Mapping[str, str]] = {
     "spark": "there is one for {readable}",
     "numpy": "this one is for {readable}",
 }
-"""Framework → what the file says of a data set in another format than those whose entry in `FORMATS` names a loader for it."""
+"""Maps a framework to a sentence for data sets that it can't read.
+
+`{readable}` stands for the formats with a loader for it in `FORMATS`.
+"""
 
 _OF_ANY_FORMAT: Final[Mapping[str, str]] = {"sagemaker": "dataprep_converter.dataset.sidecars.loader_sagemaker:text"}
-"""Framework → loader that decides by more than the format."""
+"""Maps a framework to its loader, for frameworks where the format alone doesn't determine whether they can read a data set."""
 
 
 def make(finished: Finished) -> Made:
-    """One file for each framework, and the programs that the format has."""
+    """Yields one file for each framework, and the format's programs."""
     for framework in FRAMEWORKS:
         try:
             text = _loader(framework, finished.manifest.format)(finished)
@@ -40,7 +45,7 @@ def make(finished: Finished) -> Made:
 
 
 def _loader(framework: str, format_: str) -> Callable[[Finished], str]:
-    """What makes the file. Raises Unreadable when the framework has nothing for the format."""
+    """Returns the function that makes the file. Raises Unreadable if the framework can't read the format."""
     place = _OF_ANY_FORMAT.get(framework) or format_of(format_).loaders.get(framework)
     if place is None:
         readable = _listed([name for name, known in FORMATS.items() if framework in known.loaders])

@@ -1,6 +1,6 @@
-"""`<split>/index.json` of the format `mds`: its shards and their columns. The library opens it first, so it is the one visible file of this folder.
+"""`<split>/index.json` of the format `mds`: the split's shards and their columns. MosaicML Streaming opens it first, so it must be visible.
 
-Shards without records are left out: the library has no use for them.
+Shards without records are left out, because the library doesn't need them.
 """
 
 from typing import TypedDict
@@ -12,7 +12,7 @@ from dataprep_converter.formats.mds.mds_encoder import Stored, algorithm, column
 
 
 def make(finished: Finished) -> Made:
-    """One for each split that has shards."""
+    """Yields one index for each split that has shards."""
     options = finished.spec.output.mds
     stored = columns(finished.features, options)
     reports = {report.file: report for report in finished.reports}
@@ -33,7 +33,7 @@ class _Files(TypedDict):
 
 
 def _files(report: ShardReport) -> _Files:
-    """A shard's file, and the one that it becomes when it is decompressed: the same name without the last ending."""
+    """Returns a shard's file in its raw form, and in its compressed form if it is compressed. The raw name lacks the last extension."""
     name = report.file.rpartition("/")[2]
     there = Stored(name, report.size, report.sha256)
     if report.sha256 == report.raw_sha256:

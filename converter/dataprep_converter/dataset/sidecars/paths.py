@@ -1,7 +1,7 @@
-"""Lists of the shards of each split, one a line, in the order of the records.
+"""Lists of the shards of each split, one shard on each line, in the order of the records.
 
-_dataprep/files/<split>.txt     relative to the output, for what finds the folder by where it lies itself
-_dataprep/paths/<split>.txt     absolute URIs, for who has the list alone: Spark's `textFile`, DL4J's loaders of paths
+_dataprep/files/<split>.txt     paths relative to the output, for readers that know the folder, such as the loaders
+_dataprep/paths/<split>.txt     absolute URIs, for readers that only get the list, such as Spark's `textFile` and DL4J's loaders of paths
 """
 
 from dataprep_api import names
@@ -10,13 +10,13 @@ from dataprep_converter.dataset.sidecars import Finished, Made, absolute
 
 
 def make(finished: Finished) -> Made:
-    """The relative lists, one for each split."""
+    """Yields the relative lists, one for each split."""
     for name, files in _by_split(finished.manifest).items():
         yield f"{names.SIDE}/files/{name}.txt", "".join(f"{file}\n" for file in files).encode()
 
 
 def place(uri: str, manifest: Manifest) -> Made:
-    """The absolute lists of a data set in this folder, one for each split."""
+    """Yields the absolute lists of a data set in this folder, one for each split."""
     for name, files in _by_split(manifest).items():
         yield f"{names.SIDE}/paths/{name}.txt", "".join(f"{names.join(absolute(uri), file)}\n" for file in files).encode()
 

@@ -1,7 +1,7 @@
-"""SageMaker: `_dataprep/input_data_config.json`, the `InputDataConfig` of a training job, a channel for each split.
+"""SageMaker: `_dataprep/input_data_config.json` is the `InputDataConfig` of a training job, with a channel for each split.
 
-A channel's shards are named by a common beginning of their keys below the data set's URI. A copy by dataprep gets a file of its own;
-`load_sagemaker.py` prints the same for any other place.
+A channel names its shards by the common prefix of their keys. A copy made by dataprep gets its own file. `load_sagemaker.py` prints the
+same configuration for any other location.
 """
 
 import json
@@ -16,18 +16,21 @@ from dataprep_converter.formats.registry import FORMATS, format_of
 
 FILE: Final = f"{names.SIDE}/input_data_config.json"
 _LISTED_FIRST: Final = ("recordioProtobuf", "tfrecord", "csv", "jsonl", "parquet")
-"""The order in which the message lists formats. It stays: the message is part of data sets, whose bytes don't change."""
+"""The order in which the message lists formats.
+
+Don't change it, because the message is part of data sets, whose bytes must stay the same.
+"""
 
 
 def place(uri: str, manifest: Manifest) -> Made:
-    """Nothing when SageMaker could not use the data set: `fault` says why."""
+    """Yields the file, or nothing if SageMaker can't use the data set. `fault` returns the reason."""
     found = channels(uri, manifest)
     if found is not None:
         yield FILE, json.dumps(found.input_data_config(), indent=2).encode() + b"\n"
 
 
 def channels(uri: str, manifest: Manifest) -> Channels | None:
-    """The channels of the data set in this folder; None when SageMaker could not use it."""
+    """Returns the channels of the data set in this folder, or None if SageMaker can't use it."""
     if fault(manifest) is not None:
         return None
     return Channels(
@@ -38,7 +41,7 @@ def channels(uri: str, manifest: Manifest) -> Channels | None:
 
 
 def fault(manifest: Manifest) -> str | None:
-    """Why there can be no InputDataConfig, or None."""
+    """Returns the reason why SageMaker can't use the data set, or None if it can."""
     found = [split.name for split in manifest.splits]
     if not format_of(manifest.format).is_sagemaker_input:
         return f"SageMaker has no content type for {manifest.format}; it has some for {', '.join(_inputs())}."
@@ -59,7 +62,10 @@ def _inputs() -> list[str]:
 
 
 def beginnings(manifest: Manifest) -> dict[str, str]:
-    """What the names of each split's files have in common, from the left; of a folder its name and a slash."""
+    """Returns the common prefix of the file names of each split.
+
+    If all the files are in the split's folder, this is its name and a slash.
+    """
     found: dict[str, str] = {}
     for split in manifest.splits:
         files = [file.file for file in manifest.files if file.split == split.name]
@@ -71,5 +77,5 @@ def beginnings(manifest: Manifest) -> dict[str, str]:
 
 
 def compression(manifest: Manifest) -> str:
-    """In SageMaker's words."""
+    """Returns SageMaker's name of the compression."""
     return "Gzip" if manifest.compression == "gzip" else "None"

@@ -1,4 +1,4 @@
-"""`_dataprep/statistics.json`: statistics of each feature and the balance of classes, by split, and how the splits differ."""
+"""`_dataprep/statistics.json`: for each split, statistics of the features and the balance of classes; and how the splits differ."""
 
 import hashlib
 import json
@@ -22,11 +22,11 @@ STATISTICS: Final = f"{names.SIDE}/statistics.json"
 _SHOWN_VALUES: Final = 20
 _QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 _DIGITS: Final = 12
-"""Of floats: the last ones of a sum depend on where batches were cut."""
+"""The number of significant digits of floats. The last digits of a sum depend on the boundaries of batches."""
 
 
 def make(finished: Finished) -> Made:
-    """One file."""
+    """Yields the file."""
     manifest = finished.manifest
     kinds = {feature["name"]: feature for feature in manifest.features}
     found = {split.name: finished.statistics.get(split.name, SplitStatistics()) for split in manifest.splits}
@@ -40,15 +40,15 @@ def make(finished: Finished) -> Made:
 
 
 class _Json(str):
-    """A value that is JSON already."""
+    """A value that is already JSON text."""
 
     __slots__ = ()
 
 
 def _laid_out(value: Any, indent: str = "\n") -> str:
-    """JSON in which each dict with others in it has a line for each entry, and all else is one line.
+    """Returns JSON in which a dict that contains other dicts has a line for each entry. All other values are on one line.
 
-    json's own `indent` is made in Python, value by value: of 22 features it takes longer than 200,000 records.
+    The `indent` of Python's json module formats each value in Python. For 22 features, this takes longer than converting 200,000 records.
     """
     if isinstance(value, _Json):
         return value
@@ -60,7 +60,10 @@ def _laid_out(value: Any, indent: str = "\n") -> str:
 
 
 def stored(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] | None:
-    """The statistics of a finished data set, None where an older version made it. Raises NotWhole when they are not those that were written."""
+    """Returns the statistics of a finished data set, or None if an older version made it.
+
+    Raises NotWhole if the file was changed or is missing.
+    """
     written = next((file for file in manifest.metadata if file.file == STATISTICS), None)
     if written is None:
         return None
@@ -98,7 +101,7 @@ def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
 
 def _numbers(numbers: NumberSummary, *, is_whole: bool) -> dict[str, Any]:
     moments, histogram = numbers.moments, numbers.histogram
-    # The outermost buckets reach beyond the values.
+    # The outermost buckets extend beyond the values, so clip them.
     least, greatest = numbers.least, numbers.greatest
     buckets = (
         [] if least is None or greatest is None else [(max(low, least), min(high, greatest), n) for low, high, n in histogram.buckets()]
@@ -119,7 +122,10 @@ def _numbers(numbers: NumberSummary, *, is_whole: bool) -> dict[str, Any]:
 
 
 def _histogram(buckets: Sequence[tuple[float, float, int]]) -> _Json:
-    """Written here, where most ends of a bucket are the beginning of another one: as values, thousands of them would be rounded and written twice."""
+    """Returns the JSON text of a histogram.
+
+    Most ends of buckets are also the start of the next one. Formatting thousands of them here avoids doing so twice for each.
+    """
     ends = {end for low, high, _ in buckets for end in (low, high)}
     written = {end: f"{end:.{_DIGITS}g}" if isinstance(end, float) else str(end) for end in ends}
     return _Json(f"[{', '.join(f'[{written[low]}, {written[high]}, {count}]' for low, high, count in buckets)}]")
@@ -139,7 +145,7 @@ def _top(top: TopValues) -> dict[str, Any]:
 
 
 def _balance(counts: ClassCounts, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Every class that has a name or a record, in the order of the numbers."""
+    """Returns every class that has a name or a record, in the order of class numbers."""
     known: Counter[Class] = Counter(counts.counts)
     known.update(dict.fromkeys(range(len(classes)), 0))
     total = sum(known.values())
@@ -157,7 +163,7 @@ def _clipped(value: float, least: float | None, greatest: float | None) -> float
 
 
 def _rounded(value: float | None) -> int | float | None:
-    """JSON has no NaN; a deviation beyond all floats is unknown."""
+    """Returns a float with `_DIGITS` digits, or None if it is infinite or NaN, which JSON can't represent."""
     if value is None or isinstance(value, int):
         return value
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

@@ -1,11 +1,12 @@
-"""TensorFlow Datasets: what `tfds.builder_from_directory(f"{output}/_tfds/dataset/1.0.0")` needs to read the shards where they are.
+"""TensorFlow Datasets: the files with which `tfds.builder_from_directory(f"{output}/_tfds/dataset/1.0.0")` reads the shards in place.
 
-    _tfds/dataset/1.0.0/dataset_info.json         splits, records of each shard, and where the shards lie: `../../../{SPLIT}.tfrecords`
+    _tfds/dataset/1.0.0/dataset_info.json         splits, records of each shard, and the paths of the shards: `../../../{SPLIT}.tfrecords`
     _tfds/dataset/1.0.0/features.json             how each feature is stored
-    _tfds/dataset/1.0.0/<feature>.labels.txt      class names, one a line
+    _tfds/dataset/1.0.0/<feature>.labels.txt      class names, one on each line
 
-Name and version are always the same, so that the folder of equal data sets is equal and its path is known. Only for uncompressed TFRecord files
-of tf.train.Example, and file names that TFDS can make itself: it numbers shards with five digits. Written as tensorflow_datasets 4.9.10 does.
+Name and version are always the same, so that equal data sets have equal folders with a known path. The files are only made for uncompressed
+TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names: it numbers shards with five digits. They have the same
+form as those of tensorflow_datasets 4.9.10.
 """
 
 import json
@@ -22,13 +23,13 @@ FOLDER: Final = f"{names.TFDS}/dataset/1.0.0"
 _UP: Final = "../../../"
 _FEATURES: Final = "tensorflow_datasets.core.features"
 _DECODABLE: Final = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "float16", "float32", "float64"})
-"""What `tf.io.decode_raw` knows of our types."""
+"""Those of our types that `tf.io.decode_raw` supports."""
 IMAGE: Final = "image/encoded"
-"""The column of our readers of images, and the name that TensorFlow's own tools give to such a feature."""
+"""The column in which our image readers put encoded images. TensorFlow's own tools use the same name for such a feature."""
 
 
 def make(finished: Finished) -> Made:
-    """Nothing where TFDS could not read the shards."""
+    """Yields the files, or nothing if TFDS can't read the shards."""
     manifest = finished.manifest
     if manifest.compression != "none":
         return
@@ -60,7 +61,7 @@ def make(finished: Finished) -> Made:
 
 
 def _template(files: Sequence[ManifestFile], split: str, finished: Finished) -> str | None:
-    """The files' names with TFDS's fields, or None when it would make other names of them."""
+    """Returns the template of the files' names with TFDS's fields, or None if TFDS would construct other names from it."""
     output = finished.spec.output
     several = len(finished.manifest.splits) > 1
     ours = names.file_name_template(output.template, shards=len(files), format_=output.format, several_splits=several)
@@ -74,11 +75,11 @@ def _template(files: Sequence[ManifestFile], split: str, finished: Finished) -> 
 
 
 def _classes(feature: FeatureSpec, finished: Finished) -> list[str] | int | None:
-    """Names of the classes, or how many there are, of a feature that holds one class."""
+    """Returns the names of a feature's classes, or their number. Returns None if the feature's value isn't a single class."""
     if not feature.label or feature.kind != "int64" or feature.shape:
         return None
     found = finished.manifest.labels.get(feature.name, [])
-    # TFDS strips the lines of its file, leaves out empty ones and wants each once.
+    # TFDS strips the lines of its file, ignores empty ones, and requires unique names.
     if found and len(set(found)) == len(found) and all(name and name == name.strip() and len(name.splitlines()) == 1 for name in found):
         return found
     return next((label.num_classes for label in finished.spec.labels or [] if label.name == feature.name), None)
