@@ -1,1 +1,1 @@
-"""Records: batches of samples, columns and features."""
+"""Batches of samples, and their columns and features."""

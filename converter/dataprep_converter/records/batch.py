@@ -1,4 +1,4 @@
-"""Batches: some samples as Arrow columns, and those among them that could not be read."""
+"""Batches: some samples as Arrow columns, together with the samples that could not be read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +11,26 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Lossy
 
 SAMPLE: Final = "_sample"
-"""Column of every batch: the sample's number in the plan (int64), from which its origin is found."""
+"""The column of every batch with each sample's number in the plan (int64). The number leads to the sample's origin."""
 
 
 WAS: Final = "was"
-"""Metadata of a column whose values were decimals or times: a schema as `schemas.py` freezes it, with the reader's column and the type of its values."""
+"""Key in the metadata of a column whose values were decimals or times.
+
+The value is a schema, in the form of `schemas.frozen`, with the reader's column and the original type of its values.
+"""
 
 
 TEXT: Final = "text"
-"""Metadata of a column of text: why it is no column of numbers, and what to do about it, as sentences."""
+"""Key in the metadata of a text column. The value says, in sentences, why the column isn't one of numbers, and what to do about it."""
 
 
 TEXTS: Final = "texts"
-"""In a reader's state while a plan is made, not in the plan: that metadata by column."""
+"""Key in a reader's state, used only while a plan is made. The value contains the `TEXT` metadata by column."""
 
 
 def marked(schema: pa.Schema, key: str, said: Mapping[str, str]) -> pa.Schema:
-    """The schema with this metadata in addition, by column."""
+    """Returns the schema with metadata added to the named columns, under this key."""
     fields = []
     for column in schema:
         if column.name in said:
@@ -39,18 +42,18 @@ def marked(schema: pa.Schema, key: str, said: Mapping[str, str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Raw:
-    """A sample's bytes in the input, or the beginning of them."""
+    """A sample's bytes in the input, or their beginning."""
 
     content: bytes
     size: int
-    """Bytes of the whole."""
+    """The sample's full size in bytes."""
 
     MOST: ClassVar[int] = 64 << 10
-    """Bytes that are kept."""
+    """At most this many bytes of a sample are kept."""
 
     @classmethod
     def of(cls, whole: bytes) -> "Raw":
-        """As much of the sample as is kept."""
+        """Keeps the first bytes of a sample."""
         return cls(content=whole[: cls.MOST], size=len(whole))
 
 
@@ -61,21 +64,21 @@ class RejectedSample:
     sample: int
     reason: str
     raw: Raw | None = None
-    """For the quarantine, if the reader has it."""
+    """The sample's bytes for the quarantine, if the reader has them."""
     column: str = ""
-    """Column at fault, when a feature refused it."""
+    """The column at fault, if a feature refused a value."""
     step: int | None = None
-    """Step of the column's sequence that is at fault, from 0, when it is a single one."""
+    """The step at fault in the column's sequence, counted from 0, if it is a single step."""
 
 
 @dataclass(frozen=True)
 class LostDigits:
-    """Decimals with more digits than the values read from them."""
+    """Decimals with more digits than the floats that were read from them."""
 
     column: str
     samples: npt.NDArray[np.int64]
     texts: Sequence[str]
-    """The first of each of these samples."""
+    """The first such decimal of each of these samples."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +86,15 @@ class Batch:
     """Some samples in the requested order, without the bad ones."""
 
     records: pa.RecordBatch
-    """Columns of `schema()` and `_sample`. Tensors are `pa.fixed_shape_tensor` columns, encoded images binary columns."""
+    """The columns of `schema()` and `_sample`. Tensors are `pa.fixed_shape_tensor` columns, and encoded images are binary columns."""
     bad: list[RejectedSample]
     bytes_in: int
-    """Bytes read from the source for it."""
+    """The number of bytes read from the source for this batch."""
     filtered: int = 0
-    """Samples that a step left out on purpose."""
+    """The number of samples that a step left out on purpose."""
     added: int = 0
-    """Records beyond one per sample, from a step that makes several of one."""
+    """The number of extra records from steps that make several records of one sample."""
     lost: Sequence[LostDigits] = ()
-    """Of the samples that were read."""
+    """Decimals of the samples that lost digits when they were read."""
     lossy: Sequence[Lossy] = ()
-    """Of the records, once they have their features."""
+    """Values of the records that are stored inexactly. Set once the records have their features."""

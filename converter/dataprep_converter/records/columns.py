@@ -1,4 +1,4 @@
-"""Columns: how they are found and marked, and their values as numpy arrays."""
+"""Columns: finds them by name or position, marks them in their metadata, and returns their values as numpy arrays."""
 
 import difflib
 import re
@@ -17,15 +17,15 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, t
 from dataprep_converter.records.batch import SAMPLE, TEXT, Batch, RejectedSample
 
 NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
-"""Metadata of a column that is written only when the spec names it."""
+"""Metadata of a column that is written only if the spec names it."""
 
 
 IS_SEQUENCE: Final[dict[str, str]] = {"sequence": "yes"}
-"""Metadata of a column whose lists are steps of a sequence: of values, of vectors (fixed_size_list) or of lists."""
+"""Metadata of a column whose lists are sequences. Each step is a value, a vector (fixed_size_list) or a list."""
 
 
 IS_RECORD: Final[dict[str, str]] = {"record": "yes"}
-"""Metadata of a column of bytes that are whole records already: where it is the only feature, they are written as they are."""
+"""Metadata of a column of bytes that are complete records. If the column is the only feature, the records are written unchanged."""
 
 
 _POSITION = re.compile(r"(-?\d+)(?:\.\.(-?\d+))?")
@@ -37,7 +37,10 @@ _SHOWN_COLUMNS = 20
 def without(
     batch: Batch, faults: Mapping[int, str], samples: Array, places: Mapping[int, tuple[str, int | None]] = MappingProxyType({})
 ) -> Batch:
-    """The batch less the rows in `faults` (row → reason), which become bad samples; `samples` has the rows' sample numbers, `places` columns and steps."""
+    """Returns the batch without the rows in `faults`, which become bad samples.
+
+    `faults` maps a row to the reason, and `places` maps it to (column, step). `samples` contains the sample number of each row.
+    """
     kept = np.ones(batch.records.num_rows, np.bool_)
     kept[list(faults)] = False
     numbers = to_numpy(samples)
@@ -49,9 +52,12 @@ def without(
 
 
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
-    """Column names behind names and positions (`3`, `-1`, `0..4`; a name goes first). Raises BadSpec naming `of`."""
+    """Returns the column names for names and positions (`3`, `-1`, `0..4`).
+
+    A reference that is a column's name is never taken as a position. Raises BadSpec, whose message begins with `of`.
+    """
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
-        return list(references)  # by far the most frequent case, and a table may have ten thousand
+        return list(references)  # by far the most frequent case, and a table may have ten thousand columns
     names = [name for name in schema.names if name != SAMPLE]
     return [name for reference in references for name in _named(reference, names, of)]
 
@@ -73,19 +79,19 @@ def _named(reference: str, names: Sequence[str], of: str) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names of a table, for a message."""
+    """Returns a table's first column names, for a message."""
     more = f" … and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
     return (", ".join(names[:_SHOWN_COLUMNS]) or "no columns") + more
 
 
 def why_text(*fields: "pa.Field[Any]") -> str:
-    """Why the first of some columns is text that isn't meant to be, as the end of a message; empty if unknown."""
+    """Returns why columns are text although numbers were expected, as the end of a message, or empty if no column records a reason."""
     told = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
     return next((f" {each.decode()}" for each in told), "")
 
 
 def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The values of a column of numbers, and the rows that have none (0 stands in for them)."""
+    """Returns the values of a column of numbers, and the rows that have no value. These rows have 0 instead."""
     if not column.null_count:
         return to_numpy(column), np.empty(0, np.int64)
     missing = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
@@ -98,7 +104,10 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
 
 
 def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """The values in another type, and which of them it can't hold. Rounding to a narrower float is no fault, becoming infinite is."""
+    """Returns the values in another type, and a mask of the values that this type can't hold.
+
+    A value that is rounded to a narrower float isn't in the mask; a value that becomes infinite is.
+    """
     target = np.dtype(dtype)
     if np.can_cast(values.dtype, target, "safe"):
         return values.astype(target, copy=False), np.zeros(values.shape, np.bool_)
@@ -109,7 +118,7 @@ def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt
     if target.kind == "b":
         wrong = (values != 0) & (values != 1)
     elif values.dtype.kind == "f":
-        # The largest int64 is no float64, but the number after it is.
+        # float64 can't represent the largest int64, but it can represent that number plus one.
         limits = np.iinfo(target)
         wide = values.astype(np.float64, copy=False)
         wrong = ~((np.floor(wide) == wide) & (wide >= float(limits.min)) & (wide < float(limits.max + 1)))
@@ -120,7 +129,7 @@ def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt
 
 
 def first_of_each_row(values: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> list[tuple[int, Any]]:
-    """(row, value) of the first wrong value in each row that has one."""
+    """Returns (row, value) for the first wrong value of each row that has wrong values."""
     if not wrong.any():
         return []
     flat = wrong.reshape(len(wrong), -1)

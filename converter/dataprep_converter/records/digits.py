@@ -1,4 +1,7 @@
-"""The digits that numbers are written with, and whether float32 keeps them: columns of other numbers are inferred as Float64."""
+"""Finds the digits of numbers in text, and whether float32 keeps them.
+
+A column with numbers that float32 doesn't keep is inferred as Float64.
+"""
 
 import math
 import re
@@ -9,25 +12,25 @@ import numpy as np
 from dataprep_converter.core.tensors import Array, pc
 
 _KEPT: Final = 6
-"""Decimal digits that every float32 keeps."""
+"""The number of decimal digits that every float32 keeps."""
 _NO_DIGITS: Final = "[eE].*$|[^0-9]"
 _SMALLEST: Final = float(np.finfo(np.float32).tiny)
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def significant(numbers: Any) -> Any:
-    """The digits of numbers as text, without sign, point, exponent, and zeros around them."""
+    """Returns the digits of numbers in text, without sign, point and exponent, and without zeros at both ends."""
     return pc.utf8_trim(pc.replace_substring_regex(numbers, _NO_DIGITS, ""), "0")
 
 
 def keeps_digits(text: str) -> bool:
-    """Of one number."""
+    """Returns whether float32 keeps all digits of a number in text."""
     size = abs(float(text))
     return len(re.sub(_NO_DIGITS, "", text).strip("0")) <= _KEPT and (size == 0 or not math.isfinite(size) or _SMALLEST <= size <= _LARGEST)
 
 
 def keeps_all_digits(cells: Array, values: Any) -> bool:
-    """Of many, as text and as the float64 that they are."""
+    """Returns whether float32 keeps all digits of many numbers, given as text and as float64."""
     long = cells.filter(pc.greater(pc.binary_length(cells), _KEPT))
     if len(long) and pc.max(pc.binary_length(significant(long))).as_py() > _KEPT:
         return False

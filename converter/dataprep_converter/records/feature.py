@@ -1,4 +1,4 @@
-"""Resolved features, the input of encoders."""
+"""Resolved features, which are the input of encoders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,42 +7,45 @@ from typing import Any
 
 @dataclass(frozen=True)
 class DtypeSupport:
-    """The types in which a format holds numbers, by numpy's names."""
+    """The types in which a format stores numbers, by numpy's names."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)
-    """Types that are stored as another one unless the spec names a type."""
+    """Maps a type to the type in which it is stored if the spec names none."""
     held: frozenset[str] | None = None
-    """All types that it can hold; None for any."""
+    """All types that the format can store; None for any type."""
     raw: bool = False
     """Whether a tensor can be stored as its bytes, which is then the default for small integers."""
     as_they_are: frozenset[str] = frozenset()
-    """Features that keep their types anyway, because they aren't values of the records."""
+    """Names of features that always keep their types, because they aren't values of the records."""
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """One feature of the records, resolved: what the encoder is given as a column of the same name."""
+    """One resolved feature of the records. The encoder gets it as a column with the same name."""
 
     name: str
     kind: str
     """`int64`, `float` or `bytes`: the list type of tf.train.Feature."""
     dtype: str
-    """numpy name of the values, or `bytes`."""
+    """numpy's name of the values' type, or `bytes`."""
     shape: tuple[int, ...]
-    """Shape of a tensor, () of a scalar or a bytes value, (-1,) of lists of any length. A sequence's begins with -1 for its steps."""
+    """The shape of a tensor, () for a scalar or a bytes value, (-1,) for lists of any length.
+
+    A sequence's shape begins with -1 for its steps.
+    """
     raw: bool = False
-    """A tensor stored as its bytes; in a sequence, that of each step."""
+    """Whether a tensor is stored as its bytes. In a sequence, this applies to the tensor of each step."""
     label: bool = False
     sequence: bool = False
-    """A list of steps, each a value, a vector (a fixed_size_list or tensor) or a list of any length."""
+    """Whether the values are lists of steps. Each step is a value, a vector (a fixed_size_list or tensor) or a list of any length."""
     record: bool = False
-    """Whole records that are serialised already; such a feature is alone."""
+    """Whether the values are complete, serialized records. Such a feature must be the only one."""
     place: int = field(default=0, compare=False)
-    """In the order of the spec, features before labels: the order of the columns, where a format's columns have one."""
+    """The feature's position in the spec, features before labels. If a format orders its columns, this is the order."""
     text: bool = False
     """Whether all columns of a feature of `bytes` are text (UTF-8) by their type."""
 
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:
-    """The features for the manifest."""
+    """Returns the features in the form of the manifest."""
     return [asdict(feature) | {"shape": list(feature.shape)} for feature in features]

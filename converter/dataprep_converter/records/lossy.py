@@ -1,7 +1,7 @@
-"""Values that records hold only in part: whole numbers beyond what a float holds, decimals of many digits, and times, which become numbers.
+"""Finds values that records can't store exactly: integers too large for a float, decimals with many digits, and times that become numbers.
 
-They are judged one by one while a shard is made, and counted in its report: so the counts are the same whatever the workers. A float64 that a
-format stores as float32 is reported once, by its type, in the plan.
+Each value is checked while its shard is made, and the shard's report contains the counts. So the counts don't depend on the number of
+workers. If a format stores float64 as float32, the plan reports this once for the type.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,24 +19,24 @@ from dataprep_converter.records.digits import significant
 _TOLD: Final = 5
 _SHOWN: Final = 80
 SAFE_DIGITS: Final = 15
-"""Decimal digits that every float64 keeps."""
+"""The number of decimal digits that every float64 keeps."""
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class InexactIntegers:
-    """Whole numbers of a column that the feature's type can't hold."""
+    """Integers of a column that the feature's type can't store exactly."""
 
     column: str
     rows: Rows
-    """Each once, ascending."""
+    """The rows with such integers, ascending and without duplicates."""
     values: npt.NDArray[Any]
-    """The first in each of these rows."""
+    """The first such integer in each of these rows."""
 
 
 def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactIntegers | None:
-    """What of whole numbers, a row for each entry of the first dimension, changes when it is stored as `dtype`."""
+    """Returns the integers that change when they are stored as `dtype`, or None. Each entry of the first dimension is one row."""
     target = np.dtype(dtype)
     if target.kind != "f" or values.dtype.kind not in "iu" or not values.size:
         return None
@@ -47,12 +47,12 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
     with np.errstate(invalid="ignore", over="ignore"):
         stored = flat.astype(target)
         changed = stored.astype(values.dtype) != flat
-        # The largest number of the type is never a float: what is rounded up to beyond it can't come back.
+        # A float can't represent the type's largest integer. A value that was rounded up beyond it can't be converted back.
         limit = float(np.iinfo(values.dtype).max)
         if stored.max() >= limit:
             changed |= stored >= limit
         if np.isneginf(stored.min()):
-            # That comes back as the smallest number, which may be the one that it was.
+            # Minus infinity converts back to the type's smallest integer, which may be the original value.
             changed |= np.isneginf(stored)
     places = np.flatnonzero(changed)
     if not len(places):
@@ -64,7 +64,10 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
 
 
 def lost_digits(original: Any, read: Any) -> "Array | None":
-    """Decimals as text where the float64 beside them doesn't have all their digits, null elsewhere. None if none can be lost."""
+    """Returns the decimals as text if the float64 read from them lacks some of their digits, with null for all others.
+
+    Returns None if the type has too few digits for any loss.
+    """
     kind = original.type
     if pa.types.is_decimal(kind):
         if kind.precision <= SAFE_DIGITS:
@@ -75,7 +78,7 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
 
 
 def merged(found: Iterable[Lossy]) -> list[Lossy]:
-    """One for each column and kind, with the example that came first."""
+    """Returns one entry for each feature, column and kind, with the sum of records and the first example."""
     whole: dict[tuple[str, str, str], Lossy] = {}
     for each in found:
         key = (each.feature, each.column, each.kind)
@@ -85,7 +88,7 @@ def merged(found: Iterable[Lossy]) -> list[Lossy]:
 
 
 def warnings(found: Sequence[Lossy]) -> list[str]:
-    """The warnings for the user, as sentences."""
+    """Returns the warnings for users, one sentence each."""
     told = [_sentence(each) for each in found[:_TOLD]]
     if len(found) > _TOLD:
         told.append(f"{len(found) - _TOLD:,} more columns have values that records hold only in part: see lossy in the manifest")
@@ -104,6 +107,6 @@ def _sentence(each: Lossy) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value of an example."""
+    """Returns an example's value as text, shortened if it is long."""
     text = str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""Names of the columns of `output.provenance`."""
+"""Names of the columns that `output.provenance` adds."""
 
 from typing import Final
 

@@ -1,14 +1,14 @@
-"""Arrow schemas in a reader's state, which holds JSON values only."""
+"""Converts Arrow schemas to and from text, for a reader's state, which can only contain JSON values."""
 
 import pyarrow as pa
 
 
 def frozen(schema: pa.Schema) -> str:
-    """The schema as text: Arrow's IPC message in hexadecimal, metadata of the fields included."""
+    """Returns the schema as text: Arrow's IPC message in hexadecimal, including the metadata of fields."""
     return schema.serialize().to_pybytes().hex()
 
 
 def thawed(text: str) -> pa.Schema:
-    """The schema behind `frozen`."""
+    """Returns the schema from the text of `frozen`."""
     found: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
     return found
