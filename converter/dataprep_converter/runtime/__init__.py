@@ -1,1 +1,1 @@
-"""The process: memory, forks, threads, retries, temporary files."""
+"""Process-level helpers: memory, forks, threads, retries, temporary files."""

@@ -1,11 +1,11 @@
-"""Memory of a converting process: glibc keeps freed blocks, and the garbage collector skips the libraries' objects.
+"""Tunes the memory management of converting processes: glibc keeps freed blocks, and the garbage collector skips the libraries' objects.
 
-By itself glibc gives each block of some MiB back to the system at once, and the next one is new pages: their first touch was a third of what reading
-JPEGs takes in the system. So the process keeps freed blocks of a batch for the next one if there is memory for it: they add some ten MiB
-to its peak. Elsewhere (musl, macOS) nothing is set.
+By default, glibc returns each freed block of some MiB to the system immediately, and the next block gets new pages. The first access to new
+pages took a third of the system time for reading JPEGs. So the process keeps the freed blocks of one batch for the next, if it has enough
+memory. The kept blocks add some ten MiB to its peak. With other C libraries (musl, macOS), no parameter is set.
 
-Python's collector looks for cycles among all objects, including the libraries' hundreds of thousands, which are never freed: each full collection
-takes 10 to 50 ms with the GIL held. So those are frozen.
+Python's garbage collector searches all objects for cycles, including the hundreds of thousands of objects of libraries, which are never
+freed. Each full collection takes 10 to 50 ms and holds the GIL. So these objects are frozen.
 """
 
 import ctypes
@@ -17,16 +17,16 @@ from typing import Final
 from dataprep_converter.runtime import limits
 
 _LEAST: Final = 2 << 30
-"""With at least this much memory, freed blocks are kept."""
+"""Processes with at least this much memory keep freed blocks."""
 _TRIM_THRESHOLD: Final = (-1, 64 << 20)
-"""M_TRIM_THRESHOLD: how much may be free at a heap's end."""
+"""M_TRIM_THRESHOLD: how many bytes may be free at the end of a heap."""
 _MMAP_THRESHOLD: Final = (-3, 32 << 20)
-"""M_MMAP_THRESHOLD: larger blocks are mapped one by one; glibc's maximum."""
+"""M_MMAP_THRESHOLD: larger blocks are mapped separately. This is glibc's maximum."""
 
 
 @cache
 def tune_allocator() -> None:
-    """Once in a process, before it converts."""
+    """Sets glibc's parameters and freezes the existing objects. A process calls this once, before it converts."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for name, value in options(limits.memory_bytes()):
@@ -35,5 +35,5 @@ def tune_allocator() -> None:
 
 
 def options(memory_bytes: int) -> Sequence[tuple[int, int]]:
-    """glibc's parameters, by number, and values for a process that may use this much memory."""
+    """Returns (number, value) of each glibc parameter to set, for a process that may use this much memory."""
     return (_TRIM_THRESHOLD, _MMAP_THRESHOLD) if memory_bytes >= _LEAST else ()

@@ -1,7 +1,7 @@
-"""Worker processes are forked, in milliseconds, from a process that has imported what they need and does nothing else (Python's fork server).
+"""Starts worker processes within milliseconds, by forking Python's fork server, which has already imported the modules that workers need.
 
-This process isn't forked itself, because the stores' clients have threads. On macOS, whose libraries don't survive a fork, each worker is
-spawned and imports for itself.
+The main process can't be forked, because the stores' clients have threads. On macOS, whose libraries don't survive a fork, each worker is
+spawned and imports its modules itself.
 """
 
 import multiprocessing
@@ -13,23 +13,24 @@ from multiprocessing.context import BaseContext
 from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-"""Signals that a terminal sends to all processes at once, but only the parent should handle."""
+"""Signals that a terminal sends to all processes of a job, although only the parent should handle them."""
 _IS_FORKED: Final = sys.platform == "linux"
 
 
 def context() -> BaseContext:
-    """How worker processes are started."""
+    """Returns the multiprocessing context that starts worker processes."""
     return multiprocessing.get_context("forkserver" if _IS_FORKED else "spawn")
 
 
 def get_ready() -> None:
-    """Starts the fork server if needed: it imports while this process goes on, and ends with it."""
+    """Starts the fork server if needed. It imports modules in the background, and ends together with this process."""
     if not _IS_FORKED:
         return
     forkserver.set_forkserver_preload(["dataprep_converter.steps.worker_imports"])
-    # Starting the resource tracker unblocks these signals again, so it comes first.
+    # Start the resource tracker first, because starting it unblocks the signals that are blocked below.
     with warnings.catch_warnings():
-        # It was found dead a few times in some 100,000 tests. Python starts another one, and nothing here is tracked that could leak.
+        # In some 100,000 tests, the tracker was found dead a few times. Python then starts another one. We track no resources that could
+        # leak.
         warnings.filterwarnings("ignore", message="resource_tracker: process died")
         resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

@@ -1,4 +1,4 @@
-"""What this process may use: memory and processors, by its control groups (version 1 or 2) or else the machine."""
+"""Finds how much memory and how many processors this process may use, from its control groups (version 1 or 2) or the machine."""
 
 import os
 from pathlib import Path
@@ -8,13 +8,13 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 _OWN_BYTES: Final = 128 << 20
-"""Kept free: with output on HDFS, the process that starts the workers isn't one of them."""
+"""Memory reserved for the process that starts the workers. With output on HDFS, that process isn't a worker itself."""
 _WORKER_BYTES: Final = 256 << 20
-"""Memory of a worker for rows of usual size; measured by `make memory`."""
+"""The memory that a worker needs for rows of usual size, as measured by `make memory`."""
 
 
 def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """The smallest limit of the groups that this process is in, and never more than the machine's memory."""
+    """Returns the smallest memory limit of this process's control groups, or the machine's memory if that is less."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for folder in _folders("memory", groups, membership):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -25,7 +25,7 @@ def memory_bytes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> i
 
 
 def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """Whole processors, at least one."""
+    """Returns the number of processors, rounded down, but at least one."""
     limits = [float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)]
     for folder in _folders("cpu", groups, membership):
         words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
@@ -35,19 +35,23 @@ def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int
 
 
 def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """How many processes may work on a job, including this one: one per processor, and no more than fit into memory."""
+    """Returns how many processes may work on a job, including this one: one for each processor, but no more than fit into memory."""
     room = memory_bytes(groups=groups, membership=membership) - _OWN_BYTES
     return max(1, min(processors(groups=groups, membership=membership), room // _WORKER_BYTES))
 
 
 def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
-    """The folders of this process's groups and their parents. In a container, paths of version 1 are the host's, and only the top exists."""
+    """Returns the folders of this process's control groups and of their parents.
+
+    In a container, paths of version 1 are those on the host, and only the top folder exists.
+    """
     found: list[Path] = []
     for line in membership.read_text().splitlines() if membership.is_file() else []:
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
             continue
-        # Version 2 has one tree, version 1 one for each controller, named after it or after all that share it.
+        # Version 2 has one tree. Version 1 has a tree for each controller, named after the controller or after all controllers that share
+        # it.
         for top in [groups] if number == "0" else [groups / controller, groups / controllers]:
             parts = [part for part in path.split("/") if part]
             found += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]

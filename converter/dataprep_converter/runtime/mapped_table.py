@@ -1,4 +1,4 @@
-"""A table in a temporary file without a name (in $TMPDIR), mapped into memory: the system may drop its pages at any time."""
+"""A table in an unnamed temporary file (in $TMPDIR) that is mapped into memory, so that the system may drop its pages at any time."""
 
 import mmap
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ _arrow: Any = pa  # the stubs don't know the options
 
 
 class MappedTable:
-    """Record batches, as one table whose columns are views of the file. The file is removed with the last of them."""
+    """Record batches as one table, whose columns are views of the file. The file is removed when the last view is freed."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-        """Writes the batches as they come. Raises StoreFull."""
+        """Writes the batches to the file, one by one. Raises StoreFull."""
         with TemporaryFile("the plan's units") as file:
-            # Not as a context, which would write an end to what failed.
+            # Don't use `with`: after an error, it would still write a valid end of file.
             writer = pa.ipc.new_file(file.file, schema)
             for batch in batches:
                 with room_for(file.what):
@@ -25,10 +25,10 @@ class MappedTable:
             with room_for(file.what):
                 writer.close()
             self._mapping = file.map()
-        # Not on Arrow's own threads: a worker that exits while one of them still frees the bytes crashes.
+        # Don't use Arrow's threads: a worker that exits while such a thread frees the bytes crashes.
         options = _arrow.ipc.IpcReadOptions(use_threads=False)
         self.table: pa.Table = _arrow.ipc.open_file(pa.py_buffer(self._mapping), options=options).read_all()
 
     def let_go(self) -> None:
-        """Drops the pages read so far from this process's memory; they are read again from the file when needed."""
+        """Removes the pages read so far from this process's memory. They are read from the file again if needed."""
         self._mapping.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""Plug-ins: the user's functions, found by name, and their results as Arrow columns."""
+"""Plug-ins: finds the user's functions by name, and turns their results into Arrow columns."""
 
 import atexit
 import hashlib
@@ -23,10 +23,10 @@ from dataprep_converter.runtime import without_pandas
 
 ENTRY_POINTS: Final = "dataprep.plugins"
 CODE_VARIABLE: Final = "DATAPREP_CODE"
-"""Environment variable with the folder of `spec.code`: set in pods, and by `provide`."""
+"""The environment variable with the folder of `spec.code`. It is set in pods and by `provide`."""
 
 COMMIT_VARIABLE: Final = "DATAPREP_CODE_COMMIT_FILE"
-"""Environment variable with the path of the file, at the top of the fetched code, that has the commit of `spec.code.git`."""
+"""The environment variable with the path of a file in the fetched code's top folder. The file contains the commit of `spec.code.git`."""
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "Int64": pa.int64(), "Float32": pa.float32(), "Float64": pa.float64(), "String": pa.string(), "Bytes": pa.large_binary(),
@@ -45,13 +45,16 @@ def provide(files: Mapping[str, str]) -> None:
 
 
 def commit() -> str | None:
-    """The commit that `spec.code.git` was resolved to; None for other code."""
+    """Returns the commit that `spec.code.git` was resolved to, or None for other code."""
     file = os.environ.get(COMMIT_VARIABLE)
     return Path(file).read_text(encoding="ascii").strip() if file else None
 
 
 def digest() -> str | None:
-    """The identity of `spec.code`: SHA-256 over the names and contents of its files, or commit and folder; None without code."""
+    """Returns the identity of `spec.code`: SHA-256 over the names and contents of its files, or commit and folder.
+
+    Returns None without code.
+    """
     folder = os.environ.get(CODE_VARIABLE)
     if not folder:
         return None
@@ -59,14 +62,14 @@ def digest() -> str | None:
     if fetched is not None:
         return f"{fetched}:{Path(folder).relative_to(Path(os.environ[COMMIT_VARIABLE]).parent).as_posix()}"
     found = hashlib.sha256()
-    # A mounted ConfigMap keeps its files behind a link whose name begins with two dots.
+    # A mounted ConfigMap also contains links and folders whose names begin with two dots.
     for file in sorted(file for file in Path(folder).iterdir() if file.is_file() and not file.name.startswith(".")):
         found.update(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n".encode())
     return found.hexdigest()
 
 
 def load(reference: str, *, of: str) -> Callable[..., Any]:
-    """The function behind `module:function` or the name of an entry point. Raises BadSpec naming what can't be found."""
+    """Returns the function for `module:function` or for the name of an entry point. Raises BadSpec, with the name, if it can't be found."""
     module, colon, name = reference.partition(":")
     if not colon:
         found = [point for point in metadata.entry_points(group=ENTRY_POINTS) if point.name == reference]
@@ -78,7 +81,7 @@ def load(reference: str, *, of: str) -> Callable[..., Any]:
         value: Any = _module(module)
         for part in name.split("."):
             value = getattr(value, part)
-    except Exception as exc:  # whatever the module does when it is imported
+    except Exception as exc:  # importing the user's module may raise any error
         advice = "; is its code in the image or in spec.code?" if isinstance(exc, ModuleNotFoundError) else ""
         raise BadSpec(f"{of}: the plug-in {reference!r} can't be imported: {describe(exc)}{advice}") from exc
     if not callable(value):
@@ -88,14 +91,14 @@ def load(reference: str, *, of: str) -> Callable[..., Any]:
 
 
 def _module(name: str) -> Any:
-    """A module of `spec.code`, loaded from there and from nowhere else, or any that is installed."""
+    """Returns a module of `spec.code`, or an installed module if `spec.code` has none with this name."""
     without_pandas.show()
     folder = os.environ.get(CODE_VARIABLE, "")
     file = Path(folder, f"{name}.py")
     if not folder or not file.is_file():
         return import_module(name)
     if folder not in sys.path:
-        sys.path.append(folder)  # for the module's own imports; last, so that it can't shadow ours
+        sys.path.append(folder)  # for imports in the user's modules; added last, so that they can't shadow ours
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(file):
         return loaded
@@ -109,7 +112,7 @@ def _module(name: str) -> Any:
 
 
 def describe(exc: BaseException) -> str:
-    """An exception in one line, with the place in the user's code where it was raised."""
+    """Describes an exception in one line, with file, line and function of the user's code that raised it."""
     frames = traceback.extract_tb(exc.__traceback__)
     own = [frame for frame in frames if "dataprep_converter" not in Path(frame.filename).parts and "importlib" not in frame.filename]
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
@@ -117,7 +120,7 @@ def describe(exc: BaseException) -> str:
 
 
 def schema_of(columns: Sequence[MadeColumn]) -> pa.Schema:
-    """The declared columns. Raises BadSpec for a list that has a shape, and for tensors of text."""
+    """Returns the schema of the declared columns. Raises BadSpec for a ragged column with a shape, and for tensors of text or bytes."""
     fields: list[pa.Field[Any]] = []
     for column in columns:
         kind = _TYPES[column.type]
@@ -130,7 +133,10 @@ def schema_of(columns: Sequence[MadeColumn]) -> pa.Schema:
 
 
 def table(records: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.RecordBatch:
-    """The records as columns of `schema`, or of the types that the values of the first show. Raises BadSample naming column and record."""
+    """Returns the records as columns of `schema`. Without a schema, the values of the first record determine the types.
+
+    Raises BadSample, with column and record.
+    """
     if not records and schema is not None:
         return pa.RecordBatch.from_pylist([], schema=schema)
     first: Any = records[0]
@@ -181,7 +187,7 @@ def _inferred(value: Any, name: str) -> pa.DataType:
 
 
 def rows_of(records: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The records as dicts: tensors are numpy arrays, all else plain Python values."""
+    """Returns the records as dicts. Tensors are numpy arrays, and all other values are plain Python values."""
     columns: list[Any] = []
     for column in records.columns:
         shaped: Any = column

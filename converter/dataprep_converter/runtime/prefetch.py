@@ -1,4 +1,4 @@
-"""Prefetching: reading goes on in its own thread while the caller computes, at most `depth` items ahead."""
+"""Prefetching: a thread reads at most `depth` items ahead while the caller computes."""
 
 import contextlib
 import queue
@@ -12,16 +12,16 @@ Item = TypeVar("Item")
 
 
 class _End:
-    """Closes the queue; carries the producer's error, if it had one."""
+    """The last item in the queue, with the producer's error if there was one."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None, None]:
-    """`items`, produced by one thread up to `depth` ahead. The producer's error is raised here, in its place in the order.
+    """Yields `items`, which one thread produces up to `depth` ahead. An error of the producer is raised after the items before it.
 
-    Closing the returned generator stops the producer at its next item, and closes `items` where that is a generator.
+    Closing the returned generator stops the producer at its next item, and closes `items` if it is a generator.
     """
     ready: queue.Queue[Item | _End] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
@@ -34,15 +34,15 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
             for item in items:
                 if not _put(ready, item, stopped):
                     break
-            # Release its resources now, not when the last reference goes, which an error's traceback may keep for long.
+            # Release the generator's resources now. An error's traceback may keep a reference to it for long.
             close_generator(items)
-        except BaseException as exc:  # handed to the consumer, whatever it is
+        except BaseException as exc:  # any error is passed to the consumer
             error = exc
         _put(ready, _End(error), stopped)
 
     producer = threading.Thread(target=produce, name="prefetch", daemon=True)
     try:
-        # Inside: Ctrl-C may come while it starts, and a thread that outlives the interpreter can take the process down with it.
+        # Start the thread within `try`, because Ctrl-C may come meanwhile. A thread that outlives the interpreter can crash the process.
         producer.start()
         while True:
             item = ready.get()
@@ -53,7 +53,7 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
             yield item
     finally:
         stopped.set()
-        with contextlib.suppress(RuntimeError):  # it has not begun, and will end before its first item
+        with contextlib.suppress(RuntimeError):  # the thread has not started; it will end before its first item
             producer.join(timeout=30)
 
 

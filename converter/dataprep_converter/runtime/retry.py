@@ -1,7 +1,7 @@
-"""Retrying: the one place that tries again, with a limit, a total time and jitter.
+"""Retries calls, with a limit on attempts, a limit on the total time, and jitter.
 
-Only for small calls that may be repeated (stat, get, put of the same bytes, delete, a page of a listing). A shard is not
-one of them: its upload is redone as a whole by the worker, under a new temporary name.
+This is only for small calls that are safe to repeat: stat, get, put of the same bytes, delete, or a page of a listing. Uploads of shards
+aren't retried here. If one fails, the worker uploads the shard again from the beginning, under a new temporary name.
 """
 
 import logging
@@ -23,32 +23,39 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Patience:
-    """How often and how long something is tried."""
+    """The limits on the number of attempts and on their total time."""
 
     attempts: int = 6
     total_seconds: float = 30.0
-    """No new attempt begins later than this after the first one began."""
+    """No attempt begins more than this many seconds after the first one."""
     first_delay_seconds: float = 0.2
     longest_delay_seconds: float = 8.0
     errors: tuple[type[ConvertError], ...] = (Unreachable,)
-    """Errors worth another attempt; any other is raised at once."""
+    """Errors that lead to another attempt. Any other error is raised immediately."""
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after this many failures: doubling, with jitter between half and all of it, so that workers spread."""
+        """Returns the seconds to wait after this many failures.
+
+        The delay doubles with each failure. It is multiplied by a random factor from 0.5 to 1, so that workers don't retry at the same
+        time.
+        """
         longest = min(self.first_delay_seconds * 2.0 ** (failures - 1), self.longest_delay_seconds)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
 PATIENT = Patience()
 ON_THE_WAY_OUT = Patience(attempts=3, total_seconds=5.0)
-"""For cleanup by a process that may have been told to end."""
+"""For cleanup, when this process may have been asked to exit."""
 
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
 
 
 @contextmanager
 def with_deadline(*, seconds: float) -> Iterator[None]:
-    """Within the block no retry begins later than `seconds` from now, whatever `retrying` is given. First attempts may."""
+    """Within the block, no retry begins later than `seconds` from now, whatever patience `retrying` gets.
+
+    First attempts may begin later.
+    """
     token = _no_later_than.set(time.monotonic() + seconds)
     try:
         yield
@@ -64,7 +71,7 @@ def retrying(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """The result of `call`, tried again while it raises what `patience` names; the last error when patience ends."""
+    """Returns the result of `call`. Retries it after the errors in `patience`, and raises the last error when the limits are reached."""
     latest = min(clock() + patience.total_seconds, _no_later_than.get())
     failures = 0
     while True:

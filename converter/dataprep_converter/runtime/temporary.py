@@ -1,4 +1,4 @@
-"""Temporary files in $TMPDIR. They have no name, so nothing is left behind however the process ends."""
+"""Temporary files in $TMPDIR. They have no names, so the system frees them however the process ends."""
 
 import errno
 import mmap
@@ -14,14 +14,14 @@ from dataprep_converter.core.errors import StoreFull
 
 _PREFIX: Final = "dataprep-"
 IN_MEMORY: Final = 4 << 20
-"""Bytes that a small file may hold in memory before it goes to disk."""
+"""A small file may be kept in memory up to this size, before it is written to disk."""
 
 _PIECE: Final = 4 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def free_bytes() -> int:
-    """Free space of $TMPDIR."""
+    """Returns the free space of $TMPDIR in bytes."""
     return shutil.disk_usage(tempfile.gettempdir()).free
 
 
@@ -37,23 +37,23 @@ def room_for(what: str) -> Iterator[None]:
 
 
 class TemporaryFile(Closeable):
-    """A file that is written once, then read in any order. It is gone when it is closed."""
+    """A file that is written once and then read in any order. Closing it removes it."""
 
     def __init__(self, what: str, *, in_memory: int = 0) -> None:
-        """`what` names its contents in the error for a full disk. Up to `in_memory` bytes stay in memory, until `descriptor` is asked for."""
+        """`what` names the contents in the error for a full disk. Up to `in_memory` bytes stay in memory until `descriptor` is used."""
         self.what = what
         self.size = 0
-        """Bytes written by `write`."""
+        """The number of bytes written by `write`."""
         self.file: Any = (  # the stubs of libraries disagree on what a file is
             tempfile.SpooledTemporaryFile(max_size=in_memory, prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
             if in_memory
             else tempfile.TemporaryFile(prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
         )
-        """For libraries that write or read a file object. Wrap their writes in `room_for`."""
+        """A file object for libraries that read or write one. Wrap their writes in `room_for`."""
 
     @classmethod
     def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:
-        """A file with these bytes. Raises StoreFull, and what the pieces raise."""
+        """Creates a file with these bytes. Raises StoreFull, and errors of the iterator."""
         file = cls(what, in_memory=in_memory)
         with closed_on_error(file):
             for piece in pieces:
@@ -62,7 +62,7 @@ class TemporaryFile(Closeable):
 
     @property
     def descriptor(self) -> int:
-        """Of the file, with all written bytes in it. Raises ValueError once it is closed, StoreFull."""
+        """The file's descriptor, after flushing all written bytes. Raises ValueError if the file is closed, or StoreFull."""
         if self.file.closed:
             raise ValueError("The temporary file is closed.")
         with room_for(self.what):
@@ -77,7 +77,7 @@ class TemporaryFile(Closeable):
         self.size += len(data)
 
     def reserve(self, size: int) -> None:
-        """Extends the file with zeros to this size, allocating the space at once. Raises StoreFull."""
+        """Extends the file with zeros to this size, and allocates the space immediately if the system can. Raises StoreFull."""
         with room_for(self.what):
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self.descriptor, 0, size)
@@ -85,21 +85,21 @@ class TemporaryFile(Closeable):
                 self.file.truncate(size)
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes from `offset`, fewer than `length` only at the end."""
+        """Returns `length` bytes from `offset`, or fewer at the end."""
         return os.pread(self.descriptor, length, offset)
 
     def pieces(self) -> Iterator[bytes]:
-        """All bytes in order, some MiB at a time."""
+        """Yields all bytes in order, some MiB at a time."""
         self.file.seek(0)
         while piece := self.file.read(_PIECE):
             yield piece
 
     def map(self) -> mmap.mmap:
-        """All bytes in memory, read-only; the mapping outlives the file. Raises ValueError for an empty file."""
+        """Maps the file into memory, read-only. The mapping stays valid after the file is closed. Raises ValueError for an empty file."""
         return mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
 
     def close(self) -> None:
         """Removes the file."""
-        # Unflushed bytes are no longer needed, so it doesn't matter if there is no space for them.
+        # Closing flushes the last bytes, which are no longer needed. So ignore the error if there is no space for them.
         with suppress(OSError):
             self.file.close()

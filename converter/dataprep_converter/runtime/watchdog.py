@@ -1,16 +1,16 @@
-"""Watchdog: kills this process when a blocking call of a native client never returns.
+"""Watchdog: kills this process if a blocking call of a native client never returns.
 
-`hdfs-native` was seen to block in `write()` for ever after failed writes; no `except` helps, and no thread of the same
-process can end another one. So the process that waits is another one: it reads, from shared memory, when each
-thread entered the call it is in, and sends SIGKILL after the limit. The task is then redone like after any other death.
+After failed writes, `hdfs-native` may block in `write()` forever. The call raises no error, and no thread can end another thread of its
+process. So another process watches this one. From shared memory, it reads when each thread entered its current call, and after the limit it
+sends SIGKILL. The task is then repeated, as after any other death of a process.
 
-Two shapes, because the kernel ignores SIGKILL to the first process of a container from inside that container:
-`supervise` forks, works in the child and watches in the parent (pods, where we are process 1); `Watchdog` starts a small
-process that watches this one (workers of a local pool).
+There are two variants, because the kernel ignores a SIGKILL from inside a container to the container's first process. `supervise` forks,
+works in the child and watches in the parent. It is for pods, where we are process 1. `Watchdog` starts a small process that watches this
+one. It is for the workers of a local pool.
 
     shared memory:  int64 entered[SLOTS]     CLOCK_MONOTONIC in nanoseconds, 0 = not in a call   (native byte order)
 
-Nothing outside the standard library is imported here: the watching process runs this very file.
+This module only imports the standard library, because the watching process runs this file as a script.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from typing import Final, Self
 
 LIMIT_SECONDS: Final = 120.0
 KILLED: Final = 4
-"""Exit code of `supervise` after a kill: a store that doesn't answer is worth a retry (`Exit.UNREACHABLE`)."""
+"""The exit code of `supervise` after a kill (`Exit.UNREACHABLE`). It leads to a retry, as for any store that doesn't answer."""
 
 _SLOTS = 128
 _POLL_SECONDS = 0.5
@@ -39,7 +39,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Heartbeats:
-    """The shared memory. Each thread has a slot while it is in a call; nested calls count from the outermost."""
+    """The shared memory. Each thread has a slot while it is in a call. The time of nested calls counts from the outermost call."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -49,14 +49,14 @@ class Heartbeats:
 
     @classmethod
     def create(cls) -> Self:
-        """New shared memory, all slots idle."""
+        """Creates shared memory in which all slots are idle."""
         descriptor = os.memfd_create("dataprep-heartbeats")
         os.ftruncate(descriptor, _SIZE)
         return cls(descriptor)
 
     @contextlib.contextmanager
     def blocking(self) -> Iterator[None]:
-        """Marks this thread as being in one blocking call."""
+        """Marks this thread as being in a blocking call."""
         if getattr(self._thread, "inside", False) or not self._free:
             yield
             return
@@ -71,12 +71,12 @@ class Heartbeats:
             self._free.append(slot)
 
     def longest_seconds(self) -> float:
-        """How long the longest call has lasted, 0 when no thread is in one."""
+        """Returns how long the longest current call has lasted, or 0 if no thread is in a call."""
         entered = [value for value in struct.unpack(f"{_SLOTS}q", self._memory[:]) if value]
         return (time.monotonic_ns() - min(entered)) / 1e9 if entered else 0.0
 
     def close(self) -> None:
-        """Frees the memory here; other processes keep theirs."""
+        """Unmaps the memory in this process. It stays mapped in other processes."""
         self._memory.close()
         os.close(self.descriptor)
 
@@ -95,9 +95,9 @@ def blocking() -> Iterator[None]:
 
 
 class Watchdog:
-    """Watches this process from a small process of its own; `with` starts and stops it.
+    """Watches this process from a separate small process, which `with` starts and stops.
 
-    Start it before any native client makes threads, and not as process 1 of a container: use `supervise` there.
+    Start it before any native client creates threads. Don't use it in process 1 of a container; use `supervise` there.
     """
 
     def __init__(self, *, limit_seconds: float = LIMIT_SECONDS) -> None:
@@ -112,12 +112,13 @@ class Watchdog:
         if _current is not None:
             raise RuntimeError("This process is watched already.")
         self._beats = Heartbeats.create()
-        # Our end of its standard input closes when we die, by whatever cause, and then it ends too. -I and -S keep it small.
+        # However this process dies, our end of the watcher's standard input closes, and then the watcher exits too. -I and -S keep it
+        # small.
         self._process = subprocess.Popen(  # noqa: S603 - our own file, our own numbers
             [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(self._beats.descriptor), str(self.limit_seconds)],
             stdin=subprocess.PIPE,
             pass_fds=[self._beats.descriptor],
-            start_new_session=True,  # not ended by Ctrl-C in the terminal
+            start_new_session=True,  # so that Ctrl-C in the terminal doesn't end it
         )
         _current = self._beats
         return self
@@ -133,14 +134,15 @@ class Watchdog:
 
 
 def supervise(work: Callable[[], int], *, limit_seconds: float = LIMIT_SECONDS) -> int:
-    """The exit code of `work`, run in a child that is killed when one of its blocking calls lasts longer than the limit.
+    """Runs `work` in a child process, which is killed if one of its blocking calls lasts longer than the limit. Returns the exit code.
 
-    Call it while this process has one thread. SIGTERM and SIGINT go on to the child; a child that a signal ended gives 128 + signal.
+    Call this while this process has only one thread. SIGTERM and SIGINT are forwarded to the child. If a signal ends the child, the exit
+    code is 128 + signal.
     """
     beats = Heartbeats.create()
     sys.stdout.flush()
     sys.stderr.flush()
-    # A signal between the fork and the handlers would end us and leave the child alone.
+    # Without blocking, a signal between the fork and the installation of the handlers would end this process but not the child.
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
     parent = os.getpid()
     child = os.fork()
@@ -165,7 +167,7 @@ def supervise(work: Callable[[], int], *, limit_seconds: float = LIMIT_SECONDS) 
 
 def _end_with(parent: int) -> None:
     """Asks the kernel to end this process when `parent` dies."""
-    import ctypes  # not at the top: the small process of Watchdog does without it
+    import ctypes  # not at the top, because the small process of `Watchdog` doesn't need it
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
@@ -188,13 +190,14 @@ def _work_in_child(work: Callable[[], int], beats: Heartbeats) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Not sys.exit: the caller's frames above us belong to the parent. Parked native writers would also block a normal exit.
+        # Don't use sys.exit, because the frames above this one belong to the parent's work. Parked native writers would also block a normal
+        # exit.
         os._exit(code)
 
 
 def _watch_child(child: int, beats: Heartbeats, limit_seconds: float) -> int:
     killed = False
-    # As process 1 we inherit the orphans of the child; -1 reaps them too.
+    # As process 1, we become the parent of the child's orphans; waiting for -1 reaps them too.
     while True:
         ended, status = os.waitpid(-1 if os.getpid() == 1 else child, os.WNOHANG)
         if ended == child:
@@ -211,11 +214,11 @@ def _watch_child(child: int, beats: Heartbeats, limit_seconds: float) -> int:
 
 
 def _watch_parent(parent: int, descriptor: int, limit_seconds: float) -> None:
-    """Body of the process that `Watchdog` starts."""
+    """The main function of the process that `Watchdog` starts."""
     beats = Heartbeats(descriptor)
     while os.getppid() == parent:
         if select.select([0], [], [], min(_POLL_SECONDS, limit_seconds / 4))[0]:
-            return  # end of file: stopped, or the watched process is gone
+            return  # end of file: the watchdog was stopped, or the watched process has ended
         longest = beats.longest_seconds()
         if longest > limit_seconds and os.getppid() == parent:
             _say(parent, longest)

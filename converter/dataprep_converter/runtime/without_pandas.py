@@ -1,7 +1,8 @@
-"""Arrow without pandas: our processes don't load a library that they don't use.
+"""Prevents Arrow from loading pandas, which our processes don't use.
 
-If pandas is installed, Arrow loads it at the first value that it converts, which takes longer than all other imports together. It checks
-only once, so we hide pandas for that check. A user's functions may return pandas objects: before they are loaded, Arrow checks again.
+If pandas is installed, Arrow loads it when it converts the first value. This takes longer than all other imports together. Arrow checks for
+pandas only once, so we hide pandas during this check. Before a user's functions are loaded, Arrow checks again, because they may return
+pandas objects.
 """
 
 import sys
@@ -10,7 +11,7 @@ _NAME = "pandas"
 
 
 class _HidingFinder:
-    """A finder of modules."""
+    """A module finder that hides pandas."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the interface of finders
         if fullname == _NAME:
@@ -18,7 +19,10 @@ class _HidingFinder:
 
 
 def hide() -> None:
-    """Makes Arrow believe that pandas isn't installed, unless it is loaded already. Only for our own processes: it affects the whole process."""
+    """Makes Arrow assume that pandas isn't installed, unless pandas is already loaded.
+
+    Only call this in our own processes, because it affects the complete process.
+    """
     if _NAME in sys.modules:
         return
     hidden = _HidingFinder()
@@ -38,4 +42,4 @@ def show() -> None:
     try:
         pa.array([0]).to_pandas()
     except ImportError:
-        return  # there is none
+        return  # pandas isn't installed
