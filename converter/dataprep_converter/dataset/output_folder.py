@@ -179,7 +179,7 @@ class OutputFolder:
         except (NotPermitted, NotFound) as exc:
             return [f"{exc} No job needs that right; without it, give the bucket a lifecycle rule that removes unfinished uploads."]
         if swept:
-            logger.info("removed %d leftovers of uploads that never ended below %s", swept, self.uri)
+            logger.info("removed leftovers of %d unfinished uploads below %s", swept, self.uri)
         return []
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:

@@ -4,7 +4,7 @@ from dataprep_api.spec import BadRecords
 
 
 def too_many(policy: BadRecords, *, bad: int, total: int) -> str | None:
-    """Returns why a data set has more bad records than the policy allows, or None if it doesn't."""
+    """Returns an error message if a data set has more bad records than the policy allows, or else None."""
     if policy.max_count is not None and bad > policy.max_count:
         return f"{bad} bad records are more than onBadRecord.maxCount {policy.max_count}"
     if policy.max_fraction is not None and bad > policy.max_fraction * total:

@@ -149,7 +149,7 @@ class OssStore:
 
     def delete(self, uri: str) -> None:
         bucket, key = place = place_of(uri)
-        # Use the batch request, because it only needs the right to delete that the documentation asks for.
+        # Use the batch request: the right that it needs is the only right to delete that our documentation asks users to grant.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
