@@ -59,7 +59,7 @@ class Place:
     lineage: Sequence[tuple[tuple[int, int] | None, str]] = ()
     """For a local path: (device and inode numbers, name) of the path and of each folder above it.
 
-    The numbers are None if it doesn't exist.
+    The numbers are None for a folder that doesn't exist.
     """
 
     def path_of(self, other: "Place") -> Steps | None:

@@ -1,4 +1,4 @@
-"""The files around a data set: hidden, equal for equal data sets wherever they lie, and nothing left of an earlier run."""
+"""Metadata files of a data set: they are hidden, equal for equal data sets at any location, and files of earlier runs are removed."""
 
 import ast
 import hashlib
@@ -27,7 +27,7 @@ FRAMEWORKS = ("tensorflow", "torch", "dali", "sagemaker", "spark", "numpy")
 
 
 def hidden(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file around the data, but for the run's own."""
+    """Return the SHA-256 of every hidden metadata file, without those in the folders of runs."""
     run_folders = [each.parent for each in folder.glob("_dataprep/*/manifest.json")]
     found = [file for top in ("_dataprep", "_tfds") for file in folder.glob(f"{top}/**/*") if file.is_file() and file.name != "OWNER"]
     return {
@@ -41,7 +41,7 @@ PLACED = {"_dataprep/paths/train.txt", "_dataprep/paths/validation.txt", "_datap
 
 
 def unplaced(folder: Path) -> dict[str, str]:
-    """Those that don't say where the folder lies."""
+    """Return the hidden files that don't contain the folder's location."""
     return {file: sha256 for file, sha256 in hidden(folder).items() if file not in PLACED}
 
 
@@ -320,7 +320,7 @@ def test_what_sagemaker_can_not_use_is_said_by_its_loader_alone(finished: Finish
 
 
 def said(loader: str) -> str:
-    """What a loader says that can't load anything."""
+    """Return the message of a loader that can't load the data set."""
     with pytest.raises(SystemExit) as stopped:
         exec(loader, {})  # noqa: S102 - what a user does with the file
     return str(stopped.value)
@@ -422,7 +422,7 @@ def test_croissant_has_every_shard_relative_to_itself(tmp_path: Path) -> None:
 
 
 def test_croissant_names_the_columns_that_the_files_have(tmp_path: Path) -> None:
-    """A vector is several columns of a CSV; without a header there is nothing to name."""
+    """A vector becomes several columns of a CSV file. Without a header, the columns have no names."""
     features = [{"name": "v", "columns": ["id", "score"], "dtype": "float32"}]
     for number, (options, columns) in enumerate([({}, ["label", "v_0", "v_1"]), ({"header": False}, None), ({"delimiter": ";"}, None)]):
         out = output_of(scores_job(tmp_path, out=str(number), features=features, output={"format": "csv", "csv": options}))

@@ -1,4 +1,4 @@
-"""No job writes where it reads: the output may not be an input, lie in one or hold one, however they are spelled."""
+"""Jobs must not write to a folder that they read: the output may not be an input, be in one or contain one, whatever the URIs look like."""
 
 import json
 import os
@@ -39,14 +39,14 @@ def rows_in(folder: Path, name: str = "in.jsonl", *, rows: int = 40) -> Path:
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
-    """A finished data set of 40 records in 4 shards."""
+    """Make a finished data set of 40 records in 4 shards."""
     rows_in(tmp_path / "raw")
     run_job(a_job({"jsonl": {"uris": [str(tmp_path / "raw")]}}, tmp_path / "set", output={"shards": {"count": 4}}))
     return tmp_path / "set"
 
 
 def refused(job: DataPrepJob, *, kept: Path, access: Access | None = None) -> str:
-    """What a job is refused with that left this folder as it was."""
+    """Return the error with which a job is refused. Check that the folder `kept` is unchanged."""
     before = everything(kept)
     with pytest.raises(BadSpec) as told:
         run(job, access=access or Access(), workers=1, display=Display(quiet=True))
@@ -169,7 +169,7 @@ def test_a_glob_that_can_not_reach_the_output_is_no_overlap(tmp_path: Path) -> N
     for glob in ("**/*.jsonl", "o*/*.jsonl"):
         job = a_job({"jsonl": {"uris": [f"{tmp_path}/{glob}"]}}, tmp_path / "out", output={"format": "jsonl"})
         assert "lies in the input" in refused(job, kept=tmp_path)
-    # Its files are there, though none of these names is written.
+    # The output's folder matches the glob, although the job writes no files with such names.
     assert "lies in output.uri" in refused(a_job({"jsonl": {"uris": [f"{tmp_path}/o*/*.jsonl"]}}, tmp_path / "out"), kept=tmp_path)
 
 
@@ -276,7 +276,7 @@ def test_so_many_files_before_the_mark_of_a_data_set_are_not_kept_in_memory(tmp_
     assert run_job(a_job({"jsonl": {"uris": [str(tmp_path / "in")]}}, tmp_path / "out"))[1].records.out == 9
 
 
-# --- what is known of other stores ----------------------------------------------------------------------------------
+# --- URIs of other stores ----------------------------------------------------------------------------------
 
 
 def between(source: str, output: str, *settings: StoreSettings) -> str | None:

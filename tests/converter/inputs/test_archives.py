@@ -1,4 +1,4 @@
-"""Files within archives are read like any others, and archives that could do harm are refused by name."""
+"""Files within archives are read like other files. Harmful archives are refused with an error that names them."""
 
 import gzip
 import io
@@ -32,7 +32,7 @@ SUFFIXES = ["zip", "stored.zip", "tar", "tar.gz", "tgz"]
 
 
 def put(path: Path, files: Mapping[str, bytes]) -> Path:
-    """An archive of the kind that the path's name tells."""
+    """Write an archive of the kind that the file's extension names."""
     name = path.name
     if name.endswith(".zip"):
         data = a_zip(files, method=zipfile.ZIP_STORED if ".stored." in name else zipfile.ZIP_DEFLATED)
@@ -259,7 +259,7 @@ def test_the_checks_before_a_job_look_at_the_archive_only() -> None:
 
 
 def refused(path: Path, data: bytes) -> str:
-    """What is said about an archive."""
+    """Write an archive and return the error of reading it."""
     path.write_bytes(data)
     with pytest.raises(BadData) as caught:
         contents(f"{path}!/")
@@ -399,7 +399,7 @@ def test_an_archive_is_never_written(tmp_path: Path) -> None:
 
 
 def flipped(path: Path, content: bytes) -> Path:
-    """The archive with one bit of a member's content turned over."""
+    """Flip one bit of a member's content in the archive."""
     data = path.read_bytes()
     at = data.index(content) + len(content) // 2
     path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])

@@ -1,4 +1,4 @@
-"""gzip streams however they are cut into pieces: by ISA-L and by zlib alike."""
+"""gzip streams are inflated correctly, however they are split into pieces, both with ISA-L and with zlib."""
 
 import gzip
 import zlib
@@ -35,7 +35,7 @@ def contents(data: bytes, size: int = 1 << 20) -> bytes:
 
 
 def a_member(extra: bytes, name: bytes, comment: bytes, has_crc: bool, content: bytes = CONTENT) -> bytes:
-    """One with these parts of a header, as RFC 1952 has them."""
+    """Return a gzip member whose header has these parts, in the format of RFC 1952."""
     flags = 2 * has_crc | 4 * bool(extra) | 8 * bool(name) | 16 * bool(comment)
     head = b"\x1f\x8b\x08" + bytes([flags]) + bytes(4) + b"\0\xff"
     head += len(extra).to_bytes(2, "little") + extra if extra else b""

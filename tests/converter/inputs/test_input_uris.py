@@ -1,4 +1,4 @@
-"""Globs, folders, files and lists of them as the input of a job, on stores that list objects by prefix and page by page."""
+"""Globs, folders, files and lists of these as a job's input, on stores that list objects by prefix and in pages."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ every_store = pytest.mark.parametrize("make", PLACES)
 
 
 def a_file(kind: str, numbers: range) -> bytes:
-    """Rows of `id` and `x` as another program publishes them."""
+    """Return a file with the columns `id` and `x`, in the form in which other programs write it."""
     if kind == "csv":
         return "".join(["id,x\n", *(f"{n},{n / 4}\n" for n in numbers)]).encode()
     out = pa.BufferOutputStream()
@@ -34,7 +34,7 @@ def a_file(kind: str, numbers: range) -> bytes:
 
 
 def read(place: Place, kind: str, *uris: str, **options: Any) -> list[int]:
-    """The ids of the records that a job makes of these inputs, in order; every value is looked at."""
+    """Run a job on these inputs, check every value, and return the ids of the records in order."""
     spec = {
         "source": {kind: {"uris": [place.at(uri) for uri in uris], **({"header": True} if kind == "csv" else {}), **options}},
         "output": {"uri": place.at("out"), "shards": {"count": 1}, "overwrite": "Always"},
@@ -57,7 +57,7 @@ def place(request: pytest.FixtureRequest, make: Any, tmp_path: Path) -> Place:
 @every_store
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_what_lies_below_a_prefix_is_read_by_a_glob_in_the_order_of_its_names(place: Place, kind: str) -> None:
-    # As Glue, EMR and Athena publish: parts in no order, a marker, and what another job left beside them.
+    # Glue, EMR and Athena publish like this: parts in no order, a marker file, and leftovers of another job in the same folder.
     parts = {f"prefix/part-0000{n}.{kind}": a_file(kind, range(20 * n, 20 * n + 20)) for n in (2, 0, 1)}
     others = {"prefix/_SUCCESS": b"", "prefix/notes.txt": b"no data", f"prefixed/part-9.{kind}": a_file(kind, range(900, 910))}
     for name, content in {**parts, **others}.items():

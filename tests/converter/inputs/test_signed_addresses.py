@@ -1,4 +1,4 @@
-"""Signed web addresses as inputs: read with what signs them, and stored nowhere with it."""
+"""Signed web addresses as inputs: they are read with their signatures, but stored without them."""
 
 import json
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def made(job: DataPrepJob, *, workers: int = 1) -> PlanResult:
 
 
 def stored(folder: Path) -> dict[str, str]:
-    """All that lies in a folder, tables as their values."""
+    """Return the contents of all files in a folder. Tables are returned as the text of their values."""
     found: dict[str, str] = {}
     for file in folder.rglob("*"):
         if file.suffix == ".parquet":

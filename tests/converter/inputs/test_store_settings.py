@@ -1,4 +1,4 @@
-"""Entries of spec.stores become settings, with the Secrets and ConfigMaps of a pod read."""
+"""Entries of spec.stores become settings, completed with the Secrets and ConfigMaps that are mounted in a pod."""
 
 import re
 from pathlib import Path
@@ -150,7 +150,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "stores" / "credentials.md
 
 
 def rows_of_the_page() -> dict[str, list[list[str]]]:
-    """Scheme → the sets of keys that the page names for its Secret."""
+    """Return, for each scheme, the sets of keys that the documentation names for its Secret."""
     table = [line.split("|")[1:3] for line in PAGE.read_text().splitlines() if line.startswith("| `") and "://`" in line.split("|")[1]]
     quoted = {schemes: [re.findall(r"`(\w+)`", keys) for keys in named.split(";")] for schemes, named in table}
     return {scheme: keys for schemes, keys in quoted.items() for scheme in re.findall(r"`(\w+)://`", schemes)}

@@ -1,4 +1,7 @@
-"""MaxCompute's download sessions end, tables change, answers break off, credentials are wrong: what is read on, and what is named."""
+"""MaxCompute: download sessions end, tables change, answers break off, credentials are wrong.
+
+Reading resumes or fails with a clear error.
+"""
 
 from importlib import import_module
 from typing import Any
@@ -57,7 +60,7 @@ def test_a_session_may_end_while_rows_are_read(fake: FakeMaxCompute) -> None:
 
 
 def shifted(count: int, *, first: int) -> Rows:
-    """As `counted`, but from this row on in another order."""
+    """Return the rows of `counted`, but in another order from this row on."""
 
     def at(start: int, length: int) -> pa.Table:
         ids = np.arange(start, start + length)
@@ -178,7 +181,7 @@ def test_the_tunnel_may_be_named_in_the_spec(fake: FakeMaxCompute) -> None:
 
 def test_no_credentials_and_no_endpoint_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ODPS_ACCESS_ID")
-    import_module("alibabacloud_credentials.utils.auth_util")  # which takes the variable for good when it is loaded
+    import_module("alibabacloud_credentials.utils.auth_util")  # it reads the variable only once, when it is imported
     monkeypatch.setenv("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")
     with pytest.raises(
         BadCredentials, match=rf"{T}: No credentials of Alibaba Cloud: .* Give the store a Secret \(accessKeyId, accessKeySecret\)"

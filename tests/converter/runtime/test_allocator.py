@@ -1,4 +1,4 @@
-"""Memory of a process that converts."""
+"""Memory settings of processes that convert."""
 
 import subprocess
 import sys

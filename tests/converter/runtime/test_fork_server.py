@@ -1,4 +1,4 @@
-"""The fork server is started again, and so is Python's resource tracker, whatever has ended them."""
+"""The fork server and Python's resource tracker are restarted, whatever has ended them."""
 
 import os
 import signal

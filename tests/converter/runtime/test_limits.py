@@ -1,4 +1,4 @@
-"""What a process may use, in control groups of both versions as they are seen inside and outside of a container."""
+"""Limits of a process from control groups of both versions, as seen inside and outside a container."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ UNLIMITED = "9223372036854771712"
 
 
 def groups(folder: Path, membership: str, files: dict[str, str]) -> dict[str, Path]:
-    """Stand-ins for /sys/fs/cgroup and /proc/self/cgroup."""
+    """Make replacements for /sys/fs/cgroup and /proc/self/cgroup."""
     for name, content in files.items():
         (folder / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "groups" / name).write_text(content + "\n")

@@ -1,4 +1,4 @@
-"""Retries have a limit, a total time, and tell errors apart."""
+"""Retries have limits on attempts and on total time, and depend on the kind of error."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Temporary files: what they hold, what a full disk is called, and that nothing of them stays."""
+"""Temporary files: their contents, the error for a full disk, and their removal."""
 
 import os
 import tempfile
@@ -75,7 +75,7 @@ def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> 
     with TemporaryFile("numbers") as file, pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
         file.write(bytes(1 << 20))
     with TemporaryFile("numbers") as file:
-        file.write(b"0")  # into the buffer
+        file.write(b"0")  # goes into the buffer, not to the disk
         with pytest.raises(StoreFull, match=f"^{folder} has no room for numbers: No space left on device.$"):
             file.read_at(0, 1)
     assert descriptors() == before

@@ -1,6 +1,6 @@
-"""The watchdog kills what hangs, and nothing else."""
+"""The watchdog kills processes that hang, and no others."""
 
-# The programs that run here are our own.
+# All programs that these tests start are our own.
 
 import os
 import signal

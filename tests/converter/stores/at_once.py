@@ -1,4 +1,4 @@
-"""Calls that each wait for seconds before they give up, made at the same time."""
+"""Makes several calls concurrently, because each waits for seconds before it fails."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def raised(calls: Iterable[Callable[[], object]]) -> list[tuple[BaseException | None, float]]:
-    """What each call raised, None when nothing, and after how many seconds; in their order."""
+    """Return, for each call, the exception that it raised (or None) and the seconds that it took, in the order of the calls."""
     asked = [*calls]
 
     def made(call: Callable[[], object]) -> tuple[BaseException | None, float]:

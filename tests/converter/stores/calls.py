@@ -1,4 +1,4 @@
-"""Every call that a store can be asked, for what must hold of each: rights are named, absent buckets and servers too."""
+"""Every call of a store, for checks that apply to all of them: errors name missing rights, absent buckets and absent servers."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ _MORE_THAN_A_PART = 9 << 20
 
 
 def every_call(store: Store, uri: str) -> dict[str, Callable[[], object]]:
-    """By name, in an order in which all succeed where nothing is in the way."""
+    """Return the calls by name. In this order, all of them succeed if the store works."""
 
     def upload() -> None:
         made = store.create(uri)
@@ -31,7 +31,7 @@ def every_call(store: Store, uri: str) -> dict[str, Callable[[], object]]:
 
 
 def assert_refused(store: Store, uri: str, error: type[Exception], *, match: str) -> None:
-    """Every call of a store ends in this error."""
+    """Check that every call of a store raises this error."""
     for call in every_call(store, uri).values():
         with pytest.raises(error, match=match):
             call()

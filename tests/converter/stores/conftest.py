@@ -1,4 +1,4 @@
-"""Servers that several modules ask for."""
+"""Servers that several modules use."""
 
 from tests.converter.stores.ftp import served
 from tests.converter.stores.site import site

@@ -1,7 +1,7 @@
-"""A fake at our own seam: stores that count every operation, and at one of them kill the process, stop, or wait.
+"""Stores that count their operations, and at a given operation kill the process, stop, or wait.
 
-It wraps real stores (`Store`, `Upload`, `Input` and nothing below them), so what a crash leaves behind is what the real store has then.
-A process that isn't really killed counts as dead: whatever it asks of a store afterwards, even in a `finally`, is refused.
+They wrap real stores at the interfaces `Store`, `Upload` and `Input`, so a crash leaves behind the same files as with the real store.
+If the process isn't really killed, it counts as dead: all its later operations on the store are refused, even those in a `finally`.
 """
 
 import os
@@ -23,23 +23,23 @@ When = Literal["before", "after"]
 
 
 class Killed(BaseException):
-    """This process is dead. No part of the product may catch it and go on."""
+    """Raised when this process counts as dead. No part of the product may catch it and continue."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A moment in the life of a process: before or after its operation of this number, from 1."""
+    """A point in the life of a process: before or after the operation with this number, which starts at 1."""
 
     number: int
     when: When
 
 
 class Operations:
-    """Counts operations, and does `then` at the point. One for each life of a process."""
+    """Counts operations and calls `then` at the point. Each life of a process has its own."""
 
     def __init__(self, point: Point | None = None, then: Callable[["Operations"], object] = lambda _: None) -> None:
         self.names: list[str] = []
-        """What was done so far, in order."""
+        """The operations so far, in order."""
         self.dead = False
         self._point = point
         self._then = then
@@ -48,11 +48,11 @@ class Operations:
 
     @property
     def reached(self) -> bool:
-        """Whether there was such an operation."""
+        """Whether the process has reached the point."""
         return self._point is not None and len(self.names) >= self._point.number
 
     def do(self, name: str, operation: Callable[[], T]) -> T:
-        """One operation of a store."""
+        """Do one operation of a store."""
         with self._lock:
             self._refuse_when_dead()
             self.names.append(name)
@@ -61,16 +61,16 @@ class Operations:
         try:
             return operation()
         finally:
-            # A process dies after an operation whether it went well or not.
+            # The process dies after the operation, whether the operation succeeded or not.
             self._at(number, "after")
 
     def die(self) -> NoReturn:
-        """From now on nothing is done any more."""
+        """Refuse all operations from now on."""
         self.dead = True
         raise Killed
 
     def die_after(self, number: int) -> None:
-        """From operation `number` on nothing is done any more."""
+        """Refuse operation `number` and all later ones."""
         self._last = number
 
     def _at(self, number: int, when: When) -> None:
@@ -86,17 +86,17 @@ class Operations:
 
 
 def stops(operations: Operations) -> None:
-    """The process is dead as far as any store can see."""
+    """Make the process appear dead to all stores."""
     operations.die()
 
 
 def dies(_: Operations) -> None:
-    """The kernel ends this process."""
+    """Kill this process with SIGKILL."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class CrashingAccess(Access):
-    """Access to wrapped stores."""
+    """An Access that returns wrapped stores."""
 
     def __init__(self, settings: tuple[StoreSettings, ...], operations: Operations) -> None:
         super().__init__(settings)
@@ -107,7 +107,7 @@ class CrashingAccess(Access):
 
 
 class CrashingStore:
-    """A store whose every operation is counted."""
+    """A store that counts all its operations."""
 
     def __init__(self, store: Store, operations: Operations) -> None:
         self._store = store
@@ -140,7 +140,7 @@ class CrashingStore:
 
 
 class CrashingUpload:
-    """An upload whose every operation is counted."""
+    """An upload that counts all its operations."""
 
     def __init__(self, upload: Upload, operations: Operations, uri: str) -> None:
         self.blocks = upload.blocks
@@ -159,7 +159,7 @@ class CrashingUpload:
 
 
 class CrashingFileUpload(CrashingUpload):
-    """One of a file, to which others can write."""
+    """An upload to a file, which also has `write_with`."""
 
     _upload: FileUpload
 
@@ -168,7 +168,7 @@ class CrashingFileUpload(CrashingUpload):
 
 
 class CrashingInput:
-    """An input whose every operation is counted."""
+    """An input that counts all its operations."""
 
     def __init__(self, opened: PinnedInput, operations: Operations) -> None:
         self._opened = opened

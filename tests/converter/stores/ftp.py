@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder, and the URI by which a server has it for a user with a password."""
+    """Yield a folder, and the URI under which an FTP server serves it to a user with a password."""
     folder = tmp_path / "served"
     folder.mkdir()
     loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""Places behind proxies that make faults, one lane to each store."""
+"""Lanes: folders on stores that are reached through proxies which inject faults. Each store has its own kind of lane."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,12 +21,12 @@ TYPES = {"x": "bigint", "label": "bigint"}
 ROWS = pa.schema({name: pa.int64() for name in TYPES})
 STALL_SECONDS, ANSWER_SECONDS = 2.0, 1.5
 STALL_SECONDS_OF_PARTS, ANSWER_SECONDS_OF_PARTS = 5.0, 4.0
-"""Of stores whose requests have 5 MiB."""
+"""For stores whose requests contain 5 MiB."""
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A table of the fake that holds the rows of the data set when its `_SUCCESS` is there, and no rows or all of them at any time."""
+    """A table on the fake server. When `_SUCCESS` exists, it has the rows of the data set. At any other time it has all of them or none."""
 
     fake: FakeMaxCompute
     uri: str = "odps://p/tables/out"
@@ -40,7 +40,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Lane:
-    """A place behind a proxy, with the job that is done there and the table that it makes besides; `small_jobs.of_parts` when none is named."""
+    """A place behind a proxy, the job to run there (by default `small_jobs.of_parts`), and the table that it also makes, if any."""
 
     name: str
     place: Place
@@ -49,7 +49,7 @@ class Lane:
     job: SmallJob | None = None
     table: Sink | None = None
     direct: Place | None = None
-    """The same place without the proxy, where it is looked at; through the proxy when there is none."""
+    """The same place without the proxy, for checking results. If it is None, they are checked through the proxy."""
 
     @property
     def seen(self) -> Place:
@@ -60,7 +60,10 @@ Stretching: TypeAlias = Callable[[pytest.FixtureRequest], AbstractContextManager
 
 
 def of_objects(name: str, server: str, place: Callable[[pytest.FixtureRequest], Place], *, expired: str) -> Stretching:
-    """Lanes to a server of objects, which the client is told of by its endpoint; `server` is its fixture, `expired` its word for an old token."""
+    """Lanes to an object store, whose client gets the proxy as its endpoint.
+
+    `server` is a fixture, `expired` the error code for an old token.
+    """
 
     @contextmanager
     def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
@@ -81,7 +84,7 @@ def hdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 @contextmanager
 def azure_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     server: AzureServer = request.getfixturevalue("azure_server")
-    # Azurite tells of a body that was changed on its way in words that the service uses for other things.
+    # For a body that was changed in transit, Azurite returns an error that the real service uses for other cases.
     kinds = tuple(kind for kind in Kind if kind is not Kind.FLIPPED_UP)
     with HttpProxy(server.port, expired="AuthenticationFailed", stall_seconds=STALL_SECONDS_OF_PARTS) as proxy:
         yield Lane("azure", at_endpoint(azure(request), f"{proxy.endpoint}/{server.account}"), proxy, kinds)
@@ -96,8 +99,8 @@ def webhdfs_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 
 @contextmanager
 def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    """Files of the web, made into a data set on this machine."""
-    # Answers of the web have no checksum, and there is no token.
+    """Files on a web server, from which a job makes a data set on the local disk."""
+    # A web server's answers have no checksum, and there is no token.
     kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.FLIPPED_UP, Kind.EXPIRED))
     paths = [f"/{number}.csv" for number in range(3)]
     with (
@@ -110,8 +113,8 @@ def http_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
 
 @contextmanager
 def maxcompute_lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
-    """A table that becomes a data set on this machine and another table."""
-    # What the service tells of a table has no checksum; its rows have. Its refusals look otherwise than those that the proxy makes.
+    """A table from which a job makes a data set on the local disk and another table."""
+    # The service sends a checksum for rows, but not for metadata. Its errors have another form than those of the proxy.
     kinds = tuple(kind for kind in Kind if kind not in (Kind.FLIPPED, Kind.EXPIRED))
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
     with FakeMaxCompute() as fake:

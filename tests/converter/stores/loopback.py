@@ -1,4 +1,4 @@
-"""Small web servers of the tests, on a thread and on loopback."""
+"""Small web servers for tests, which run in a thread on the loopback interface."""
 
 import contextlib
 import http.server
@@ -8,15 +8,15 @@ from typing import Any
 
 
 class Quiet(http.server.BaseHTTPRequestHandler):
-    """Logs nothing, and answers in one piece."""
+    """A handler that doesn't log, and sends each answer in one piece."""
 
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Log nothing."""
 
     def answer(self, status: int, body: str | bytes, headers: Mapping[str, str] | None = None) -> None:
-        """One whole answer; to HEAD without its body."""
+        """Send a complete answer, without its body if the request is a HEAD."""
         content = body.encode() if isinstance(body, str) else body
         self.send_response(status)
         for name, value in {"content-length": str(len(content)), **(headers or {})}.items():
@@ -27,13 +27,13 @@ class Quiet(http.server.BaseHTTPRequestHandler):
 
 
 class QuietFolder(Quiet, http.server.SimpleHTTPRequestHandler):
-    """The files of a folder: `partial(QuietFolder, directory=…)`."""
+    """Serves the files of a folder. Use it as `partial(QuietFolder, directory=…)`."""
 
 
 @contextlib.contextmanager
-# Any: what http.server takes for a handler, a class or something that makes one.
+# Any: http.server accepts a handler class, or any function that creates a handler.
 def served(handler: Callable[..., Any]) -> Iterator[int]:
-    """The port on which requests go to this handler."""
+    """Run a server with this handler, and yield its port."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

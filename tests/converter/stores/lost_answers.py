@@ -1,4 +1,4 @@
-"""Answers that are lost: the request is done, and its answer never comes."""
+"""Lost answers: the server carries out a request, but the client never gets the answer."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,7 +8,7 @@ from dataprep_converter.stores.store_requests import Answer, Requests
 
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, *, of: Callable[[str, Mapping[str, str]], bool], times: int = 1) -> None:
-    """Of requests that `of` says yes to, by method and query."""
+    """Lose the answers to the first requests for which `of(method, query)` is true."""
     lost: list[int] = []
     real = Requests._send_once
 

@@ -1,4 +1,4 @@
-"""The OSS fake, and its requests through the vendor's own client, in the words of the tests."""
+"""Helpers for tests of the OSS fake: requests through the vendor's own client."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""The stores' pages of the docs: the example of each, and the errors that it quotes.
+"""Reads the example and the quoted errors from each store's page of the documentation.
 
-Examples name hosts, buckets and accounts that nobody has here. A test says what each of them is on its server, and nothing else is changed.
-In a quoted error `…` stands for anything.
+The examples contain made-up hosts, buckets and accounts. A test replaces these with those of its test server, and leaves everything else
+unchanged. In a quoted error, `…` matches any text.
 """
 
 import re
@@ -20,7 +20,7 @@ _ROW = re.compile(r"^\| ([^|]*) \|(?:.*\|)? `([^`|]*)` \|$", re.MULTILINE)
 
 
 def example(page: str, here: Mapping[str, str]) -> DataPrepJob:
-    """The job of a page, with the page's places as they are `here`."""
+    """Return the job on a page, with the page's hosts, buckets and accounts replaced as in `here`."""
     blocks = [block for block in _YAML.findall(_text(page)) if "kind: DataPrepJob" in block]
     if len(blocks) != 1:
         raise AssertionError(f"{page} has {len(blocks)} jobs, expected one.")
@@ -33,12 +33,12 @@ def example(page: str, here: Mapping[str, str]) -> DataPrepJob:
 
 
 def errors(page: str, section: str) -> list[str]:
-    """The errors in the last column of the section's table."""
+    """Return the errors in the last column of the section's table."""
     return [error for _, error in rows(page, section)]
 
 
 def rows(page: str, section: str) -> list[tuple[str, str]]:
-    """What is missing and the error: the first and the last column of the section's table."""
+    """Return the first and the last column of the section's table: the missing step and the error."""
     found = re.search(rf"^#+ {re.escape(section)}\n(.*?)(?=^#|\Z)", _text(page), re.DOTALL | re.MULTILINE)
     if found is None:
         raise AssertionError(f"{page} has no section {section}.")
@@ -46,12 +46,12 @@ def rows(page: str, section: str) -> list[tuple[str, str]]:
 
 
 def says(quoted: str, real: str, here: Mapping[str, str]) -> bool:
-    """Whether a page's words are those of the real error."""
+    """Return whether an error quoted on a page matches the real error."""
     return re.fullmatch(".*".join(re.escape(part) for part in _placed(quoted, here).split("…")), real, re.DOTALL) is not None
 
 
 def _placed(text: str, here: Mapping[str, str]) -> str:
-    # The longest first: a host's name may hold the region's.
+    # Replace the longest names first, because a host's name may contain the region's.
     for there in sorted(here, key=len, reverse=True):
         text = text.replace(there, here[there])
     return text

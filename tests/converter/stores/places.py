@@ -1,4 +1,4 @@
-"""Places: a folder of its own for each test on every store, and how others than the store's client see it."""
+"""Places: each test gets a separate folder on every store, and can look at it without the store's client."""
 
 import hashlib
 import uuid
@@ -16,30 +16,30 @@ BUCKET = "contract-bucket"
 
 
 class Names(Protocol):
-    """What is in a place or in one folder of it, by other eyes than the store's; with hidden files, without folders. Relative to the root.
+    """Lists the files in a place, or in one of its folders, without using our store. Paths are relative to the place's root.
 
-    A test that makes a hundred data sets in one place, and looks at each, looks below that one.
+    Hidden files are included, folders are not. A test that makes a hundred data sets in one place only lists the folder of each.
     """
 
     def __call__(self, below: str = "") -> list[str]: ...
 
 
 class Leftovers(Protocol):
-    """Unfinished uploads in a place or in one folder of it, by other eyes."""
+    """Counts the unfinished uploads in a place, or in one of its folders, without using our store."""
 
     def __call__(self, below: str = "") -> int: ...
 
 
 @dataclass(frozen=True)
 class Place:
-    """A folder of its own for each test, and how others see it."""
+    """A separate folder for each test, and functions to look at it without our store."""
 
     root: str
     settings: StoreSettings
     names: Names
     leftovers: Leftovers
     sweeps: bool = True
-    """Whether what dead writers left can be seen and removed; on Azure the service does that by itself."""
+    """Whether leftovers of dead writers can be seen and removed. On Azure, the service removes them itself."""
 
     def store(self) -> Store:
         return store_class(self.root.partition("://")[0] if "://" in self.root else "")(self.settings)
@@ -62,22 +62,22 @@ def some_bytes(size: int, *, seed: int = 0) -> bytes:
 
 
 def hidden_ones(names: Names) -> Leftovers:
-    """Where an unfinished upload is a file with a hidden name."""
+    """Return the counter for stores where an unfinished upload is a file with a hidden name."""
     return lambda below="": len(hidden(names(below)))
 
 
 def beginning(folder: str, below: str) -> str:
-    """How the keys begin that are in a folder of a place in a bucket."""
+    """Return the common prefix of the keys in a folder of a place in a bucket."""
     return f"{folder}/{below}/" if below else f"{folder}/"
 
 
 def keys_in(server: S3Server | FakeOss | AzureServer | FakeGcs, folder: str) -> Names:
-    """The keys in a folder of a place in a bucket, without the folder."""
+    """Return a lister for the keys of a place in a bucket, relative to the place's folder."""
     return lambda below="": [key.removeprefix(f"{folder}/") for key in server.keys(BUCKET, beginning(folder, below))]
 
 
 def uploads_in(server: S3Server | FakeOss, folder: str) -> Leftovers:
-    """How many unfinished multipart uploads are in a folder of a place in a bucket."""
+    """Return a counter for the unfinished multipart uploads of a place in a bucket."""
     return lambda below="": sum(each.key.startswith(beginning(folder, below)) for each in server.uploads(BUCKET))
 
 
@@ -87,7 +87,7 @@ def files(request: pytest.FixtureRequest) -> Place:
 
 
 def in_folder(root: Path) -> Place:
-    """A folder of this machine."""
+    """Return a place in a local folder."""
 
     def keys(below: str = "") -> list[str]:
         return sorted(str(each.relative_to(root)) for each in (root / below).rglob("*") if each.is_file())
@@ -168,4 +168,4 @@ PLACES = [
     pytest.param(gcs, id="gcs", marks=pytest.mark.store),
     pytest.param(azure, id="azure", marks=pytest.mark.store),
 ]
-"""Parameters of a fixture: functions that make a place from pytest's request."""
+"""Parameters for a fixture: functions that make a place from pytest's request."""

@@ -1,4 +1,4 @@
-"""A small web server: files by path, with or without what servers may have."""
+"""A small web server for files, whose optional features, such as ranges, can be switched off."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.converter.stores.loopback import Quiet, served
 
 @dataclass
 class Site:
-    """A small web server. What it can and what it serves may be changed at any time."""
+    """A small web server. Its features and its files may be changed at any time."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     tags: bool = True
@@ -19,7 +19,7 @@ class Site:
     head: bool = True
     sizes: bool = True
     refusals: dict[str, int] = field(default_factory=dict)
-    """Path → the status that it is refused with."""
+    """Maps a path to the status with which the server refuses it."""
     seen: list[str] = field(default_factory=list)
     """`METHOD path range` of each request."""
     port: int = 0
@@ -75,7 +75,7 @@ class _Handler(Quiet):
 
 @contextmanager
 def serving(files: dict[str, bytes]) -> Iterator[Site]:
-    """The server of these files, by path, as long as it is needed."""
+    """Run a server of these files, which are given by path."""
     made = Site(files)
     with served(type("Handler", (_Handler,), {"site": made})) as made.port:
         yield made

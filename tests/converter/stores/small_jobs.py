@@ -1,4 +1,4 @@
-"""A small job that takes every path of the protocol, its life as the pods live it, and what must be true of its output at any time."""
+"""Small jobs that use every part of the commit protocol, functions that run them like the pods do, and invariants of their output."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,14 +22,14 @@ RECORDS: Final = 24
 _ROWS = [f"{number},{number % 3}" for number in range(RECORDS)]
 _ROWS[5] = '"not\na number",1'
 ROWS: Final = "\n".join(_ROWS)
-"""As CSV without a header."""
+"""The rows as CSV without a header."""
 _ROWS_OF_A_FILE: Final = 6
 _COLUMNS: Final = [{"name": "x", "type": "Int64"}, {"name": "label", "type": "Int64"}]
 
 
 @dataclass(frozen=True)
 class SmallJob:
-    """24 rows, one of them bad, in two shards with an index each; source and output in one place."""
+    """A job of 24 rows, one of them bad, in two shards with indexes. Source and output are in the same place."""
 
     place: Place
     source: dict[str, Any]
@@ -37,7 +37,7 @@ class SmallJob:
     output: dict[str, Any] = field(default_factory=dict)
 
     def to(self, output: str, **spec: Any) -> DataPrepJob:
-        """The job with this folder of the place as its output."""
+        """Return the job with this folder of the place as its output."""
         written: dict[str, Any] = {
             "source": self.source,
             "onBadRecord": {"policy": "Quarantine"},
@@ -57,30 +57,33 @@ class SmallJob:
 
 
 def of_rows(place: Place) -> SmallJob:
-    """The rows in one CSV file."""
+    """Return a job whose rows are in one CSV file."""
     place.store().put(place.at("in/rows.csv"), ROWS.encode())
     return of_csv(place, place.at("in/rows.csv"))
 
 
 _LEAST_PART_BYTES: Final = {"oss": 100 << 10, "s3": 5 << 20, "gs": 5 << 20, "abfs": 5 << 20}
-"""Store → the smallest part that its server takes before the last one; Azure knows none, and shares its module with S3. The others know no parts."""
+"""Maps a store to the smallest size that its server accepts for parts other than the last.
+
+Azure has no limit, but shares its module with S3. Other stores have no parts.
+"""
 
 
 def least_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Uploads go in parts of the least size from now on."""
+    """Make uploads use parts of the smallest size."""
     monkeypatch.setattr(oss, "part_bytes_for", lambda _: _LEAST_PART_BYTES["oss"])
     monkeypatch.setattr(objects, "part_bytes_for", lambda _: _LEAST_PART_BYTES["s3"])
 
 
 def of_parts(place: Place) -> SmallJob:
-    """The rows with so much text beside them that each shard takes two of the `least_parts`, where the store knows parts; else `of_rows`."""
+    """Return a job whose rows contain so much text that each shard needs two of the `least_parts`; `of_rows` for stores without parts."""
     least = _LEAST_PART_BYTES.get(place.root.partition(":")[0])
     if least is None:
         return of_rows(place)
-    # 11 or 12 such rows are a shard.
+    # A shard has 11 or 12 such rows.
     text = "x" * (least // 10)
     store, rows = place.store(), [f"{row},{text}" for row in _ROWS]
-    # Files that are read whole, each put in one piece: of others no store tells a checksum.
+    # Each file is read completely and was uploaded in one request, because stores only have checksums for such objects.
     uris = [place.at(f"in/rows-{number}.csv") for number in range(RECORDS // _ROWS_OF_A_FILE)]
     for number, uri in enumerate(uris):
         store.put(uri, "\n".join(rows[number * _ROWS_OF_A_FILE :][:_ROWS_OF_A_FILE]).encode())
@@ -88,19 +91,19 @@ def of_parts(place: Place) -> SmallJob:
 
 
 def of_files(place: Place, *names: str) -> SmallJob:
-    """The rows in a folder of CSV files, as many times as it has files; so far it has these."""
+    """Return a job on a folder of CSV files, each of which contains all the rows. Create these files in it."""
     for name in names:
         place.store().put(place.at(f"in/{name}.csv"), ROWS.encode())
     return of_csv(place, place.at("in"))
 
 
 def of_csv(place: Place, *uris: str) -> SmallJob:
-    """Such rows, wherever they are."""
+    """Return a job on such rows in these CSV files."""
     return SmallJob(place, {"csv": {"uris": list(uris), "columns": _COLUMNS}})
 
 
 def of_a_join(place: Place) -> SmallJob:
-    """Two tables by key: the plan step leaves what it made for the workers."""
+    """Return a job that joins two tables by key. Its plan step leaves intermediate files for the workers."""
     store = place.store()
     store.put(place.at("in/left.csv"), "\n".join(["id,x", *(f"{n},{n * n}" for n in range(RECORDS))]).encode())
     store.put(place.at("in/right.csv"), "\n".join(["id,label", *(f"{n},{n % 3}" for n in range(RECORDS))]).encode())
@@ -109,18 +112,18 @@ def of_a_join(place: Place) -> SmallJob:
 
 
 def a_copy(source: str, output: str) -> DataPrepJob:
-    """A copy of a data set, both given by their URIs."""
+    """Return a job that copies a data set from one URI to another."""
     spec = {"source": {"dataset": {"uri": source}}, "output": {"uri": output, "format": "copy"}, "workers": {"parallelism": 2}}
     return parse_job(spec, name="copy")
 
 
 def plan(job: DataPrepJob, access: Access) -> plan_step.PlannedRun:
-    """What the plan's pod does."""
+    """Do the work of the pod of the plan step."""
     return plan_step.run_plan_step(job, access)
 
 
 def work(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> None:
-    """What the workers' pods do, one after the other."""
+    """Do the work of all the workers' pods, one after the other."""
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     for index in range(planned.result.tasks):
         loaded = load_plan(folder, planned.result.plan_sha256)
@@ -130,13 +133,13 @@ def work(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> Non
 
 
 def commit(job: DataPrepJob, access: Access, planned: plan_step.PlannedRun) -> CommitResult:
-    """What the pod of the commit does."""
+    """Do the work of the pod of the commit step."""
     folder = OutputFolder(job.spec.output.uri, access).of_run(planned.result.run_id)
     return kind_of(job.spec).commit(job.spec, plan=load_plan(folder, planned.result.plan_sha256), access=access)
 
 
 def live(job: DataPrepJob, access: Access) -> CommitResult:
-    """The whole life of a job."""
+    """Run all steps of a job."""
     planned = plan(job, access)
     if planned.result.commit is not None:
         return planned.result.commit
@@ -146,17 +149,17 @@ def live(job: DataPrepJob, access: Access) -> CommitResult:
 
 @dataclass(frozen=True)
 class Whole:
-    """A finished data set, read by a store of its own."""
+    """A finished data set, read by a separate store."""
 
     names: frozenset[str]
-    """Of every file below the folder, hidden ones too."""
+    """The names of all files below the folder, including hidden ones."""
     visible: dict[str, bytes]
     manifest: bytes
     success: bytes
 
 
 def whole(place: Place, output: str) -> Whole:
-    """What is in a finished folder. Fails when `_SUCCESS` is not there, or names another manifest."""
+    """Return the contents of a finished folder. Fail if `_SUCCESS` is missing or names another manifest."""
     store = place.store()
     success = store.get(place.at(f"{output}/_SUCCESS"))
     said = Success.model_validate_json(success)
@@ -166,19 +169,19 @@ def whole(place: Place, output: str) -> Whole:
 
 
 def listed(place: Place, output: str) -> list[str]:
-    """Every file below the output, by other eyes than the store's."""
+    """Return all files below the output, listed without our store."""
     return [name.removeprefix(f"{output}/") for name in place.names(output)]
 
 
 def visible(place: Place, output: str) -> dict[str, bytes]:
-    """The visible files and their bytes."""
+    """Return the visible files and their bytes."""
     store = place.store()
     names = [name for name in listed(place, output) if not any(part[0] in "_." for part in name.split("/"))]
     return {name: store.get(place.at(f"{output}/{name}")) for name in names}
 
 
 def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
-    """At any moment of any attempt: what is visible is whole, and `_SUCCESS` is there only when all is."""
+    """Check the invariant for any moment of any attempt: visible files are complete, and `_SUCCESS` exists only if all of them exist."""
     seen = visible(place, output)
     assert seen.items() <= expected.visible.items()
     if "_SUCCESS" in listed(place, output):
@@ -187,7 +190,7 @@ def assert_nothing_broken(place: Place, output: str, expected: Whole) -> None:
 
 
 def assert_whole(place: Place, output: str, expected: Whole) -> None:
-    """After the last attempt: same bytes, same manifest, nothing doubled, no leftover."""
+    """Check the output after the last attempt: same bytes, same manifest, no duplicate files, no leftovers."""
     found = whole(place, output)
     assert sorted(found.names) == sorted(expected.names)
     assert found == expected
