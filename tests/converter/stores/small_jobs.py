@@ -1,4 +1,4 @@
-"""Small jobs that use every part of the commit protocol, functions that run them like the pods do, and invariants of their output."""
+"""Small jobs that use every part of the commit protocol. Functions here run the jobs' steps as pods do, and check their output."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -91,14 +91,14 @@ def of_parts(place: Place) -> SmallJob:
 
 
 def of_files(place: Place, *names: str) -> SmallJob:
-    """Return a job on a folder of CSV files, each of which contains all the rows. Create these files in it."""
+    """Create CSV files with these names, each of which contains all the rows. Return a job that reads their folder."""
     for name in names:
         place.store().put(place.at(f"in/{name}.csv"), ROWS.encode())
     return of_csv(place, place.at("in"))
 
 
 def of_csv(place: Place, *uris: str) -> SmallJob:
-    """Return a job on such rows in these CSV files."""
+    """Return a job that reads the rows from CSV files or folders at these URIs."""
     return SmallJob(place, {"csv": {"uris": list(uris), "columns": _COLUMNS}})
 
 

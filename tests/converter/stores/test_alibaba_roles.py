@@ -1,4 +1,4 @@
-"""Roles of Alibaba Cloud: a service account's (RRSA) and a node's. STS and the metadata service are fakes on loopback; OSS and MaxCompute too."""
+"""Roles of Alibaba Cloud: those of service accounts (RRSA) and of nodes. STS, the metadata service, OSS and MaxCompute are local fakes."""
 
 import json
 import time
@@ -37,16 +37,16 @@ _ALIVE = 20
 
 @dataclass
 class FakeRoles:
-    """A fake of STS and of the metadata service of a node. Every answer is another key, of which the last twenty work."""
+    """A fake of STS and of a node's metadata service. Every answer contains a new key, and the last twenty keys work."""
 
     port: int = 0
     lifetime_seconds: float = 600
-    """Of a key. Below a quarter of an hour the library fetches another for the next request."""
+    """The lifetime of a key. If it is below a quarter of an hour, the library fetches another key for the next request."""
     refusal: tuple[int, dict[str, str]] | None = None
     is_node: bool = True
     """Whether there is a metadata service."""
     admit: Callable[["Issued"], object] = lambda _: None
-    """Tells the store of a new key."""
+    """Called with each new key, to make the store accept it."""
     expel: Callable[["Issued"], object] = lambda _: None
     issued: list["Issued"] = field(default_factory=list)
     seen: list[tuple[str, str, dict[str, str], dict[str, str]]] = field(default_factory=list)
@@ -106,7 +106,7 @@ class _Handler(Quiet):
 
 
 class _ToLoopback(requests.adapters.HTTPAdapter):
-    """Takes every request to the fake, whatever host it is meant for."""
+    """Sends every request to the fake, whatever host it is for."""
 
     def __init__(self, roles: FakeRoles) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def roles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRoles
 
 @pytest.fixture
 def service_account(roles: FakeRoles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRoles:
-    """What ACK's webhook puts into a pod whose service account has a role."""
+    """Set what ACK's webhook puts into a pod whose service account has a role."""
     (tmp_path / "oidc-token").write_text("projected-token")
     monkeypatch.setenv("ALIBABA_CLOUD_ROLE_ARN", ROLE)
     monkeypatch.setenv("ALIBABA_CLOUD_OIDC_PROVIDER_ARN", PROVIDER)

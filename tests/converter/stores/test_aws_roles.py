@@ -1,4 +1,7 @@
-"""Roles of AWS through whole jobs: IRSA, EKS Pod Identity, an instance's. STS, the agent and the metadata service are fakes on loopback."""
+"""Complete jobs with roles of AWS: IRSA, EKS Pod Identity, and a role of the instance.
+
+STS, the agent and the metadata service are local fakes.
+"""
 
 import json
 import re
@@ -25,13 +28,16 @@ ROLE = "arn:aws:iam::111122223333:role/training"
 
 @dataclass
 class FakeAws:
-    """A fake of STS, of the agent of EKS Pod Identity, of the instance's metadata, and of S3 as far as it writes down what it is sent."""
+    """A fake of STS, of the agent of EKS Pod Identity, and of the instance's metadata service.
+
+    It also accepts requests for S3, but only records them.
+    """
 
     port: int = 0
     key: tuple[str, str] = ("ASIAKEY", "secret")
     has_token: bool = True
     lifetime_seconds: float = 240
-    """Of a key. Below five minutes the next request fetches another."""
+    """The lifetime of a key. If it is below five minutes, the next request fetches another key."""
     refusal: tuple[int, str] | None = None
     issued: int = 0
     asked: list[tuple[str, dict[str, str], dict[str, str]]] = field(default_factory=list)
@@ -85,14 +91,14 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeAws]:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
     made = FakeAws()
     with served(type("Handler", (_Handler,), {"aws": made})) as made.port:
-        # Nobody asks the network of the machine that runs the tests.
+        # Don't send requests to the network of the machine that runs the tests.
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", made.url)
         yield made
 
 
 @pytest.fixture(params=["service account", "pod identity", "instance"])
 def role(request: pytest.FixtureRequest, aws: FakeAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """The words that name it. What the webhooks of EKS put into a pod, or nothing."""
+    """Set what the webhooks of EKS put into a pod (nothing for a role of the instance). Return the role's name in messages."""
     (tmp_path / "token").write_text("projected-token")
     if request.param == "service account":
         monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
@@ -108,7 +114,7 @@ def role(request: pytest.FixtureRequest, aws: FakeAws, monkeypatch: pytest.Monke
 
 @pytest.mark.store
 def test_a_job_on_s3_goes_on_while_its_keys_expire(request: pytest.FixtureRequest, s3_server: S3Server, aws: FakeAws, role: str) -> None:
-    # The server takes no tokens but its own: that they are signed and sent is the next test's.
+    # The server accepts no tokens from this fake. The next test checks that tokens are signed and sent.
     aws.key, aws.has_token = (s3_server.access_key, s3_server.secret_key), False
     place = s3(request)
     place = replace(place, settings=replace(place.settings, credentials={}))
@@ -151,7 +157,7 @@ def test_a_role_that_is_refused_is_named_and_what_to_do(aws: FakeAws, role: str)
     said = str(error.value)
     assert "projected-token" not in said
     if "instance" in role:
-        # Nothing else says that this is an instance.
+        # Without an answer of the metadata service, this machine doesn't appear to be an instance.
         assert said.startswith("No credentials for S3: give the store a Secret")
     else:
         assert said.startswith(f"No credentials for {role}: 403 <Error><Code>AccessDenied</Code></Error>.")

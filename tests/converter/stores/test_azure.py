@@ -1,4 +1,4 @@
-"""What only Azure does: signatures and tokens, rights, data lakes, completions in doubt."""
+"""Behavior specific to Azure: signatures and tokens, rights, data lakes, completions whose answer was lost."""
 
 import base64
 import json
@@ -37,7 +37,7 @@ from storeservers import AzureServer
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STORAGE_ACCOUNT_NAME", "STORAGE_ACCOUNT_KEY", "STORAGE_SAS_TOKEN", "TENANT_ID", "CLIENT_ID", "FEDERATED_TOKEN_FILE"):
         forget(monkeypatch, f"AZURE_{name}")
-    # Nobody listens there: no machine of Azure's.
+    # No server listens at this address, so this machine appears to be outside Azure.
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:1")
 
 
@@ -127,7 +127,7 @@ def test_a_data_lake_and_an_account_without_folders_are_listed_in_the_order_of_w
         store.put(f"{container}/x/{name}", b"1")
     walked = list(store.list(f"{container}/x"))
     made, _ = store.place(container)
-    # The service tells of each account; Azurite doesn't, and what may be a data lake is walked.
+    # The service reports whether an account is a data lake. Azurite doesn't, so folders are listed one by one.
     assert made.requests.hierarchical is True
     monkeypatch.setattr(made.requests, "hierarchical", False)
     flat = list(store.list(f"{container}/x"))
@@ -168,7 +168,7 @@ def test_a_writer_whose_blocks_another_commit_dropped_is_worth_another_attempt(s
     upload = store.create(f"{container}/file")
     upload.write(bytes(20 * MIB))
     for block in upload._parts._pending:
-        block.result()  # one that comes after the other commit is not dropped by it
+        block.result()  # a block that arrives after the other commit isn't dropped by it
     another = store.create(f"{container}/file")
     another.write(bytes(9 * MIB))
     another.commit(replace=False)
@@ -242,7 +242,7 @@ def test_a_refusal_that_is_over_when_it_is_asked_why(monkeypatch: pytest.MonkeyP
 
 
 class _Azure(Quiet):
-    """Entra ID, the node's identity, and a blob that wants a token of theirs, as far as they are asked here."""
+    """The parts that these tests need of Entra ID, the node's identity service, and a blob that requires one of their tokens."""
 
     def do_POST(self) -> None:  # noqa: N802 - the base class's name
         form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
@@ -283,7 +283,7 @@ def azure() -> Iterator[str]:
 
 @pytest.fixture
 def workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, azure: str) -> str:
-    """What Azure's webhook gives the pods of a service account."""
+    """Set what Azure's webhook puts into the pods of a service account."""
     (tmp_path / "token").write_text("projected\n")
     monkeypatch.setenv("AZURE_AUTHORITY_HOST", f"{azure}/")
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")

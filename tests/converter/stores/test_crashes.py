@@ -1,6 +1,7 @@
-"""Crash points: a job is killed before and after every single operation that it asks of its store, and run again.
+"""Crash points: a job is killed before and after every operation on its store, and then run again.
 
-A seeded sample on each store; all of them for the file store, by SIGKILL, by `make nightly`, and for the others by `make crashes`.
+By default, this tests a seeded sample of points on each store. `make nightly` tests all points of the file store, with SIGKILL. `make
+crashes` tests all points of the other stores.
 """
 
 import os
@@ -30,23 +31,23 @@ from dataprep_converter.tools.verification import verify
 pytestmark = pytest.mark.slow
 
 ALL = "CRASHES" in os.environ
-"""All points everywhere, and not a sample: `make crashes`."""
+"""Whether to test all points instead of a sample, as in `make crashes`."""
 SAMPLE = {"hdfs": 2, "webhdfs": 2, "s3": 6, "oss": 6, "abfs": 2, "gs": 2}
-"""On HDFS closing a file takes half a second; Azurite is slow too."""
+"""The number of points in a store's sample. HDFS has few because closing a file takes half a second; Azurite is slow too."""
 AT_ONCE = 4
-"""Lives on such a store."""
+"""The number of lives that run concurrently on such a store."""
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shard whose temporary file was swept is made again at once. Small files go up in parts."""
+    """Make a shard whose temporary file was swept again without a pause, and upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
 
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Place]:
-    # Every file is synced, thousands of times: in memory where that is possible.
+    # These tests sync files thousands of times, so use a file system in memory if there is one.
     memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-crashes-") as folder:
         yield in_folder(Path(folder))
@@ -68,14 +69,14 @@ def finished(job: SmallJob) -> Whole:
 
 
 def operations_of(job: SmallJob) -> list[str]:
-    """What a whole life asks of the store, in order."""
+    """Return the operations of a job's complete life on the store, in order."""
     counted = Operations()
     small_jobs.live(job.to("counted"), CrashingAccess((job.place.settings,), counted))
     return counted.names
 
 
 def killed_for_real(job: DataPrepJob, place: Place, point: Point) -> bool:
-    """Lives in a child of this process; whether it was killed."""
+    """Run the job in a child process. Return whether the child was killed."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -95,20 +96,20 @@ def killed_for_real(job: DataPrepJob, place: Place, point: Point) -> bool:
 
 
 def stopped(job: DataPrepJob, place: Place, point: Point) -> bool:
-    """Lives in this process; whether it came to the point, and did nothing more after it."""
+    """Run the job in this process, and refuse all operations from the point on. Return whether the job reached the point."""
     operations = Operations(point, stops)
     try:
         small_jobs.live(job, CrashingAccess((place.settings,), operations))
     except (Killed, Exception):
-        # The preflight tells of whatever ends its thread as an error of the store.
+        # The preflight reports any exception that ends its thread as an error of the store.
         if not operations.dead:
             raise
     return operations.dead
 
 
 def points_of(job: SmallJob, *, sample: int | None = None) -> list[Point]:
-    """Before each operation of a life, which is after the one before it, and after the last; or a seeded sample, with the last ones in it."""
-    # The thread that reads ahead makes the number of operations differ by one or two.
+    """Return the points before each operation and after the last one, or a seeded sample of them that includes the last ones."""
+    # The thread that reads ahead lets the number of operations vary by one or two.
     count = len(operations_of(job))
     points = [Point(number, "before") for number in range(1, count + 1)] + [Point(count, "after")]
     if ALL or sample is None:
@@ -146,7 +147,7 @@ def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_
     small_jobs.of_files(local, "b")
 
     def laid(output: str) -> DataPrepJob:
-        # With the times of the files, by which the data set knows that they are its own.
+        # Copy the files' modification times too, because the data set's reports contain them as pins.
         shutil.copytree(local.at("old"), local.at(output))
         return job.to(output, overwrite="Extend")
 
@@ -221,13 +222,13 @@ def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place) -
         assert_whole(remote, output, expected)
         return died
 
-    # They know nothing of each other, and mostly wait for the store.
+    # The lives are independent and mostly wait for the store.
     with ThreadPoolExecutor(AT_ONCE) as threads:
         assert sum(threads.map(dies_and_lives, points)) >= len(points) - 2
 
 
 class Sleeper:
-    """A process that sleeps at some point and wakes up on command, like a pod on a node that was cut off."""
+    """A simulated process that sleeps at a point and wakes up on command, like a pod on a node that lost its network."""
 
     def __init__(self, place: Place, point: Point, life: Callable[[Access], None]) -> None:
         self.asleep = threading.Event()
@@ -247,17 +248,17 @@ class Sleeper:
 
     @property
     def names(self) -> list[str]:
-        """What it has done so far, in order."""
+        """The operations that it has done so far, in order."""
         return self._operations.names
 
     def wakes_up(self) -> list[BaseException]:
-        """What it raises then, until its end."""
+        """Wake the process up, wait for its end, and return the exceptions that it raised."""
         self._wake.set()
         self._thread.join()
         return self._raised
 
     def wakes_up_and_dies(self) -> None:
-        """After the operation that it was about to do."""
+        """Wake the process up, and let it die after the operation that it was about to do."""
         self._operations.die_after(self._point.number)
         self._wake.set()
         self._thread.join()
@@ -302,7 +303,7 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: L
         zombie = Sleeper(local, point, lambda access, output=output: life(job.to(output), access))  # type: ignore[misc] # mypy can't infer a lambda with a default
         small_jobs.live(job.to(output), accessed(local))
         assert_nothing_broken(local, output, expected)
-        # It may fail, but only in words of ours.
+        # The zombie may fail, but only with one of our errors.
         assert all(isinstance(each, ConvertError) for each in zombie.wakes_up())
         assert_whole(local, output, expected)
         slept += zombie.came_there
@@ -310,7 +311,7 @@ def test_a_zombie_that_wakes_up_after_the_end_does_no_harm(local: Place, life: L
 
 
 def test_two_workers_at_the_same_task_make_one_data_set(local: Place) -> None:
-    """One sleeps at each of its operations while the other does the whole task, and the commit is made."""
+    """One worker sleeps at each of its operations, while the other worker does the complete task and the commit runs."""
     job = small_jobs.of_rows(local)
     expected = finished(job)
     slept = 0
@@ -327,7 +328,7 @@ def test_two_workers_at_the_same_task_make_one_data_set(local: Place) -> None:
 
 
 def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
-    """The first wakes up when the other has done the task, does one thing more, and dies; nobody makes its shard again."""
+    """The first worker wakes up when the other has finished the task, does one more operation and dies. Its shard isn't made again."""
     job = small_jobs.of_rows(local)
     expected = finished(job)
     for point in sleeps(job, working):
@@ -343,7 +344,10 @@ def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
 @pytest.mark.store
 @pytest.mark.parametrize("made", [place for place in PLACES if place.id in ("s3", "oss", "gcs")])
 def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(request: pytest.FixtureRequest, made: PlaceMaker) -> None:
-    """The commit has swept its parts away, and the shard is there: it is not uploaded again, and no upload is left that nobody would ever end."""
+    """The commit has swept the worker's parts, and the shard exists.
+
+    The worker doesn't upload it again, and leaves no unfinished upload.
+    """
     place = made(request)
     job = small_jobs.of_parts(place)
     expected = finished(job)
@@ -366,18 +370,18 @@ def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(reque
         assert_whole(place, output, expected)
         begun = created(first)
         assert first.wakes_up() == []
-        # A shard that it had not come to yet is made once more, with the same bytes; the one it was at is not.
+        # Shards that the worker had not started are made once more, with the same bytes. The shard of the interrupted upload is not.
         assert created(first).count(begun[-1]) == 1
         assert_whole(place, output, expected)
 
 
 def created(sleeper: Sleeper) -> list[str]:
-    """The shards that it has begun to upload so far."""
+    """Return the shards whose uploads the process has begun so far."""
     return [name for name in sleeper.names if name.startswith("create ") and ".tfrecords" in name]
 
 
 def sleeps(job: SmallJob, life: Life) -> list[Point]:
-    """Before each operation of one step; or every fourth."""
+    """Return the points before each operation of one step, or before every fourth."""
     counted = Operations()
     life(job.to(f"counted-{life.__name__}"), CrashingAccess((job.place.settings,), counted))
     return [Point(number, "before") for number in range(1, len(counted.names) + 1, 1 if ALL else 4)]

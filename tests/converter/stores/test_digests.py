@@ -1,4 +1,4 @@
-"""The bytes of a whole object against its ETag."""
+"""Checks of a complete object's bytes against its ETag."""
 
 import hashlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ TAG = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 
 
 class Readings:
-    """An object that is read differently each time."""
+    """An object for which each read returns other bytes."""
 
     def __init__(self, *contents: bytes, tag: str = TAG) -> None:
         self.left = list(contents)

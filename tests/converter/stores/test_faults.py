@@ -1,6 +1,7 @@
-"""Seeded faults between the converter and real servers: the data set is byte for byte the same, or the job says why not and nothing half is seen.
+"""Seeded faults between the converter and real servers.
 
-10 seeds of each store in CI, 20 at night; `make faults SEEDS=300` runs as many of each and writes docs/faults.md.
+Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI runs 10 seeds for each
+store, the nightly run 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
 """
 
 import os
@@ -41,24 +42,25 @@ pytestmark = pytest.mark.store
 
 _SEEDS_IN_CI = 10
 _LANES, _LANES_OF = 4, {"maxcompute": 1}
-"""Seeds at a time, each lane in a place and behind a proxy of its own: a life with faults mostly waits. The client of
-MaxCompute is told of its proxy by the environment, so it has one lane.
+"""The number of seeds that run concurrently, because a life with faults mostly waits.
+
+Each lane has its own place and its own proxy. MaxCompute has only one lane, because its client takes the proxy from the environment.
 """
 _MOST_FAULTS = 6
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A lane in which the job was done once."""
+    """A lane in which the job has run once without faults."""
 
     lane: Lane
     job: SmallJob
     expected: Whole
     requests: int
-    """How many a whole life makes."""
+    """The number of requests in a complete life."""
 
     def faults(self, seed: int) -> list[Fault]:
-        """One to six, anywhere in the life."""
+        """Return one to six faults at random requests of the life."""
         chosen = random.Random(f"{self.lane.name}-{seed}")  # noqa: S311 - the same faults each time
         numbers = chosen.sample(range(1, self.requests + 1), chosen.randint(1, min(_MOST_FAULTS, self.requests)))
         return [Fault(number, chosen.choice(self.lane.kinds)) for number in sorted(numbers)]
@@ -66,18 +68,19 @@ class Stretch:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits of seconds that are minutes otherwise."""
+    """Set timeouts of seconds that are minutes otherwise."""
     from dataprep_converter.inputs import maxcompute
     from dataprep_converter.stores import http, store_requests
     from dataprep_converter.stores.objects import objects
     from dataprep_converter.stores.objects import oss as oss_store
 
-    # Not WebHDFS: a NameNode that has just begun takes seconds for its first answer, and the proxy ends a stall by a reset.
+    # WebHDFS keeps its timeout, because a NameNode that has just started takes seconds for its first answer. The proxy ends stalls by a
+    # reset.
     for module in (oss_store, http):
         monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS)
     for module in (objects, store_requests):
         monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS_OF_PARTS)
-    # pyodps takes whole seconds.
+    # pyodps only accepts integers.
     monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(ANSWER_SECONDS))
     monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
@@ -137,7 +140,7 @@ def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane], seeds: int) -
 
 
 def life_with_faults(here: Stretch, seed: int) -> fault_report.Outcome:
-    """A life in which a few requests go wrong, and another one in which none does."""
+    """Run the job with a few faults, and then once more without faults."""
     lane, place, job, expected = here.lane, here.lane.place, here.job, here.expected
     output = f"seed-{seed}"
     if lane.table is not None:

@@ -1,4 +1,4 @@
-"""What only file systems do: full disks, read-only folders, stale handles, links."""
+"""Behavior specific to file systems: full disks, read-only folders, stale handles, links."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def failing(number: int, *, times: int = 99, real: Callable[..., object] | None = None) -> Callable[..., object]:
-    """A system call that fails so often with an errno, then is the real one."""
+    """Return a system call that fails `times` times with an errno, and then does the real call."""
     calls: list[int] = []
 
     def call(*arguments: object, **keywords: object) -> object:
@@ -303,7 +303,7 @@ def test_folders_are_made_by_many_at_once(tmp_path: Path) -> None:
 
 
 def test_files_that_nfs_keeps_for_who_has_them_open_are_nobodys(tmp_path: Path) -> None:
-    """A client of NFS renames a file that is deleted while it is open, to `.nfs…` in the same folder."""
+    """If a file is deleted while it is open, NFS clients rename it to `.nfs…` in the same folder."""
     place = in_folder(tmp_path)
     job = small_jobs.of_files(place, "a")
     small_jobs.live(job.to("whole"), Access())

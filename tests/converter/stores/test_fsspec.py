@@ -1,4 +1,4 @@
-"""Schemes that go through fsspec, against a real FTP server: sources only, in our order, pinned by what the server tells."""
+"""Schemes that are read through fsspec, against a real FTP server: read-only, listed in our order, pinned by the server's metadata."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What only Cloud Storage does: tokens, rights, and an upload's end by a conditional copy."""
+"""Behavior specific to Cloud Storage: tokens, rights, and uploads that end with a conditional copy."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def test_a_secret_that_holds_no_key_is_told(key: str, said: str) -> None:
 
 
 def test_a_pod_with_a_workload_identity_asks_the_metadata_server(gcs_fake: FakeGcs, bucket: str) -> None:
-    # In a process of its own, because google-auth reads the address once.
+    # Use a separate process, because google-auth reads the address only once.
     host = f"{gcs_fake.host}:{gcs_fake.port}"
     program = (
         "from dataprep_converter.stores import StoreSettings; from dataprep_converter.stores.objects.gcs import GcsStore\n"
@@ -99,7 +99,7 @@ def test_an_input_that_is_replaced_while_it_is_read_is_told(store: GcsStore, buc
 def test_a_completion_whose_answer_is_lost_is_ours(
     gcs_fake: FakeGcs, store: GcsStore, bucket: str, monkeypatch: pytest.MonkeyPatch, size: int, times: int, exclusive: bool
 ) -> None:
-    # Of a large one first the completion's, then the copy's.
+    # For a large object, lose the answer to the completion first, and then the answer to the copy.
     lose_answers(
         monkeypatch, of=lambda method, query: (method == "POST" and "uploadId" in query) or (method == "PUT" and not query), times=times
     )
@@ -115,7 +115,7 @@ def test_a_lost_answer_does_not_make_anothers_object_ours(
     gcs_fake: FakeGcs, store: GcsStore, bucket: str, monkeypatch: pytest.MonkeyPatch, size: int, tells: bool
 ) -> None:
     if not tells:
-        # A refusal, or a service that is like Cloud Storage but keeps no checksum.
+        # The request may be refused, or a compatible service may keep no checksums.
         monkeypatch.setattr(GcsBucket, "checksum", lambda *_: None)
     store.put(f"gs://{bucket}/file", b"t" * size)
     upload = store.create(f"gs://{bucket}/file")

@@ -1,6 +1,6 @@
-"""What only HDFS does: users, replication, configuration, and DataNodes that die in the middle."""
+"""Behavior specific to HDFS: users, replication, configuration, and DataNodes that die during reads and writes."""
 
-# The programs that run here are our own.
+# All programs that these tests start are our own.
 
 import logging
 import subprocess

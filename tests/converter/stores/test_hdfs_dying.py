@@ -1,6 +1,7 @@
-"""NameNode and DataNodes die at seeded moments of a job, and come back at once or after it: the same data set, or a reason and nothing half.
+"""NameNode and DataNodes die at seeded moments of a job, and restart immediately or after the job.
 
-Two lives in CI; `make faults SEEDS=300` walks through thirty, and writes them to docs/faults.md.
+Either the data set is the same, or the job reports the reason and no incomplete file is visible. CI runs two lives. `make faults SEEDS=300`
+runs thirty and writes the results to docs/faults.md.
 """
 
 import os
@@ -26,7 +27,7 @@ SEEDS = max(2, int(os.environ.get("SEEDS", "20")) // 10)
 
 
 class Death(StrEnum):
-    """What dies, and whether it comes back while the job runs."""
+    """The server that dies, and whether it is restarted while the job runs."""
 
     DATA_NODE = "DataNode killed"
     NAME_NODE_RESTARTED = "NameNode killed and started again"
@@ -34,7 +35,7 @@ class Death(StrEnum):
     NAME_NODE = "NameNode killed"
 
     def strike(self, cluster: HdfsCluster) -> None:
-        """Now."""
+        """Kill the server, and restart it if this death has a restart."""
         if self in (Death.NAME_NODE, Death.NAME_NODE_RESTARTED):
             cluster.kill_namenode()
         else:
@@ -44,7 +45,7 @@ class Death(StrEnum):
 
     @property
     def restarts(self) -> bool:
-        """Whether the job runs on while it comes back."""
+        """Whether the server is restarted while the job runs."""
         return self in (Death.DATA_NODE_RESTARTED, Death.NAME_NODE_RESTARTED)
 
 
@@ -55,7 +56,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def cluster(hdfs_cluster: HdfsCluster) -> Iterator[HdfsCluster]:
-    """All servers run afterwards, whatever the test left."""
+    """Yield the cluster, and start all servers that a test has left dead."""
     yield hdfs_cluster
     hdfs_cluster.start_missing()
 
@@ -70,7 +71,7 @@ def test_servers_that_die_change_no_byte_or_are_named(cluster: HdfsCluster, requ
     outcomes: list[fault_report.Outcome] = []
     for seed, death in zip(range(SEEDS), [*Death] * SEEDS, strict=False):
         output = f"seed-{seed}"
-        # A server must be started by the main thread, and the preflight asks from another one.
+        # Servers must be started by the main thread, but the preflight runs in another thread. So these faults come after it.
         first = preflighted + 1 if death.restarts else 1
         number = random.Random(f"hdfs-{seed}").randint(first, len(counted.names))  # noqa: S311 - the same moments each time
         operations = Operations(Point(number, "before"), lambda _, death=death: death.strike(cluster))  # type: ignore[misc] # mypy can't infer a lambda with a default

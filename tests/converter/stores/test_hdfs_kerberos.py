@@ -1,4 +1,4 @@
-"""HDFS with Kerberos: a real KDC, a real NameNode that lets in only who has a ticket, and keytabs as a Secret brings them."""
+"""HDFS with Kerberos: a real KDC, a real NameNode that only accepts clients with a ticket, and keytabs like those of a Secret."""
 
 import base64
 import os
@@ -33,12 +33,12 @@ HADOOP = {"dfs.data.transfer.protection": "authentication"}
 
 @dataclass(frozen=True)
 class Secured:
-    """The running servers, and what a cluster's administrator hands out."""
+    """The running servers, and the files that a cluster's administrator gives to users."""
 
     kdc: Kdc
     hdfs: SecuredHdfs
     alice: Path
-    """Her keytab."""
+    """The keytab of the user alice."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def _make_home(hdfs: SecuredHdfs, user: str) -> None:
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The process's Kerberos is that of the test, and no ticket of the machine's user counts; what stays wrong is not tried for long."""
+    """Use the Kerberos configuration of the test, ignore tickets of the machine's user, and retry only for a short time."""
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 0.5)
     monkeypatch.setenv(hdfs_kerberos.CONFIGURATION_VARIABLE, "")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
@@ -77,7 +77,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def mounts(secured: Secured, tmp_path: Path) -> Path:
-    """What the operator mounts for the first entry of the stores."""
+    """Make the files that the operator mounts for the first entry of the stores."""
     secret, hadoop = tmp_path / "secrets" / "0", tmp_path / "hadoop" / "0"
     for folder in (secret, hadoop):
         folder.mkdir(parents=True)
@@ -118,7 +118,7 @@ def test_a_job_with_the_keytab_of_a_secret_makes_the_same_bytes(secured: Secured
 
 
 def test_a_keytab_makes_the_client_log_in_without_any_configuration(secured: Secured, settings: StoreSettings) -> None:
-    HdfsStore(settings)  # brings the krb5.conf
+    HdfsStore(settings)  # sets the krb5.conf for this process
     alone = HdfsStore(replace(settings, hadoop_conf=None))
 
     assert alone.stat(f"{secured.hdfs.uri}/nothing") is None
@@ -143,7 +143,7 @@ def _says_kerberos(hadoop: Path) -> None:
 
 
 def real_errors(secured: Secured, mounts: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ConvertError]]:
-    """(step that is missing, what the preflight says), in the page's order; each from a fresh start."""
+    """Yield (missing step, error of the preflight), in the order of the page. Each case starts from a working configuration."""
     uri = f"{secured.hdfs.uri}/home/alice/out"
     secret, hadoop = mounts / "secrets" / "0", mounts / "hadoop" / "0"
     none: dict[str, object] = {"secretRef": None}
@@ -192,7 +192,10 @@ def test_each_error_is_the_one_that_the_page_quotes(secured: Secured, mounts: Pa
 
 
 def _token_of_another_cluster(user: str) -> str:
-    """As `hdfs fetchdt` writes it: Hadoop's Token with a DelegationTokenIdentifier. Numbers here are below 128, so each is one byte."""
+    """Return a token as `hdfs fetchdt` writes it: Hadoop's Token with a DelegationTokenIdentifier.
+
+    All numbers are below 128, one byte each.
+    """
 
     def counted(content: bytes) -> bytes:
         return bytes([len(content)]) + content

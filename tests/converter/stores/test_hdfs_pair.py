@@ -1,4 +1,4 @@
-"""Two NameNodes behind one name: jobs go on when the active one dies or hands over, and a dead one costs seconds."""
+"""Two NameNodes behind one name: jobs continue if the active NameNode dies or becomes standby, and a dead NameNode only costs seconds."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def place(pair: HdfsPair, servers_folder: Path) -> Place:
 
 @dataclass(frozen=True)
 class Done:
-    """A job that nothing disturbed, and every operation of its life."""
+    """A job that ran without disturbance, and all operations of its life."""
 
     job: SmallJob
     operations: list[str]
@@ -66,7 +66,7 @@ def done(place: Place) -> Done:
 
 
 def live_with(done: Done, place: Place, output: str, *, before: str, event: Callable[[], object]) -> None:
-    """A whole life of the job, with an event before the first operation of this name."""
+    """Run all steps of the job, with an event before the first operation with this name."""
     number = 1 + next(index for index, name in enumerate(done.operations) if name.startswith(before))
     operations = Operations(Point(number, "before"), lambda _: event())
     small_jobs.live(done.job.to(output), CrashingAccess((place.settings,), operations))
@@ -98,7 +98,7 @@ def test_a_dead_name_node_costs_no_minutes(pair: HdfsPair, place: Place, tmp_pat
     pair.write_client_configuration(tmp_path, {"dfs.client.failover.max.attempts": "9"})
     HdfsStore(StoreSettings(uri_prefix="hdfs://", hadoop_conf=str(tmp_path))).new_client(NAME_SERVICE)
 
-    # hdfs-native's own let one call to a dead NameNode take three minutes.
+    # With hdfs-native's default values, one call to a dead NameNode takes three minutes.
     keys = [f"dfs.client.failover.{key}" for key in ("max.attempts", "sleep.base.millis", "sleep.max.millis")]
     assert {tuple(each[key] for key in keys) for each in told[:-1]} == {("2", "200", "1000")}
     assert [told[-1][key] for key in keys] == ["9", "200", "1000"]

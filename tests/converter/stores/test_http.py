@@ -1,4 +1,4 @@
-"""The web as a source: ranges, pins, retries at the cursor; and nothing is ever written there."""
+"""Web servers as sources: ranges, pins, and streams that resume where they broke. Writing is refused."""
 
 from pathlib import Path
 

@@ -17,11 +17,11 @@ _KEYS = {"accessKeyId": "key", "accessKeySecret": "secret"}
 
 @dataclass
 class Bucket:
-    """A server that has nothing but a listing, in the words that OSS and S3 share."""
+    """A server that only answers listings, in XML that the clients of both OSS and S3 understand."""
 
     endpoint: str = ""
     pages: list[int] = field(default_factory=list)
-    """Numbers of the pages that were asked for."""
+    """The numbers of the requested pages."""
 
     def page(self, number: int) -> str:
         first = number * _OF_A_PAGE
@@ -47,7 +47,7 @@ def bucket() -> Iterator[Bucket]:
             query = parse_qs(urlsplit(self.path).query)
             assert query["prefix"] == ["in/"]
             here.pages.append(int(query.get("continuation-token", ["0"])[0]))
-            # OSS's client believes no answer without a request id; `Date` is there already.
+            # OSS's client rejects answers without a request id. The server already sends `Date`, which it also requires.
             self.answer(200, here.page(here.pages[-1]), {"content-type": "application/xml", "x-oss-request-id": "1"})
 
     with served(Answers) as port:
@@ -63,7 +63,7 @@ def test_a_hundred_thousand_objects_come_page_by_page(bucket: Bucket, scheme: st
 
     number = -1
     for number, entry in enumerate(store.list(f"{scheme}://bucket/in")):
-        # Nothing is asked for before it is wanted, so of 100,000 entries those of one page are in memory.
+        # A page is requested only when it is needed, so only one page of the 100,000 entries is in memory.
         assert len(bucket.pages) == number // _OF_A_PAGE + 1
         assert (entry.uri, entry.size, entry.pin) == (f"{scheme}://bucket/in/{number:06d}.jpg", number, f"{number:032x}")
     assert number == _OBJECTS - 1

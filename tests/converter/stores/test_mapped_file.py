@@ -1,4 +1,4 @@
-"""Many small pieces of a local file in one call, whatever becomes of the file meanwhile."""
+"""Reads many small pieces of a local file in one call, even if the file changes meanwhile."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from dataprep_converter.stores.files import FileInput
 
 ROWS = np.random.default_rng(1).integers(0, 256, (20_000, 7), np.uint8)
 ORDER = np.random.default_rng(2).permutation(20_000)[:3000]
-"""More than the kernel takes at once."""
+"""Offsets of more pieces than the kernel accepts in one call."""
 
 
 @pytest.fixture
@@ -55,9 +55,9 @@ def test_open_files_do_not_stay_behind(file: Path) -> None:
 
 
 def open_files() -> list[Path]:
-    """Of this process."""
+    """Return the files that this process has open."""
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the one of this listing
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of this listing itself
             found.append(descriptor.readlink())
     return found

@@ -1,6 +1,7 @@
-"""Memory while requests go wrong: what is tried again, resumed or begun anew leaves nothing behind in the process, native clients' buffers included. OSS's is in test_oss_faults.
+"""Memory during faults: retried, resumed and restarted requests leave nothing in memory, not even in buffers of native clients.
 
-A process of its own writes and reads a file, behind the proxies of test_faults or while servers of HDFS die, and tells by how much it grew.
+A separate process writes and reads a file, behind the proxies of test_faults or while servers of HDFS die, and reports by how much its
+memory grew. The test for OSS is in test_oss_faults.
 """
 
 import re
@@ -32,22 +33,22 @@ pytestmark = pytest.mark.store
 
 MIB = 1 << 20
 PIECES = 64
-"""Of a MiB each."""
+"""The number of pieces of the file, each of 1 MiB."""
 _ATTEMPTS = 4
 _ATTEMPTS_OF_THE_DEAD, _DELAY_SECONDS = 12, 0.5
-"""Until a DataNode that was killed has begun again."""
+"""Enough attempts for a killed DataNode to restart."""
 _STATUS = Path("/proc/self/status")
 _KINDS = (Kind.RESET, Kind.LOST, Kind.BUSY, Kind.FAILED_LATE, Kind.TRUNCATED)
 COLUMNS = ("x", "label")
 ROWS_OF_A_BLOCK = MIB // 16
-"""A MiB."""
+"""The number of rows in a block of 1 MiB."""
 _HDFS = HdfsOptions(block_size="1Mi")
-"""So that the NameNode is asked often."""
+"""Small blocks, so that the client sends many requests to the NameNode."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """What goes wrong in a lane, and at which of its requests."""
+    """The faults in a lane, and the numbers of the requests that they hit."""
 
     lane: Stretching
     kinds: Sequence[Kind]
@@ -56,7 +57,7 @@ class Course:
 
 
 def of_requests(lane: Stretching) -> Course:
-    """A store of objects, whose clients ask for each piece."""
+    """Return the course for an object store, whose client sends a request for each piece."""
     return Course(lane, _KINDS, writing=range(3, 13, 2), reading=range(2, 7))
 
 
@@ -64,7 +65,7 @@ COURSES = {
     "s3": of_requests(of_objects("s3", "s3_server", s3, expired="")),
     "gcs": of_requests(of_objects("gcs", "gcs_fake", gcs, expired="")),
     "azure": of_requests(azure_lane),
-    # Of HDFS's servers only the NameNode is behind the proxy.
+    # Only HDFS's NameNode is behind the proxy, not its DataNodes.
     "hdfs": Course(hdfs_lane, OF_TCP, writing=range(9, 49, 10), reading=range(2, 10, 2)),
     "webhdfs": Course(webhdfs_lane, _KINDS, writing=range(2, 7), reading=range(1, 6)),
 }
@@ -72,21 +73,21 @@ COURSES = {
 
 @pytest.fixture
 def child() -> Iterator[ProcessPoolExecutor]:
-    """A process that has no part in the servers, nor in the proxy."""
+    """Yield a process in which neither the servers nor the proxy run."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
         yield child
 
 
 def begin() -> None:
-    """Uploads go in the smallest parts that S3 takes, so that 64 MiB are many; and nothing waits long before it is tried again."""
+    """Make uploads use the smallest parts that S3 accepts, so that 64 MiB have many parts, and shorten the pauses between retries."""
     patch = pytest.MonkeyPatch()
     patch.setattr(objects, "part_bytes_for", lambda _: 5 * MIB)
     patch.setattr(Patience, "delay", lambda *_: 0.02)
 
 
 def grown(work: Callable[[], object]) -> int:
-    """By how many bytes the process was larger at its largest."""
-    # Sets the peak back to what there is now.
+    """Return by how many bytes the process grew at its peak."""
+    # Reset the peak to the current value.
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = kibibytes("VmRSS")
     work()
@@ -94,14 +95,14 @@ def grown(work: Callable[[], object]) -> int:
 
 
 def kibibytes(name: str) -> int:
-    """A line of this process's status."""
+    """Return the value of a line in this process's status, in KiB."""
     found = re.search(rf"{name}:\s+(\d+)", _STATUS.read_text(encoding="utf-8"))
     assert found is not None
     return int(found[1])
 
 
 def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
-    """Writes the file, and again when it can't be gone on with, as a worker does."""
+    """Write the file. If the upload fails, start again, like a worker. Return the growth of memory."""
     store, piece = Access([settings]).store(uri), bytes(range(256)) * (MIB >> 8)
 
     def write() -> None:
@@ -120,7 +121,7 @@ def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | Non
 
 
 def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
-    """Reads it as a stream, as often as something may go wrong."""
+    """Read the file as a stream, several times, so that each fault comes up. Return the growth of memory."""
 
     def whole() -> None:
         with Access([settings]).store(uri).open(uri) as source:
@@ -139,7 +140,7 @@ def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None =
 
 
 def again_and_again(work: Callable[[], None], attempts: int) -> None:
-    """Does it, from its beginning when it can't be gone on with, as a worker does."""
+    """Do the work, and start it again from the beginning if it fails, like a worker."""
     for number in range(attempts):
         time.sleep(_DELAY_SECONDS * number)
         try:
@@ -152,7 +153,7 @@ def again_and_again(work: Callable[[], None], attempts: int) -> None:
 
 
 def rows_written(uri: str, blocks: int) -> int:
-    """Writes a table, block by block, each again when it can't be gone on with."""
+    """Write a table block by block, and repeat blocks that fail. Return the growth of memory."""
     block = pa.RecordBatch.from_pydict({name: pa.array(range(ROWS_OF_A_BLOCK)) for name in COLUMNS})
 
     def write() -> None:
@@ -165,7 +166,7 @@ def rows_written(uri: str, blocks: int) -> int:
 
 
 def rows_read(uri: str, blocks: int) -> int:
-    """Reads it in as many slices, each again when it breaks."""
+    """Read the table in slices of one block, and repeat slices that fail. Return the growth of memory."""
 
     def whole() -> None:
         session = Table(uri, Access()).session()
@@ -181,14 +182,14 @@ def rows_read(uri: str, blocks: int) -> int:
 
 
 def wait_for_what_is_done(half_way: Path | None) -> None:
-    """Half of the way is done: wait until the test has done what it does then, unless it has already."""
+    """Signal that half of the work is done, and wait until the test has reacted."""
     if half_way is not None:
         half_way.touch()
         wait_until(half_way.with_suffix(".done").exists, seconds=60, what="what is done half-way")
 
 
 def warm(child: ProcessPoolExecutor, uri: str, settings: StoreSettings) -> None:
-    """Once in small, for the modules and threads that stay."""
+    """Write and read a small file first, so that modules and threads that are loaded on first use don't count as growth."""
     child.submit(begin).result()
     child.submit(written, f"{uri}-not", settings, 12).result()
     child.submit(read, f"{uri}-not", settings, 12).result()
@@ -207,7 +208,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, c
         by_reading = child.submit(read, uri, settings, PIECES).result()
         hits += [fault.kind for fault in proxy.hits]
     assert hits == [*course.kinds, *reversed(course.kinds)]
-    # Of 64 MiB. Four parts of 5 MiB are under way while the next one fills.
+    # The file has 64 MiB. Four parts of 5 MiB are being sent while the next one fills.
     assert by_writing < 40 * MIB
     assert by_reading < 32 * MIB
 

@@ -1,4 +1,4 @@
-"""Names that no store takes, and files beside a data set that were cut short: each is named, and none is called a defect of dataprep."""
+"""Names that no store accepts, and truncated metadata files: the error names them, and doesn't blame a bug in dataprep."""
 
 import os
 import socket

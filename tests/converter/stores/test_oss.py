@@ -1,4 +1,4 @@
-"""What only OSS does: rights, credentials, completions in doubt, connections that break."""
+"""Behavior specific to OSS: rights, credentials, completions whose answer was lost, broken connections."""
 
 from dataclasses import replace
 
@@ -124,7 +124,7 @@ def test_the_chain_of_alibaba_cloud_comes_last(
 def test_what_is_written_is_encrypted_as_the_store_says(
     oss_fake: FakeOss, oss_settings: StoreSettings, bucket: str, size: int, algorithm: str, key: str | None
 ) -> None:
-    """The headers are signed: the fake refuses a request whose headers of OSS's are not."""
+    """The headers for encryption are signed, because the fake refuses requests with unsigned OSS headers."""
     upload = OssStore(replace(oss_settings, server_side_encryption=algorithm, kms_key_id=key)).create(f"oss://{bucket}/file")
     upload.write(bytes(size))
     upload.commit(replace=False)
@@ -214,7 +214,7 @@ def interrupted(*_: object) -> None:
 def test_an_abort_that_meets_faults_is_made_again(oss_fake: FakeOss, store: OssStore, bucket: str) -> None:
     upload = store.create(f"oss://{bucket}/file")
     upload.write(bytes(20 * MIB))
-    # More than the SDK's own attempts.
+    # Inject more faults than the SDK makes attempts.
     oss_fake.inject(Fault(kind="error", matching="AbortMultipartUpload", count=ATTEMPTS + 1))
     upload.abort()
     assert oss_fake.uploads(bucket) == []

@@ -1,4 +1,4 @@
-"""The OSS fake speaks the protocol as documented: signatures, rights, objects."""
+"""The OSS fake follows OSS's documentation: signatures, rights, objects."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The OSS fake speaks the protocol as documented: uploads, listings, deletions; and it fails as a test tells it to."""
+"""The OSS fake follows OSS's documentation for uploads, listings and deletions, and it injects faults on request."""
 
 import http.client
 import io

@@ -1,4 +1,4 @@
-"""Each fault at each kind of request to OSS: what may be repeated is repeated, and a token that is too old is named."""
+"""Each kind of fault in each kind of request to OSS: safe requests are repeated, and an expired token is reported."""
 
 import gc
 import tracemalloc
@@ -57,7 +57,8 @@ def test_an_upload_is_whole_whichever_of_its_requests_is_changed_on_the_way(
     with HttpProxy(oss_fake.port, expired="SecurityTokenExpired") as proxy:
         direct = oss(request)
         place = replace(direct, settings=replace(direct.settings, endpoint=proxy.endpoint))
-        # To begin it, its two parts, and to complete it, which alone is sent without a digest: its body is no XML any more.
+        # The requests begin the upload, send its two parts, and complete it. Only the completion has no digest, but its body is no longer
+        # XML.
         for number in (1, 2, 3, 4):
             proxy.arm([Fault(number, Kind.FLIPPED_UP)])
             upload = place.store().create(place.at(f"parts-{number}"))
@@ -95,6 +96,7 @@ def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, o
     finally:
         tracemalloc.stop()
     assert oss_fake.faults() == []
-    # Four parts of 8 MiB under way, each with its copies for the request and in the fake, and one that fills; of 256 MiB.
+    # The object has 256 MiB. Four parts of 8 MiB are being sent, each with copies for the request and in the fake, and one part is being
+    # filled.
     assert written < 128 << 20
     assert read < 24 << 20

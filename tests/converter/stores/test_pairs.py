@@ -1,4 +1,4 @@
-"""Every store as source with every store as destination: whatever the pair, the same bytes."""
+"""Every store as source with every store as destination: all pairs produce the same bytes."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ SCHEMA = pa.schema(pa.field(name, kind) for name, kind in (("id", pa.int64()), (
 
 @dataclass
 class Web:
-    """A web server over a folder, as the place of a source: it has neither folders nor listings."""
+    """A web server over a folder, as a place for sources. It can't list files and has no folders."""
 
     folder: Path
     root: str
@@ -50,12 +50,12 @@ def web(tmp_path: Path) -> Iterator[Web]:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the input of a job lies."""
+    """The location of a job's input."""
 
     root: str
     settings: StoreSettings
     lists: bool
-    """Whether it has folders; else every file is named."""
+    """Whether it can list folders. If not, the job names every file."""
 
 
 def put(request: pytest.FixtureRequest, make: Any, contents: Mapping[str, bytes]) -> Source:  # Any: a place's function, or "http"
@@ -86,14 +86,14 @@ every_pair = pytest.mark.parametrize(
         for to in PLACES
     ],
 )
-"""Each store once as a source and once as a destination, of another; all pairs at night."""
+"""Each store once as a source and once as a destination, paired with another store. The nightly run tests all pairs."""
 every_source = pytest.mark.parametrize("of", SOURCES)
 every_destination = pytest.mark.parametrize("to", PLACES)
 
 
 @pytest.fixture(scope="module")
 def digits_and_photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Both inputs: 300 and 60 of the synthetic MNIST, and twelve photographs of three classes with their list."""
+    """Return the files of both inputs: 300 and 60 samples of the synthetic MNIST, and twelve photos of three classes with their list."""
     folder = mnist.write(tmp_path_factory.mktemp("mnist"), train=300, test=60)
     found = {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
     photos = {
@@ -123,7 +123,7 @@ def a_job(source: dict[str, Any], output: dict[str, Any], **spec: Any) -> DataPr
 
 
 def made(job: DataPrepJob, *settings: StoreSettings) -> dict[str, str]:
-    """SHA-256 by file, of a job that ran and of what was then read back."""
+    """Run a job, read its data set back, and return the SHA-256 of each file."""
     live(job, Access(settings))
     access = Access(settings)
     manifest = verify(job.spec.output.uri, access)
@@ -135,7 +135,7 @@ def made(job: DataPrepJob, *settings: StoreSettings) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def expected(digits_and_photos: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """What this machine's disk makes of them."""
+    """Return the hashes of the data sets that the jobs make on the local disk."""
     folder = tmp_path_factory.mktemp("reference")
     for name, content in digits_and_photos.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ def test_digits_and_photos_have_the_same_hashes_through_every_pair(
     source, place = put(request, of, digits_and_photos), to(request)
     settings = {each.uri_prefix: each for each in (source.settings, place.settings)}.values()
 
-    # At once: small files of HDFS take their time, whatever the machine does.
+    # Run both jobs concurrently, because HDFS is slow with small files even on an idle machine.
     with ThreadPoolExecutor(2) as pool:
         found = {
             "mnist": pool.submit(made, mnist_of(source, place.at("mnist")), *settings),

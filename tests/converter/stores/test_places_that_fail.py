@@ -1,4 +1,7 @@
-"""A place that fails a job half-way: the disk gets full, becomes read-only, a right is taken away. It is named, and nothing half is seen."""
+"""Stores that fail in the middle of a job: the disk becomes full or read-only, a right is revoked.
+
+The error names the cause, and no incomplete file is visible.
+"""
 
 import gc
 import json
@@ -37,7 +40,7 @@ PlaceMaker = Callable[[pytest.FixtureRequest], Place]
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, 4 MiB large."""
+    """Mount a separate file system of 4 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder))
@@ -45,7 +48,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         unavailable(f"This test needs to mount a file system, which takes root: {mounted.stderr}")
     yield folder
     held = held_open(folder)
-    # Lazily, for others, such as the agent of a node, may just be looking at it.
+    # Unmount lazily, because other processes, such as a node's agent, may be using the file system.
     subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607 - the system's own
     assert held == []
 
@@ -55,7 +58,10 @@ def mount(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def held_open(folder: Path) -> list[str]:
-    """Files below a folder that this process has open or mapped, but for those that only wait for the collector: errors refer to their readers."""
+    """Return the files below a folder that this process has open or mapped.
+
+    First collect garbage, because tracebacks of errors still refer to the files' readers.
+    """
     gc.collect()
     opened = [str(each.readlink()) if each.is_symlink() else "" for each in Path("/proc/self/fd").iterdir()]
     mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
@@ -67,7 +73,7 @@ def points(count: int) -> list[Point]:
 
 
 def failing(job: small_jobs.SmallJob, output: str, point: Point, spoil: Callable[[], object]) -> StoreError | None:
-    """What a life raises in a place that is spoiled at the point; None when it came through."""
+    """Run the job, and call `spoil` at the point. Return the job's error, or None if it succeeded."""
     try:
         small_jobs.live(job.to(output), CrashingAccess((job.place.settings,), Operations(point, lambda _: spoil())))
     except StoreError as exc:
@@ -178,7 +184,10 @@ def is_named(
     take: Callable[[], object],
     give_back: Callable[[], object],
 ) -> bool:
-    """Whether the job needed the right after the point; then it says so, and with the right again the data set is whole."""
+    """Return whether the job needed the right after the point, and so failed. Check that the error names the right.
+
+    Also check that the data set becomes complete once the right is granted again.
+    """
     error = failing(job, output, point, take)
     if error is not None:
         assert isinstance(error, NotPermitted), error
@@ -231,7 +240,7 @@ def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
 @pytest.mark.store
 @pytest.mark.parametrize(
     ("made", "quota"),
-    # A file under way takes a whole block of each of its two replicas: one fits at first, and none after some kilobytes.
+    # A file being written counts as a full block for each of its two replicas. At first one file fits, but none after some kilobytes.
     [
         (hdfs, {"names": 5}),
         (hdfs, {"names": 8}),
@@ -260,7 +269,7 @@ def test_a_quota_of_hdfs_that_is_used_up_is_named_and_nothing_half_is_seen(
 
 
 def path_of(place: Place, name: str) -> str:
-    """On HDFS."""
+    """Return a file's path on HDFS."""
     return "/" + place.at(name).partition("://")[2].partition("/")[2]
 
 
@@ -269,7 +278,7 @@ def path_of(place: Place, name: str) -> str:
 def test_a_right_of_hdfs_that_is_taken_away_half_way_is_named(
     request: pytest.FixtureRequest, hdfs_cluster: HdfsCluster, made: PlaceMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The user of the tests is the super user, to whom nothing is forbidden; hdfs-native takes another one from here when a store is made.
+    # The tests run as HDFS's superuser, who has all rights. hdfs-native takes another user from this variable when a store is created.
     monkeypatch.setattr(hdfs_store, "_users", {})
     monkeypatch.setenv(USER_VARIABLE, "nobody")
     whole = made(request)
@@ -338,7 +347,7 @@ def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.Fixt
     ("made", "server", "status", "code", "shard"),
     [
         (s3, "s3_server", 403, "QuotaExceeded", r"train-00001-of-00002\.tfrecords"),
-        # The parts of an upload are put together under a hidden name there.
+        # Cloud Storage joins the parts of an upload under a hidden name.
         (gcs, "gcs_fake", 403, "QuotaExceeded", r"\.dataprep-tmp-train-00001-of-00002\.tfrecords-\w+"),
         (azure, "azure_server", 507, "InsufficientStorage", r"train-00001-of-00002\.tfrecords"),
     ],
@@ -347,7 +356,7 @@ def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.Fixt
 def test_a_quota_of_objects_that_is_used_up_is_named_and_nothing_half_is_seen(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, made: PlaceMaker, server: str, status: int, code: str, shard: str
 ) -> None:
-    """None of these servers knows quotas: the refusal that others give comes from a proxy."""
+    """These servers don't support quotas, so a proxy sends the error that real services send."""
     small_jobs.least_parts(monkeypatch)
     running = request.getfixturevalue(server)
     with HttpProxy(running.port, expired=code, status=status) as proxy:
@@ -358,7 +367,7 @@ def test_a_quota_of_objects_that_is_used_up_is_named_and_nothing_half_is_seen(
         small_jobs.live(job.to("whole"), CrashingAccess((place.settings,), operations))
         expected = small_jobs.whole(place, "whole")
         made_shards = [number for number, name in enumerate(operations.names, start=1) if re.fullmatch(r"commit .*\.tfrecords", name)]
-        # The last part of the second shard, or what ends its upload; and then its report.
+        # Refuse the last part of the second shard or the completion of its upload, and then its report.
         for number, written in (
             (made_shards[1], shard),
             (made_shards[1] + 1, r"_dataprep/\w+/reports/00000001\.json"),

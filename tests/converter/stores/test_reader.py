@@ -1,4 +1,4 @@
-"""dataprep_reader on every store: the four ways to open give the same records, in several threads."""
+"""dataprep_reader on every store: all four ways to open a data set return the same records, even in several threads."""
 
 import json
 import uuid

@@ -1,4 +1,4 @@
-"""Rights and keys through a whole job: what is missing is named before any work; what is optional costs a warning, never the job."""
+"""Rights and keys in complete jobs: the preflight names a missing right, but a missing optional right only causes a warning."""
 
 import json
 import time
@@ -31,12 +31,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limited:
-    """A place whose key may have or lack any right, and a view of its files with all rights."""
+    """A place that is accessed by a key with limited rights, and by its owner with all rights."""
 
     place: Place
-    """Reached with that key."""
+    """The place, accessed with the limited key."""
     owner: Place
-    """The same, with all rights."""
+    """The same place, accessed with all rights."""
     deny: Callable[..., object]
 
 
@@ -56,7 +56,7 @@ def limited_oss(request: pytest.FixtureRequest, oss_fake: FakeOss) -> Iterator[L
 @pytest.fixture
 def limited_s3(request: pytest.FixtureRequest, s3_server: S3Server) -> Limited:
     owner = s3(request)
-    # A bucket of its own: a policy is the bucket's.
+    # Use a separate bucket, because the policy applies to the complete bucket.
     bucket, key = f"rights-{uuid.uuid4().hex}", f"limited-{uuid.uuid4().hex[:8]}"
     s3_server.make_bucket(bucket)
     s3_server.add_user(key, "its-secret")
@@ -64,7 +64,7 @@ def limited_s3(request: pytest.FixtureRequest, s3_server: S3Server) -> Limited:
 
     def deny(*actions: str) -> None:
         allowed = {"Effect": "Allow", "Principal": key, "Action": "s3:*", "Resource": both}
-        # The server refuses an action on what it isn't about.
+        # The server refuses policies in which the kind of resource doesn't fit the action.
         refused = [{"Effect": "Deny", "Principal": key, "Action": each, "Resource": both["Bucket" not in each]} for each in actions]
         s3_server.set_policy(bucket, json.dumps({"Statement": [allowed, *refused]}))
 
@@ -79,7 +79,7 @@ def limited_s3(request: pytest.FixtureRequest, s3_server: S3Server) -> Limited:
 
 
 def live(job: SmallJob, *settings: StoreSettings, output: str = "out") -> tuple[list[str], list[str]]:
-    """A whole life. Returns the warnings of its plan step and of its commit, as the status has them."""
+    """Run all steps of a job. Return the warnings of its plan step and of its commit step, as they appear in the status."""
     written, access = job.to(output), Access(settings)
     planned = plan_step.run_plan_step(written, access)
     small_jobs.work(written, access, planned)
@@ -89,12 +89,12 @@ def live(job: SmallJob, *settings: StoreSettings, output: str = "out") -> tuple[
 
 
 def of_rows(of: Limited) -> SmallJob:
-    """The job by the limited key; its input was put there by the owner."""
+    """Return the job with the limited key. The owner has written its input."""
     return replace(small_jobs.of_rows(of.owner), place=of.place)
 
 
 def a_dead_writer(of: Limited, name: str) -> None:
-    """Leaves an upload that nobody will end."""
+    """Leave an unfinished upload behind."""
     of.owner.store().create(of.owner.at(name)).write(bytes(9 * MIB))
 
 
@@ -104,7 +104,7 @@ def nothing_is_visible(place: Place, output: str = "out") -> bool:
 
 def refused_by_the_preflight(of: Limited, right: str) -> None:
     job = of_rows(of)
-    # The source by a key that lacks nothing.
+    # Access the source with a key that has all rights.
     source = replace(of.owner.settings, uri_prefix=of.owner.at("in"))
     of.deny(right)
     with pytest.raises(NotPermitted, match=rf"^missing {right}s? .*on {of.place.root}/out/_dataprep/"):
@@ -186,7 +186,7 @@ def test_four_rights_are_enough_for_a_job_that_replaces_another(
 
 
 def unseen(below: str = "") -> list[str]:
-    """What is in a place that nobody looks at."""
+    """Return no names, for a place whose files aren't checked."""
     del below
     return []
 

@@ -1,4 +1,4 @@
-"""What only S3 does: rights, credentials, completions in doubt, servers that fail."""
+"""Behavior specific to S3: rights, credentials, completions whose answer was lost, servers that fail."""
 
 import json
 from collections.abc import Iterator
@@ -174,7 +174,7 @@ def test_a_part_that_cannot_be_sent_fails_the_upload(
 
 
 class _EarlyRefusal(Quiet):
-    """Refuses a body before it has read any of it, and closes."""
+    """Refuses a request before reading any of its body, and closes the connection."""
 
     def do_PUT(self) -> None:  # noqa: N802 - the base class's name
         self.close_connection = True
@@ -271,7 +271,7 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 ) -> None:
     sent: list[tuple[str, dict[str, str]]] = []
 
-    def send(self: S3Requests, method: str, key: str, **given: Any) -> Answer:  # Any: whatever a request has
+    def send(self: S3Requests, method: str, key: str, **given: Any) -> Answer:  # Any: the arguments of a request
         query = given.get("query") or {}
         headers = self.signed(method, key, query, given.get("headers") or {}, given.get("body", b""))
         signed = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
@@ -294,7 +294,7 @@ def test_what_is_written_is_encrypted_as_the_store_says(
 
 
 class _Roles(Quiet):
-    """STS, the container's agent and the instance's metadata, as far as they are asked here."""
+    """The parts that these tests need of STS, the container's agent and the instance's metadata service."""
 
     def do_POST(self) -> None:  # noqa: N802 - the base class's name
         asked = self.rfile.read(int(self.headers["content-length"])).decode()

@@ -1,4 +1,7 @@
-"""Keys are nowhere to be read: the steps run as pods do, well and badly, with the most detail; what they leave is searched for every form of each key."""
+"""Keys never appear in outputs. The steps run like in pods, with success and with errors, and with the most detailed logs.
+
+All their outputs are searched for every encoding of each key.
+"""
 
 import base64
 import binascii
@@ -44,7 +47,7 @@ for line in sys.stdin:
         commands.main(order["arguments"])
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Runs one command after the other, each in a process of its own, without starting Python for each."""
+"""Runs commands one after the other, each in a separate process, without starting Python for each."""
 SIGNATURE = "sv=2026-01-01&sig=Sas%2FSignature%2BOf%3DThe+Web"
 TABLE = {"id": "bigint", "x": "double"}
 
@@ -59,7 +62,7 @@ def test_a_key_is_found_in_every_form() -> None:
 
 @dataclass
 class Bench:
-    """What a pod has, the keys that nobody may see, and all that was said so far."""
+    """The environment of a pod, the keys that must stay secret, and all outputs so far."""
 
     folder: Path
     stores: list[dict[str, Any]] = field(default_factory=list)
@@ -72,7 +75,7 @@ class Bench:
             self.process.communicate()
 
     def store(self, prefix: str, keys: dict[str, str], **fields: Any) -> None:
-        """An entry of `spec.stores`, its Secret mounted."""
+        """Add an entry of `spec.stores`, and mount its Secret."""
         mounted = self.folder / "mounts" / "secrets" / str(len(self.stores))
         mounted.mkdir(parents=True)
         for name, value in keys.items():
@@ -81,7 +84,7 @@ class Bench:
         self.secrets |= {value for name, value in keys.items() if name != "accessKeyId"}
 
     def step(self, name: str, spec: dict[str, Any], *arguments: str) -> tuple[int, Any]:
-        """Runs a step as its pod does. Returns its exit code and its termination message."""
+        """Run a step like its pod does. Return its exit code and its termination message."""
         document = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": "job"}, "spec": spec}
         run = f"{name}-{len(self.said)}"
         (self.folder / f"{run}.yaml").write_text(yaml.safe_dump({**document, "spec": {"stores": self.stores, **spec}}))
@@ -106,14 +109,14 @@ class Bench:
         return code, messages.parse(log.read_text())
 
     def leaks(self, secrets: set[str], *, where: dict[str, str] | None = None) -> list[str]:
-        """Where a form of one is."""
+        """Return the names of the outputs that contain any encoding of a secret."""
         forms = {form for secret in secrets for form in forms_of(secret)}
         return [place for place, text in (self.said if where is None else where).items() if any(form in text for form in forms)]
 
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path, oss_fake: FakeOss, s3_server: S3Server) -> Iterator[tuple[Bench, FakeMaxCompute]]:
-    """Keys for OSS (of STS), S3 and MaxCompute, of letters that every encoding changes."""
+    """Make keys for OSS (from STS), S3 and MaxCompute, with characters that every encoding changes."""
     made, unique = Bench(tmp_path), uuid.uuid4().hex[:12]
     oss_key = {"accessKeyId": f"STS.{unique}", "accessKeySecret": f"oss/key+{unique}=%41", "securityToken": f"oss//token++{unique}=="}
     oss_fake.add_key(AccessKey(oss_key["accessKeyId"], oss_key["accessKeySecret"], oss_key["securityToken"]))
@@ -216,7 +219,7 @@ def test_no_key_is_in_what_a_job_says_that_fails(
     assert "missing odps:Describe" in failing(5, of_table)
 
     assert here.leaks(here.secrets) == []
-    # The search does find the secret where it is.
+    # Check that the search finds text that is in the outputs.
     assert here.leaks({"cannot connect"}) != []
 
 

@@ -386,7 +386,7 @@ def test_the_sweep_removes_what_dead_writers_left_and_only_that(place: Place, st
     dead.write(some_bytes(20 * MIB))
     assert place.leftovers() == place.sweeps
 
-    # A store's clock may be ahead of ours: what it has just made is from the future then.
+    # A store's clock may be ahead of ours, so that new uploads appear to be from the future.
     with pytest.MonkeyPatch.context() as yesterday:
         yesterday.setattr(time, "time", lambda: 0.0)
         yesterday.setattr(time, "time_ns", lambda: 0)
@@ -408,7 +408,7 @@ def test_a_writer_whose_upload_was_swept_publishes_nothing(place: Place, store: 
     if not place.sweeps:
         assert swept == 0
         return
-    with pytest.raises(Exception, match="file"):  # which error is each store's own
+    with pytest.raises(Exception, match="file"):  # the error depends on the store
         upload.commit(replace=False)
     upload.abort()
 
@@ -417,7 +417,7 @@ def test_a_writer_whose_upload_was_swept_publishes_nothing(place: Place, store: 
 
 
 def await_upload(place: Place) -> None:
-    """An upload begins on a thread of its own."""
+    """Wait until the upload exists, because another thread begins it."""
     deadline = time.monotonic() + 30
     while place.leftovers() == 0:
         assert time.monotonic() < deadline
@@ -425,7 +425,7 @@ def await_upload(place: Place) -> None:
 
 
 def await_parts(upload: Upload) -> None:
-    """A part that is under way when its upload is aborted may bring it back, as Amazon says too."""
+    """Wait for all parts. A part that is still being sent during an abort may restore the upload, as Amazon documents."""
     parts = getattr(upload, "_parts", None)
     for part in list(parts._pending) if parts is not None else []:
         part.exception(timeout=30)
@@ -446,7 +446,7 @@ def test_an_upload_that_was_swept_fails_as_worth_another_attempt(place: Place, s
     upload.write(content)
     place.store().sweep(place.root)
     try:
-        # An upload of one part hasn't begun; one whose parts are under way may be whole after all.
+        # An upload of one part hasn't begun yet. An upload whose parts are still being sent may succeed anyway.
         upload.commit(replace=False)
     except Unreachable:
         assert store.stat(place.at("file")) is None

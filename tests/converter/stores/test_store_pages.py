@@ -1,8 +1,8 @@
-"""The stores' pages are true: the job of each runs against the store's test server, and each error that it quotes is the real one.
+"""The stores' pages of the documentation are correct: each example job runs on a test server, and each quoted error is the real one.
 
-In a page's job only endpoints, hosts and mounted folders become those of the servers here (`here` in each test), and the Secret has the server's key;
-since servers here have addresses instead of names, the bucket is in the path. HDFS with Kerberos is in test_hdfs_kerberos.py, and so is a token of its over HTTP;
-a standby NameNode is in test_hdfs_pair.py.
+In an example job, only endpoints, hosts and mounted folders are replaced by those of the test servers (`here` in each test). The Secret
+contains the server's key. The bucket is in the path, because test servers have addresses instead of host names. Kerberos, including a token
+for HTTP, is tested in test_hdfs_kerberos.py, and a standby NameNode in test_hdfs_pair.py.
 """
 
 import errno
@@ -34,33 +34,36 @@ from storeservers import AzureServer, FakeGcs, FakeOss, HdfsCluster, S3Server
 from storeservers.odps import FakeMaxCompute, rows_of
 
 WITHOUT_A_JOB: Final = frozenset({"credentials.md"})
-"""About the credentials of several stores, with no job of its own; roles and rights are in test_alibaba_roles.py, test_aws_roles.py and test_rights.py."""
+"""This page is about the credentials of several stores and has no job.
+
+Its roles and rights are tested in test_alibaba_roles.py, test_aws_roles.py and test_rights.py.
+"""
 
 CLOSED: Final = "127.0.0.1:1"
-"""Nobody listens there."""
+"""An address at which no server listens."""
 MISSING: Final = "When a step is missing"
 ROWS: Final = b"x,label\n1,0\n2,1\n3,0\n"
 
 Here = Mapping[str, str]
 Found = tuple[ConvertError, Here]
-"""An error, and where the places of its page are."""
+"""An error, and the replacements for the names on its page."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page, with its places here."""
+    """A page of the documentation, with the replacements for its names."""
 
     name: str
     here: Here
     mounts: Path
-    """What the operator would mount."""
+    """The folder with the files that the operator would mount."""
 
     @property
     def job(self) -> DataPrepJob:
         return pages.example(self.name, self.here)
 
     def settings(self, secret: Mapping[str, str] | None = None, stores: Sequence[Store] | None = None) -> list[StoreSettings]:
-        """Of the job's stores, with this Secret."""
+        """Return the settings of the job's stores, with this Secret."""
         folder = self.mounts / "secrets" / "0"
         folder.mkdir(parents=True, exist_ok=True)
         for file in folder.iterdir():
@@ -72,35 +75,35 @@ class Page:
 
 
 def run(page: Page, settings: Sequence[StoreSettings]) -> CommitResult:
-    """The whole life of the page's job; the preflight is its first step."""
+    """Run all steps of the page's job, including the preflight."""
     made = small_jobs.live(page.job, Access(settings))
     assert verify(page.job.spec.output.uri, Access(settings)).records_out == 3
     return made
 
 
 def refused(settings: Sequence[StoreSettings], output: str, *sources: str) -> ConvertError:
-    """What the preflight says."""
+    """Return the error of the preflight."""
     with pytest.raises(ConvertError) as found:
         preflight.preflight(Access(settings), output, sources)
     return found.value
 
 
 def refused_plan(page: Page, settings: Sequence[StoreSettings]) -> ConvertError:
-    """What the rest of the plan step says."""
+    """Return the error of the plan step after the preflight."""
     with pytest.raises(ConvertError) as found:
         small_jobs.plan(page.job, Access(settings))
     return found.value
 
 
 def refused_settings(make: Callable[[], object]) -> ConvertError:
-    """What is said before any store is asked."""
+    """Return the error that is raised before any request to a store."""
     with pytest.raises(ConvertError) as found:
         make()
     return found.value
 
 
 def assert_quoted(page: str, found: Iterator[Found], *, elsewhere: Collection[str] = ()) -> None:
-    """Each error of the page's table is the one that was found, in the same order; but those of which the steps are in `elsewhere`."""
+    """Check that the errors in the page's table are the real ones, in the same order. Skip rows whose steps are in `elsewhere`."""
     real = list(found)
     rows = pages.rows(page, MISSING)
     assert {step for step, _ in rows} >= set(elsewhere)
@@ -112,7 +115,7 @@ def assert_quoted(page: str, found: Iterator[Found], *, elsewhere: Collection[st
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays wrong is not tried for long, and no key of the machine's user counts."""
+    """Retry only for a short time, and ignore keys of the machine's user."""
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 0.3)
     for name in os.environ:
         if name.startswith(("AWS_", "OSS_", "ODPS_", "ALIBABA_", "HADOOP_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "STORAGE_")):
@@ -129,7 +132,7 @@ def test_every_page_is_tested() -> None:
 
 
 def fill(cluster: HdfsCluster) -> None:
-    """The source and the output's folder; the jobs of both pages have the same."""
+    """Make the source and the output folder, which are the same in the jobs of both pages."""
     cluster.mkdirs("/raw/rows")
     cluster.write("/raw/rows/rows.csv", ROWS)
     if cluster.exists("/training"):
@@ -139,7 +142,7 @@ def fill(cluster: HdfsCluster) -> None:
 
 @pytest.fixture
 def hdfs_page(hdfs_cluster: HdfsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
-    """The user of the page is the one of this process for a while."""
+    """Return the page. During the test, this process acts as the page's user."""
     monkeypatch.setattr(hdfs, "_users", {})
     monkeypatch.setenv(hdfs_border.USER_VARIABLE, "")
     fill(hdfs_cluster)
@@ -221,7 +224,7 @@ def oss_secret(fake: FakeOss) -> dict[str, str]:
 
 
 def policies(page: str) -> list[list[str]]:
-    """The actions of each policy of a page."""
+    """Return the actions of each policy on a page."""
     written = [json.loads(each) for each in re.findall(r"```json\n(.*?)```", (pages.FOLDER / page).read_text(), re.DOTALL)]
 
     def actions(statement: dict[str, Any]) -> list[str]:  # Any: JSON
@@ -267,7 +270,7 @@ def test_the_errors_of_oss_are_real(oss_page: Page, oss_fake: FakeOss) -> None:
 
 @pytest.fixture(scope="module")
 def s3_bucket(s3_server: S3Server) -> S3Server:
-    """With the bucket of the page, and a user who has no right."""
+    """Return the server with the page's bucket, and a user who has no rights."""
     s3_server.make_bucket("my-bucket")
     s3_server.write("my-bucket", "raw/rows/rows.csv", ROWS)
     s3_server.add_user("etl", "of etl")
@@ -280,7 +283,7 @@ def s3_page(s3_bucket: S3Server, tmp_path: Path) -> Page:
 
 
 def allow(server: S3Server, *, but: str = "") -> None:
-    """The policy of the page, as the bucket's for the user."""
+    """Set the page's policy for the user on the bucket, without the right `but`."""
     [written] = re.findall(r"```json\n(.*?)```", (pages.FOLDER / "s3.md").read_text(), re.DOTALL)
     policy = json.loads(written)
     for statement in policy["Statement"]:
@@ -323,7 +326,7 @@ def test_the_errors_of_s3_are_real(s3_page: Page, s3_server: S3Server) -> None:
 
 @pytest.fixture(scope="module")
 def gcs_bucket(gcs_fake: FakeGcs) -> FakeGcs:
-    """With the bucket of the page."""
+    """Return the fake with the page's bucket."""
     gcs_fake.make_bucket("my-bucket")
     settings = StoreSettings("gs://", endpoint=gcs_fake.endpoint, credentials=gcs_secret(gcs_fake))
     Access([settings]).store("gs://my-bucket").put("gs://my-bucket/raw/rows/rows.csv", ROWS)
@@ -341,7 +344,7 @@ def gcs_secret(fake: FakeGcs) -> dict[str, str]:
 
 
 def gcs_rights() -> list[str]:
-    """What the page says is needed of the role."""
+    """Return the rights that the role needs according to the page."""
     [needed] = re.findall(r"The rights used are ([^;]*);", (pages.FOLDER / "gcs.md").read_text())
     return re.findall(r"`(storage\.\w+\.\w+)`", needed)
 
@@ -369,7 +372,7 @@ def test_the_errors_of_gcs_are_real(gcs_page: Page, gcs_fake: FakeGcs, tmp_path:
         strange = FakeGcs(tmp_path / "strange")
         key = strange.service_account_key.replace(strange.endpoint, gcs_fake.endpoint)
         yield refused(gcs_page.settings({"serviceAccountKey": key}), output), here
-        # A machine that is not of Google's, and whose user has not logged in there.
+        # Make this machine appear to be outside Google Cloud, with a user who hasn't logged in there.
         monkeypatch.setenv("NO_GCE_CHECK", "true")
         monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
         yield refused([replace(settings[0], credentials={})], output), here
@@ -382,7 +385,7 @@ def test_the_errors_of_gcs_are_real(gcs_page: Page, gcs_fake: FakeGcs, tmp_path:
 
 @pytest.fixture(scope="module")
 def azure_container(azure_server: AzureServer) -> AzureServer:
-    """With the container of the page."""
+    """Return the server with the page's container."""
     azure_server.make_container("my-container")
     settings = StoreSettings("abfs://", endpoint=azure_server.endpoint, credentials={"accountKey": azure_server.key})
     root = f"abfs://my-container@{azure_server.account}.dfs.core.windows.net"
@@ -392,13 +395,13 @@ def azure_container(azure_server: AzureServer) -> AzureServer:
 
 @pytest.fixture
 def azure_page(azure_container: AzureServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
-    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://{CLOSED}")  # no machine of Azure's
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://{CLOSED}")  # makes this machine appear to be outside Azure
     here = {"https://myaccount.blob.core.windows.net": azure_container.endpoint, "myaccount": azure_container.account}
     return Page("azure.md", here, tmp_path)
 
 
 def azure_letters() -> str:
-    """What the page says that a signature needs."""
+    """Return the letters of the permissions that a signature needs according to the page."""
     [letters] = re.findall(r"A shared access signature needs `(\w+)`", (pages.FOLDER / "azure.md").read_text())
     return str(letters)
 
@@ -437,7 +440,7 @@ def test_the_errors_of_azure_are_real(azure_page: Page, azure_server: AzureServe
 
 @pytest.fixture
 def nas(tmp_path: Path) -> Path:
-    """The volume."""
+    """Make the folder of the mounted volume."""
     (tmp_path / "nas/raw/rows").mkdir(parents=True)
     (tmp_path / "nas/raw/rows/rows.csv").write_bytes(ROWS)
     (tmp_path / "nas/training").mkdir()
@@ -461,7 +464,7 @@ def test_the_errors_of_nas_are_real(nas: Path, monkeypatch: pytest.MonkeyPatch) 
         return call
 
     def with_a_disk_that(number: int, call: str) -> ConvertError:
-        # As root, which tests may be, no owner counts; and no disk is full on demand: the kernel's answers are given in its name.
+        # Simulate the kernel's errors, because tests may run as root, who has all rights, and can't fill a disk on demand.
         with monkeypatch.context() as patched:
             patched.setattr(os, call, fails(number))
             return refused([], output)
@@ -553,7 +556,7 @@ def test_the_errors_of_the_web_are_real(site: Site, tmp_path: Path) -> None:
     assert_quoted("web.md", found())
 
 
-# -- by fsspec ------------------------------------------------------------------------------------------------------------
+# -- fsspec ---------------------------------------------------------------------------------------------------------------
 
 
 LOGIN: Final = {"username": "reader", "password": "marked-password"}

@@ -1,4 +1,4 @@
-"""The store servers that other tests rely on do what those tests assume; the OSS fake has files of its own."""
+"""The store servers behave as other tests assume. The OSS fake is tested in separate files."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ def test_a_server_dies_with_the_tests_that_started_it(tmp_path: Path) -> None:
         "lifetime=Lifetime.WITH_STARTER); print(server.pid, flush=True); time.sleep(600)"
     )
     sources = str(Path(sys.modules["storeservers"].__path__[0]).parent)
-    with subprocess.Popen(  # this interpreter, this module's text
+    with subprocess.Popen(  # runs this interpreter with our own code
         [sys.executable, "-c", starter],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": sources},
@@ -84,7 +84,7 @@ def test_a_port_is_given_to_one_process_as_long_as_it_lives() -> None:
 
     asked = f"from storeservers import processes; print([processes._claimed(port) for port in {ports}])"
     sources = str(Path(sys.modules["storeservers"].__path__[0]).parent)
-    answer = subprocess.run(  # this interpreter, this module's text
+    answer = subprocess.run(  # runs this interpreter with our own code
         [sys.executable, "-c", asked], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": sources}
     )
 
@@ -114,7 +114,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
 
 
 def hdfs_client(cluster: HdfsCluster) -> fsspec.AbstractFileSystem:
-    # The default attempts of a call to a dead NameNode take three minutes.
+    # With the default settings, a call to a dead NameNode takes three minutes.
     return fsspec.filesystem(
         "hdfs",
         host=cluster.host,
@@ -210,7 +210,7 @@ def test_a_datanode_is_killed_with_a_block_half_written(hdfs: HdfsCluster) -> No
     def write() -> None:
         number = 0
         while not ended.is_set():
-            # Of the file that is written while the DataNode dies, a client may hear.
+            # The client may get an error for the file that is being written while the DataNode dies.
             with contextlib.suppress(WebHdfsError, OSError):
                 hdfs.write(f"/written/{number}", some_bytes(8 * MIB))
             number += 1
@@ -333,7 +333,7 @@ def test_up_starts_all_stores_and_down_stops_them(tmp_path: Path) -> None:
     sources = str(Path(sys.modules["storeservers"].__path__[0]).parent)
 
     def command(*arguments: str) -> None:
-        subprocess.run(  # this interpreter, this package
+        subprocess.run(  # runs this interpreter with our own package
             [sys.executable, "-m", "storeservers", *arguments, "--dir", str(tmp_path)],
             check=True,
             capture_output=True,

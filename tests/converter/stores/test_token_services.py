@@ -1,4 +1,4 @@
-"""Services that give credentials, on a bad day."""
+"""Token services that fail or send broken answers."""
 
 import re
 

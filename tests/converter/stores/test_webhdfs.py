@@ -1,4 +1,4 @@
-"""What only WebHDFS does, against the real NameNode and DataNodes."""
+"""Behavior specific to WebHDFS, against a real NameNode and real DataNodes."""
 
 import json
 import socket
@@ -164,7 +164,7 @@ def test_a_delegation_token_takes_the_place_of_a_user(gateway: str) -> None:
 
 
 class _Statuses(Quiet):
-    """Answers as a NameNode does: not saying how long they are."""
+    """Answers like a NameNode, without the length of the body."""
 
     def do_GET(self) -> None:  # noqa: N802 - the base class's name
         self.send_response(200)
@@ -183,7 +183,7 @@ def test_an_answer_that_is_cut_is_asked_for_again() -> None:
 
 
 class _EarlyRefusal(Quiet):
-    """Refuses an upload before it has read any of it, and closes."""
+    """Refuses an upload before reading any of it, and closes the connection."""
 
     def do_PUT(self) -> None:  # noqa: N802 - the base class's name
         self.close_connection = True
