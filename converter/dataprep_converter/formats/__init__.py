@@ -1,1 +1,1 @@
-"""Formats: the encoder and the decoder of each, side by side."""
+"""Output formats. Each format's encoder and decoder are in the same folder."""

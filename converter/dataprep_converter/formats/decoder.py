@@ -1,4 +1,4 @@
-"""Decoders: the bytes of a shard back into records, for `verify` and `inspect`. One file per format."""
+"""Decoders turn the bytes of a shard back into records, for `verify` and `inspect`. Each format has one file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from dataprep_api.dataset.report import Manifest
 
 
 class Decoder(Protocol):
-    """Reads what the encoder of the same format wrote, and trusts nothing that a file says."""
+    """Reads the files that the encoder of the same format writes. It checks everything that a file claims."""
 
     def __init__(self, manifest: Manifest) -> None:
-        """`manifest` has the compression, the features and the format's options (`content["output"]`)."""
+        """Take the compression, the features and the format's options (`content["output"]`) from `manifest`."""
         ...
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
-        """(offset, record as the format holds it) of every record of the file that `pieces` make up: all of them are taken.
+        """Yield an (offset, record) pair for every record of a file, whose bytes come in `pieces`. All pieces are consumed.
 
-        Raises BrokenRecord at the first fault, after all good records before it.
+        A record is in the format's own form. Raises BrokenRecord at the first fault, after yielding all good records before it.
         """
         ...
 
     def parse(self, record: Any) -> dict[str, Any]:
-        """The values of one such record by feature: lists of ints, floats or bytes, flat; a list of such lists for a sequence."""
+        """Return a record's values by feature: a flat list of ints, floats or bytes. A sequence is a list of such lists, one per step."""
         ...
 
 
@@ -35,44 +35,47 @@ Places: TypeAlias = "npt.NDArray[np.int64]"
 
 @dataclass(frozen=True)
 class Checked:
-    """Some whole records, one after another, without a fault."""
+    """A run of consecutive, complete records that have passed all checks."""
 
     data: bytes
     offset: int
-    """Of `data` in the uncompressed file."""
+    """The offset of `data` in the uncompressed file."""
     starts: Places
-    """Where in `data` each record begins, without what frames it."""
+    """The position in `data` where each record's content begins, after its framing header."""
     ends: Places
     head: int
-    """Bytes of framing before each."""
+    """The number of framing bytes before each record's content."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def offset_of(self, number: int) -> int:
-        """Where one of them begins in the file, with its framing."""
+        """Return the file offset of the record with this number, at the start of its framing."""
         return self.offset + int(self.starts[number]) - self.head
 
     def record(self, number: int) -> bytes:
-        """One of them."""
+        """Return the content of the record with this number."""
         return self.data[int(self.starts[number]) : int(self.ends[number])]
 
 
 @runtime_checkable
 class ReadsBlocks(Protocol):
-    """A decoder that reads many records in less time when they come together; what is inside them is the same."""
+    """A decoder that is faster when it reads many records in one call. The records are the same."""
 
     def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
-        """All records of `read`, some at a time."""
+        """Yield the same records as `read`, several at a time."""
         ...
 
 
 @runtime_checkable
 class MakesColumns(Protocol):
-    """A decoder that makes columns of many records in less time than of one after another."""
+    """A decoder that converts many records to columns in one call, which is faster than converting them one by one."""
 
     def columns(self, records: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch | None:
-        """Records of `read` as these columns of `values.schema`; None where a value is missing or wrong, which a look at each tells."""
+        """Convert records from `read` to the columns of `schema`, which is made by `values.schema`.
+
+        Return None if a value is missing or wrong. The caller then checks the records one by one.
+        """
         ...
 
 
@@ -81,14 +84,17 @@ class ReadsArrays(Protocol):
     """A decoder of a format whose files are arrays."""
 
     def arrays(self, pieces: Iterable[bytes]) -> dict[str, npt.NDArray[Any]]:
-        """The arrays of a file by feature, with the records along the first dimension, all as long as each other. Raises BrokenRecord."""
+        """Return a file's arrays by feature. All have the same length along the first dimension, which is that of the records.
+
+        Raises BrokenRecord.
+        """
         ...
 
 
 @runtime_checkable
 class NamesFeatures(Protocol):
-    """A decoder of a format that stores features under other keys than their names."""
+    """A decoder of a format that stores features under keys that may differ from their names."""
 
     def by_feature(self, record: Any) -> dict[str, Any]:
-        """`parse`, by the names that the manifest has."""
+        """Return the same values as `parse`, by the feature names of the manifest."""
         ...

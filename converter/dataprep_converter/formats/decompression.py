@@ -1,4 +1,4 @@
-"""Decompresses a stream in pieces; of a broken one, everything before the fault."""
+"""Decompress a stream piece by piece. A damaged stream is decompressed up to the fault."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,11 @@ from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
 
 _PIECE: Final = 4 << 20
-_arrow: Any = pa  # the stubs don't know compressed streams over files of Python
+_arrow: Any = pa  # the stubs don't know compressed streams over Python files
 
 
 def decompressed(pieces: Iterable[bytes], compression: str) -> Iterator[bytes]:
-    """The pieces without their compression, the manifest's: `none`, `gzip` or `zstd`. Raises BrokenRecord at the first fault."""
+    """Yield the decompressed pieces. `compression` is the manifest's: `none`, `gzip` or `zstd`. Raises BrokenRecord at the first fault."""
     if compression == "none":
         yield from pieces
         return
@@ -28,11 +28,11 @@ def decompressed(pieces: Iterable[bytes], compression: str) -> Iterator[bytes]:
 
 
 class _BrokenZstd(Exception):
-    """A stream that is not whole."""
+    """Raised for a Zstandard stream that is incomplete or damaged."""
 
 
 class _File(io.RawIOBase):
-    """The pieces as a file that is read in order."""
+    """Presents the pieces as a file that is read sequentially."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         super().__init__()
@@ -40,11 +40,11 @@ class _File(io.RawIOBase):
         self._waiting = b""
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Some of the next piece."""
+        """Return at most `size` bytes of the next piece."""
         if not self._waiting:
             self._waiting = next(filter(None, self._pieces), b"")
         end = len(self._waiting) if size < 0 else size
@@ -58,4 +58,4 @@ def _zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
             while piece := stream.read(_PIECE):
                 yield piece
     except (pa.ArrowException, OSError, ValueError) as exc:
-        raise _BrokenZstd(f"no whole Zstandard stream: {' '.join(str(exc).split())}") from exc
+        raise _BrokenZstd(f"incomplete or damaged Zstandard stream: {' '.join(str(exc).split())}") from exc

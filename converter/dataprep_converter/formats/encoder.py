@@ -1,4 +1,4 @@
-"""Encoders: a whole Arrow batch at once into the bytes of one format. One file per format."""
+"""Encoders turn a complete Arrow batch into the bytes of one format in one call. Each format has one file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -16,54 +16,63 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 
 class Encoder(Protocol):
-    """Made once per shard; holds no more than one batch. The same batches cut anywhere else give the same bytes.
+    """Encodes the records of one shard, and holds at most one batch of them. The bytes don't depend on how records are cut into batches.
 
-    A context manager: its end removes temporary files, of an encoder that failed too.
+    It is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
     """
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None: ...
 
     @staticmethod
     def extension(output: Output) -> str:
-        """File extension without a leading dot: `tfrecords`."""
+        """Return the file extension without a leading dot, such as `tfrecords`."""
         ...
 
     @staticmethod
     def numbers(output: Output) -> DtypeSupport:
-        """In which types numbers are stored."""
+        """Return the types in which the format stores numbers."""
         ...
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Says before the first batch which shard this is, and the job's shuffle seed (0 for none). Not said while a plan measures sizes."""
+        """Set the shard that is to be encoded, and the job's shuffle seed (0 if it doesn't shuffle).
+
+        This is called before the first batch, but not while a plan measures sizes.
+        """
         ...
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
-        """The framed records of the batch, one after another, before compression. The buffer is valid until the third call after this one."""
+        """Return the framed records of the batch, before compression. The buffer stays valid until the third call after this one."""
         ...
 
     def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
-        """What `encode` gives, in pieces that follow each other: large values needn't be copied. As long valid."""
+        """Return the same bytes as `encode`, as consecutive pieces, so that large values needn't be copied.
+
+        The pieces stay valid as long as the buffer of `encode`.
+        """
         ...
 
     def sizes(self) -> npt.NDArray[np.int64] | None:
-        """Bytes of each record of the last batch, framing included; None for a format without an index of records."""
+        """Return the size in bytes of each record of the last batch, including framing. None for a format without a record index."""
         ...
 
     def close(self) -> bytes:
-        """What ends the file; often nothing."""
+        """Return the bytes that end the file. Most formats have none."""
         ...
 
     def rest(self) -> Iterator[bytes | bytearray | memoryview]:
-        """Bytes written after `close`, in pieces: the records of a format whose header depends on the last record. Often nothing."""
+        """Yield, in pieces, the bytes that follow those of `close`.
+
+        These are the records of a format whose header depends on the last record. Most formats have none.
+        """
         ...
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """What the finished bytes go through; `Plain` for a format that compresses inside, or not at all."""
+        """Return the compressor for the encoded bytes. It is `Plain` for a format that compresses internally or not at all."""
         ...
 
     def companions(self) -> Mapping[str, bytes]:
-        """Small visible files that belong to this shard, by name beside it; known after `close`. Often none."""
+        """Return small files that are stored beside this shard, by file name. They are known after `close`. Most formats have none."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -73,28 +82,28 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class TakesClasses(Protocol):
-    """An encoder whose files name the classes."""
+    """An encoder whose files contain the class names."""
 
     def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
-        """Class names by feature; said before the first batch."""
+        """Set the class names by feature. This is called before the first batch."""
         ...
 
 
 class SingleFile:
-    """What most formats say: the encoder's bytes are the file, it is alone, and numbers keep their types."""
+    """Base class with the defaults of most formats: one uncompressed file per shard, whose numbers keep their types."""
 
     @staticmethod
     def numbers(_output: Output) -> DtypeSupport:
-        """In their own."""
+        """Numbers keep their types."""
         return DtypeSupport()
 
     @staticmethod
     def compressor(_output: Output) -> Compressor:
-        """None."""
+        """Return a compressor that changes nothing."""
         return Plain()
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """The bytes are the same for any shard."""
+        """Do nothing: the bytes don't depend on the shard."""
         del shard, seed
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
@@ -102,23 +111,23 @@ class SingleFile:
         raise NotImplementedError
 
     def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
-        """The one."""
+        """Return the buffer of `encode` as the only piece."""
         return [self.encode(batch)]
 
     def sizes(self) -> npt.NDArray[np.int64] | None:
-        """Nobody asks for them."""
+        """Return None: most formats have no record index."""
         return None
 
     def rest(self) -> Iterator[bytes | bytearray | memoryview]:
-        """Nothing."""
+        """Return an empty iterator."""
         return iter(())
 
     def companions(self) -> Mapping[str, bytes]:
-        """None."""
+        """Return no files."""
         return {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Most formats have no temporary files."""
+        """Do nothing: most formats have no temporary files."""

@@ -1,4 +1,4 @@
-"""Values as `Decoder.parse` gives them: flat lists, in which text is bytes and numbers are those that their type holds."""
+"""Helpers that make values in the form of `Decoder.parse`: flat lists, with text as bytes and numbers rounded to their type."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ import numpy as np
 
 
 def flat(values: Any, *, steps: bool) -> list[Any]:
-    """All the values below a JSON value; with `steps`, a list of them for each item of the outermost list. Raises ValueError when there is none."""
+    """Flatten a JSON value to a list of the values in it. With `steps`, make such a list of each item of the outermost list.
+
+    Raises ValueError if `steps` is set and the JSON value isn't a list.
+    """
     if steps:
         if not isinstance(values, list):
             raise ValueError("a list of steps is expected")
@@ -17,12 +20,12 @@ def flat(values: Any, *, steps: bool) -> list[Any]:
 
 
 def narrowed(values: list[Any], dtype: str) -> list[Any]:
-    """Numbers that were written in another type, or in decimal, as those of a feature's; steps too."""
+    """Convert numbers that were stored in another type, or in decimal, to the feature's `dtype`. Lists of steps are converted too."""
     if dtype == "bool":
         return [narrowed(value, dtype) if isinstance(value, list) else bool(value) for value in values]
     if dtype not in ("float16", "float32"):
         return values
     kind = np.dtype(dtype).type
-    # Larger than the type holds it can be in a damaged file only.
+    # Only a damaged file can hold a value that is too large for the type.
     with np.errstate(over="ignore"):
         return [narrowed(value, dtype) if isinstance(value, list) else float(kind(value)) for value in values]

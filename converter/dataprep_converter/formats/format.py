@@ -1,6 +1,6 @@
-"""What the converter and the reader know of a format, beside what it does: its encoder, its decoder and its readers' needs.
+"""Static facts about a format, for the converter and the reader: its encoder, its decoder and the needs of its readers.
 
-Rules for the spec and for names of files, which the operator needs too, are in `dataprep_api/formats.py`.
+The operator needs the rules for specs and file names too, so they are in `dataprep_api/formats.py`.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from typing import Literal
 
 
 class ReadUnit(Enum):
-    """The smallest part of a file that the reader can read without the rest."""
+    """The smallest part of a file that the reader can read on its own."""
 
     FILE = auto()
-    """All of it, from the beginning."""
+    """The complete file, from the beginning."""
     INDEXED_RECORDS = auto()
-    """A run of records, where an index says where each lies; else the file."""
+    """A run of records if an index gives their offsets, otherwise the complete file."""
     ROW_GROUPS = auto()
     RECORD_BATCHES = auto()
     ARRAYS = auto()
-    """All of it, as arrays that can be sliced."""
+    """The complete file, as arrays that can be sliced."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,25 @@ class IndexLine:
 
 @dataclass(frozen=True)
 class Format:
-    """One format. Functions and classes are named as `module:name`, and imported when they are used."""
+    """Describes one format. Functions and classes are given as `module:name` and are imported when they are first used."""
 
     encoder: str
     decoder: str
     holds_examples: bool = False
-    """Whether a record is a serialised tf.train.Example or SequenceExample: many plain ones are parsed at once."""
+    """Whether a record is a serialised tf.train.Example or SequenceExample. Many plain Examples can be parsed in one call."""
     index_line: IndexLine | None = None
-    """None for a format whose records need no index, or have no place of their own."""
+    """The layout of the record index. None for a format whose records need no index, or have no separate offsets."""
     read_unit: ReadUnit = ReadUnit.FILE
     script_extensions: tuple[str, ...] = ()
-    """Extensions of files whose records can be read without knowing what is in them: of those that a script has made, nothing else is known."""
+    """Extensions of files whose records can be read without knowing their content, because nothing else is known of a script's output."""
     media_type: str = "application/octet-stream"
     is_sagemaker_input: bool = False
-    """Whether a SageMaker training job knows the media type as its ContentType."""
+    """Whether a SageMaker training job accepts the media type as its ContentType."""
     croissant_columns: str | None = None
-    """Function of `Finished` that names the files' columns for Croissant, or returns None where it can't."""
+    """A function that takes a `Finished` and returns the names of the files' columns for Croissant, or None if it can't."""
     sidecars: tuple[str, ...] = ()
-    """Kinds of `dataset/sidecars` that only data sets of this format have."""
+    """The kinds of side files, from `dataset/sidecars`, that only data sets of this format have."""
     loaders: Mapping[str, str] = field(default_factory=dict)
-    """Framework → function of `Finished` that makes the text of its `load_<framework>.py`."""
+    """Maps each framework to a function that takes a `Finished` and returns the text of `load_<framework>.py`."""
     programs: Mapping[str, str] = field(default_factory=dict)
-    """File → function of `Finished` that makes the text of a loader in another language."""
+    """Maps a file name to a function that takes a `Finished` and returns the text of a loader in a language other than Python."""

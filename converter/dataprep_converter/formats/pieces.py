@@ -1,10 +1,10 @@
-"""Taking a number of bytes at a time from pieces of any size."""
+"""Take a given number of bytes at a time from pieces of any size."""
 
 from collections.abc import Iterable
 
 
 class Pieces:
-    """What is left of a stream, and where in it that begins."""
+    """The unread rest of a stream, and the offset at which it begins."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = filter(None, pieces)
@@ -12,7 +12,7 @@ class Pieces:
         self.offset = 0
 
     def take(self, size: int) -> bytes:
-        """This many bytes, fewer at the end."""
+        """Return the next `size` bytes, or fewer at the end of the stream."""
         parts: list[memoryview] = []
         while size and (self._piece or self._next()):
             parts.append(self._piece[:size])

@@ -1,4 +1,4 @@
-"""The formats: all that is known of each by its name."""
+"""The registry of formats. It maps a format's name to its `Format`."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -118,36 +118,36 @@ FORMATS: Final[Mapping[str, Format]] = {
         programs={"LoadDl4j.java": f"{_SIDECARS}.loader_java:dl4j_dataset"},
     ),
 }
-"""`spec.output.format` → format, in the order in which the loaders' messages list them."""
+"""Maps the value of `spec.output.format` to its format, in the order in which the loaders' messages list the formats."""
 
 
 def format_of(name: str) -> Format:
-    """The format of this name. Raises BadSpec naming the known ones."""
+    """Return the format with this name. Raises BadSpec, listing the known formats."""
     if name not in FORMATS:
         raise BadSpec(f"No format named {name!r}; known: {', '.join(sorted(FORMATS))}.")
     return FORMATS[name]
 
 
 def encoder_class(name: str) -> type[Encoder]:
-    """The class of a format's encoder. Raises BadSpec naming the known formats."""
+    """Return the class of a format's encoder. Raises BadSpec, listing the known formats."""
     encoder: type[Encoder] = resolve_name(format_of(name).encoder)
     return encoder
 
 
 def decoder(manifest: Manifest) -> Decoder:
-    """The decoder for a data set. Raises BadSpec naming the known formats."""
+    """Return the decoder for a data set. Raises BadSpec, listing the known formats."""
     kind: type[Decoder] = resolve_name(format_of(manifest.format).decoder)
     return kind(manifest)
 
 
 @cache
 def _names_features(kind: type[Decoder]) -> bool:
-    """Asked once: to hold an object against a protocol takes longer than to read a small record."""
+    """Whether a decoder class is a NamesFeatures. Cached, because a protocol check takes longer than reading a small record."""
     return issubclass(kind, NamesFeatures)
 
 
 def by_feature(format_: Decoder, record: Any, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The values of a record by the names of the manifest's features. Raises NotWhole when it is no record of the format."""
+    """Return the values of a record by the names of the manifest's features. Raises NotWhole if it isn't a record of the format."""
     if features and features[0].get("record") and isinstance(record, bytes):
         return {features[0]["name"]: [record]}
-    return (format_.by_feature if _names_features(type(format_)) else format_.parse)(record)  # type: ignore[attr-defined]  # it was asked
+    return (format_.by_feature if _names_features(type(format_)) else format_.parse)(record)  # type: ignore[attr-defined]  # checked on the same line

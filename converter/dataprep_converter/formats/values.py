@@ -1,7 +1,7 @@
-"""Parsed records against the manifest's features: whether they are as it says, and into columns again.
+"""Compare parsed records with the manifest's features, and convert them back to columns.
 
-Here a record is its values by feature, as `registry.by_feature` gives them: flat lists of ints, floats or bytes, lists of such lists for a
-sequence. A tensor that is stored raw is one value of bytes.
+In this module a record is a mapping from feature to values, as `registry.by_feature` returns it. The values are a flat list of ints, floats
+or bytes. A sequence is a list of such lists. A tensor that is stored raw is a single value of bytes.
 """
 
 import itertools
@@ -15,27 +15,27 @@ import pyarrow as pa
 from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow
 from dataprep_converter.records.columns import IS_RECORD, IS_SEQUENCE
 
-_arrow: Any = pa  # the stubs don't know lists of types that are only known at run time
+_arrow: Any = pa  # the stubs don't know lists whose types are only known at run time
 
 Record = Mapping[str, Any]
 Described = Mapping[str, Any]
-"""A feature as the manifest has it: a FeatureSpec's fields."""
+"""A feature in the form of the manifest, with the fields of a FeatureSpec."""
 
 _NUMBERS: Final = {"bytes": frozenset({bytes}), "float": frozenset({float, int}), "int": frozenset({int, bool})}
 
 
 def fault(features: Sequence[Described], record: Record) -> str | None:
-    """How a record differs from the features, in names, kinds or shapes; None when it doesn't."""
+    """Return a text about how a record differs from the features in names, kinds or shapes. None if it doesn't differ."""
     names = {feature["name"] for feature in features}
     for name in record:
         if name not in names:
-            return f"there is a feature {name!r}, which the manifest doesn't name"
+            return f"there is a feature {name!r}, which isn't in the manifest"
     for feature in features:
         if feature.get("record"):
             continue
         if feature["name"] not in record:
             if feature["shape"][:1] == [-1]:
-                continue  # formats leave out empty lists
+                continue  # formats omit empty lists
             return f"the feature {feature['name']!r} is missing"
         wrong = _wrong(feature, record[feature["name"]])
         if wrong:
@@ -73,7 +73,7 @@ def _wrong_values(feature: Described, shape: Sequence[int], values: Sequence[Any
         limits = np.iinfo(dtype)
         beyond = next((each for each in (min(values), max(values)) if not limits.min <= each <= limits.max), None)
         if beyond is not None:
-            return f"has the value {beyond}, which is no {dtype}"
+            return f"has the value {beyond}, which is outside the range of {dtype}"
     return None
 
 
@@ -81,7 +81,7 @@ def _wrong_values(feature: Described, shape: Sequence[int], values: Sequence[Any
 
 
 def schema(features: Sequence[Described]) -> pa.Schema:
-    """The columns that hold the features: tensors, lists, and lists of steps marked as sequences."""
+    """Return the schema of the features' columns: tensors, lists, and lists of steps that are marked as sequences."""
     return pa.schema([_field(feature) for feature in features])
 
 
@@ -119,7 +119,7 @@ def _nested(value: pa.DataType, shape: Sequence[int]) -> pa.DataType:
 
 
 def columns(features: Sequence[Described], records: Sequence[Record]) -> pa.RecordBatch:
-    """Records that `fault` finds no fault with, as columns of `schema`."""
+    """Convert records to the columns of `schema`. `fault` must have returned None for each record."""
     wanted = schema(features)
     made = [_column(feature, [record.get(feature["name"], []) for record in records]) for feature in features]
     return pa.RecordBatch.from_arrays(made, schema=wanted)
@@ -159,7 +159,7 @@ def _rows(feature: Described, shape: Sequence[int], rows: Sequence[Sequence[Any]
 
 
 def _nothing(feature: Described, shape: Sequence[int]) -> list[Any]:
-    """The values behind the mask of a null."""
+    """Return placeholder values for a row that the validity mask marks as null."""
     count = math.prod(shape)
     if feature["raw"]:
         return [bytes(count * np.dtype(feature["dtype"]).itemsize)]
@@ -167,7 +167,7 @@ def _nothing(feature: Described, shape: Sequence[int]) -> list[Any]:
 
 
 def _items(feature: Described, rows: Iterable[Sequence[Any]]) -> Array:
-    """All values of all rows, one after another."""
+    """Return all values of all rows as one flat array."""
     values = itertools.chain.from_iterable(rows)
     dtype = feature["dtype"]
     if dtype == "bytes":

@@ -143,7 +143,7 @@ def test_every_value_comes_back_wherever_batches_are_cut(rows: list[tuple[Any, .
             {},
             "A DataSet has one array of features, but there are 2: b, a. Join columns into one feature, or set output.dl4jDataset.holds: MultiDataSet.",
         ),
-        ({"x": pa.array([1.0])}, {"labels": ["x"]}, "dl4jDataset needs at least one feature that is no label."),
+        ({"x": pa.array([1.0])}, {"labels": ["x"]}, "dl4jDataset needs at least one feature that isn't a label."),
         (
             {"x": pa.array([[1.0], [2.0, 3.0]])},
             {},
@@ -182,8 +182,8 @@ def test_a_flipped_bit_outside_the_values_is_found() -> None:
     ("content", "message"),
     [
         (b"\x04", "flags 0x04, expected 0x01 at offset 0"),
-        (bytes.fromhex(f"01{_SQUARE}") + bytes(17), "1 bytes behind the last array at offset 146"),
-        (b"\x01\x00\x04HEAP", "expected a buffer of ND4J's, got b'HEAP' at offset 1"),
+        (bytes.fromhex(f"01{_SQUARE}") + bytes(17), "1 bytes after the last array at offset 146"),
+        (b"\x01\x00\x04HEAP", "expected an ND4J buffer, got b'HEAP' at offset 1"),
         (
             b"\x01" + b"".join(array(np.ones((2, 2), np.int64))).replace(b"LONG", b"FLOX", 1),
             "expected the shape of an array, got 8 values of FLOX at offset 1",

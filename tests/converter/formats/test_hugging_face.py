@@ -81,5 +81,7 @@ def test_images_that_are_named() -> None:
 
 def test_an_image_that_is_no_bytes_is_refused() -> None:
     columns = {"word": pa.array(["a"]), "left": pa.array([b"a"], pa.binary())}
-    with pytest.raises(BadSpec, match="output.parquet.huggingFace.images: 'word' is no feature of bytes; those are left."):
+    with pytest.raises(
+        BadSpec, match="output.parquet.huggingFace.images: 'word' isn't a feature of bytes; the features of bytes are left."
+    ):
         written("parquet", columns, options={"huggingFace": {"images": ["word"]}})

@@ -76,7 +76,7 @@ def test_a_key_that_decreases_names_its_record(kind: str, cuts: list[int]) -> No
     with pytest.raises(BadData) as caught:
         Made({"k": wanted, "v": pa.array(range(5))}, format_="mapFile", key="k", cuts=cuts)
     assert str(caught.value).startswith("part-r-00000: the key of record 3, ")
-    assert "before it, but a MapFile is sorted by its keys. Sort the source by it" in str(caught.value)
+    assert "but a MapFile is sorted by key. Sort the source by the key" in str(caught.value)
 
 
 def test_a_file_without_records_has_an_index_without_entries() -> None:
@@ -97,5 +97,5 @@ def test_the_index_belongs_to_the_shard() -> None:
 def test_keys_that_decrease_in_a_file_are_found() -> None:
     made = Made({"k": pa.array(["a", "b"]), "v": pa.array([1, 2])}, format_="mapFile", key="k")
     broken = made.data.replace(b"\x01b", b"\x01A")
-    with pytest.raises(BrokenRecord, match="the key b'A' behind b'a' at offset"):
+    with pytest.raises(BrokenRecord, match="the key b'A' follows the larger key b'a' at offset"):
         made.pairs(broken)

@@ -97,7 +97,7 @@ def test_a_file_without_records_has_arrays_without_rows() -> None:
         (
             {"x": pa.array([[1], [2, 3]])},
             {"sequences": ["x"]},
-            "The feature 'x' is a sequence, and npz holds arrays of one shape.",
+            "The feature 'x' is a sequence, but npz holds arrays of a fixed shape.",
         ),
         (
             {"x": pa.array(["a", "b"])},
@@ -107,7 +107,7 @@ def test_a_file_without_records_has_arrays_without_rows() -> None:
         (
             {"../x": pa.array([1, 2])},
             {},
-            "npz can't name an array '../x': it is no path below a folder. Give the feature another name.",
+            "npz can't name an array '../x': it isn't a path below a folder. Give the feature another name.",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_what_is_no_array_of_numbers_is_refused_before_anything_is_read(
 
 def test_a_null_is_refused() -> None:
     held = Held(FeatureSpec("x", kind="float", dtype="float64", shape=()), format_="npz")
-    with pytest.raises(BadData, match="The feature 'x' has no value in some records, and npz has no place for that."):
+    with pytest.raises(BadData, match="The feature 'x' has no value in some records, and npz can't store missing values."):
         held.add(pa.array([1.0, None]))
 
 
@@ -148,7 +148,7 @@ def test_no_flipped_bit_changes_a_record_unnoticed(compression: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "truncated head of a member (0 of 30 bytes) at offset 0"),
+        (b"", "truncated header of a member (0 of 30 bytes) at offset 0"),
         (b"x" * 30, "expected a member of a zip archive, got 78787878 at offset 0"),
         (
             Encoded("npz", {"z": pa.array([1])}).content,
@@ -156,7 +156,7 @@ def test_no_flipped_bit_changes_a_record_unnoticed(compression: str) -> None:
         ),
         (
             Encoded("npz", {"x": pa.array([1, 2]), "y": pa.array([1, 2], pa.int8())}).content,
-            "features/y.npy is no array of int64 of shape ['records'] at offset 188",
+            "features/y.npy isn't an array of int64 of shape ['records'] at offset 188",
         ),
     ],
     ids=["nothing", "no archive", "other arrays", "another type"],

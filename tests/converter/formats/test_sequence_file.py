@@ -260,11 +260,15 @@ def test_numbers_that_are_none(value: str) -> None:
     ("columns", "options", "fault"),
     [
         ({"a": "int64"}, {"key": "b"}, "output.sequenceFile.key: there is no feature 'b'; the features are a."),
-        ({"a": "int64"}, {"key": "a"}, "the only feature is the key, so there is nothing to be the value."),
-        ({"a": "float64", "b": "int64"}, {"key": "a", "value": "Record"}, "the feature 'a' is float64; a key is text, bytes or a whole"),
-        ({"a": "list", "b": "int64"}, {"key": "a"}, "the feature 'a' is int64 of shape ?; a key is"),
-        ({"a": "int64", "b": "int64"}, {"value": "Feature"}, "Feature is for a single feature beside the key, but there are a, b"),
-        ({"a": "binary"}, {"value": "Record"}, "the feature 'a' is bytes, which DL4J's records can't be read with. Decode it"),
+        ({"a": "int64"}, {"key": "a"}, "the key is the only feature, so no feature is left for the value."),
+        (
+            {"a": "float64", "b": "int64"},
+            {"key": "a", "value": "Record"},
+            "the feature 'a' is float64; a key must be text, bytes or an integer",
+        ),
+        ({"a": "list", "b": "int64"}, {"key": "a"}, "the feature 'a' is int64 of shape ?; a key must be"),
+        ({"a": "int64", "b": "int64"}, {"value": "Feature"}, "Feature is for a single feature besides the key, but there are a, b"),
+        ({"a": "binary"}, {"value": "Record"}, "the feature 'a' is bytes, and DL4J can't read records with bytes. Decode it"),
         ({"a": "list"}, {"value": "Record"}, "the feature 'a' has lists of different lengths"),
         ({"a": "texts"}, {"value": "Feature"}, "the feature 'a' is text of shape ?, for which Hadoop has no class"),
     ],
@@ -286,8 +290,12 @@ def test_what_a_class_cant_hold_is_refused(columns: dict[str, str], options: dic
 @pytest.mark.parametrize(
     ("column", "value", "fault"),
     [
-        (pa.array([1, None]), "Feature", "'v' has no value in some records, and org.apache.hadoop.io.LongWritable has no place for that."),
-        (pa.array([[1.0], None], pa.list_(pa.float64(), 1)), "Record", "'v' has no value in some records; DL4J has a null for a number"),
+        (
+            pa.array([1, None]),
+            "Feature",
+            "'v' has no value in some records, and org.apache.hadoop.io.LongWritable can't store missing values.",
+        ),
+        (pa.array([[1.0], None], pa.list_(pa.float64(), 1)), "Record", "'v' has no value in some records; DL4J can store a missing number"),
     ],
     ids=["number", "vector"],
 )
@@ -343,13 +351,13 @@ def test_no_flipped_bit_ends_in_anything_but_values_or_a_broken_record(compressi
 @pytest.mark.parametrize(
     ("at", "word", "fault"),
     [
-        (0, 0x7FFFFFFF, "a record that is none: an object of 12 bytes in 2,147,483,639 at offset 80"),
+        (0, 0x7FFFFFFF, "not a valid record: an object of 12 bytes in 2,147,483,639 at offset 80"),
         (0, 4, "a key of 8 bytes in a record of 4 at offset 80"),
         (4, 0x7FFFFFFF, "a key of 2,147,483,647 bytes in a record of 20 at offset 80"),
-        (4, 7, "a record that is none: an object of 8 bytes in 7 at offset 80"),
+        (4, 7, "not a valid record: an object of 8 bytes in 7 at offset 80"),
         (4, 0x80000000, "a key of -2,147,483,648 bytes in a record of 20 at offset 80"),
-        (16, 0x7FFFFFFF, "a record that is none: an object of 2,147,483,651 bytes in 12 at offset 80"),
-        (16, 0xFFFFFFFF, "a record that is none: a length is negative at offset 80"),
+        (16, 0x7FFFFFFF, "not a valid record: an object of 2,147,483,651 bytes in 12 at offset 80"),
+        (16, 0xFFFFFFFF, "not a valid record: a length is negative at offset 80"),
         (12, 5, "record number 1 instead of 6 at offset 108"),
     ],
     ids=range(8),

@@ -116,9 +116,9 @@ def test_extensions(columns: dict[str, Any], labels: list[str], extensions: dict
     [
         ({"key": "z"}, "output.webdataset: there is no feature 'z'; the features are a, b, t."),
         ({"extensions": {"z": "txt"}}, "output.webdataset: there is no feature 'z'; the features are a, b, t."),
-        ({"key": "t"}, "output.webdataset.key: 't' is no feature of text or whole numbers."),
+        ({"key": "t"}, "output.webdataset.key: 't' isn't a feature of text or integers."),
         ({"extensions": {"t": "txt"}}, "output.webdataset.extensions: 't' has several values, so it is stored as npy or json, not as txt."),
-        ({"extensions": {"b": "npy"}}, "output.webdataset.extensions: 'b' is no tensor of numbers, so it can't be stored as npy."),
+        ({"extensions": {"b": "npy"}}, "output.webdataset.extensions: 'b' isn't a tensor of numbers, so it can't be stored as npy."),
         (
             {"extensions": {"a": "x", "b": "x"}},
             "The features 'a' and 'b' would both have the extension 'x'; give one of them another in output.webdataset.extensions.",
@@ -148,7 +148,7 @@ def test_values_become_keys(value: bytes, key: bytes) -> None:
 
 @pytest.mark.parametrize("value", [b"", b"/", b"..", b"a\0b"])
 def test_a_value_that_names_no_file_is_no_key(value: bytes) -> None:
-    with pytest.raises(BadData, match="can't be a sample's key: it names no file"):
+    with pytest.raises(BadData, match="can't be a sample's key: it isn't the name of a file"):
         key_of(value)
 
 
@@ -185,7 +185,7 @@ def test_a_long_name_uses_the_prefix_as_tar_does(folders: str) -> None:
 
 
 def test_a_name_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(BadData, match="is too long for tar's USTAR headers: 100 bytes, and 155 of folders before them"):
+    with pytest.raises(BadData, match="is too long for tar's USTAR headers, which hold a name of 100 bytes after 155 bytes of folders"):
         written("webdataset", {"id": pa.array(["x" * 97]), "v": pa.array([1])}, options={"key": "id"})
 
 
@@ -235,12 +235,12 @@ def test_a_missing_value_has_no_member() -> None:
     made = written("webdataset", columns)
     assert names(made.data) == ["000000000000.cls", "000000000000.txt", "000000000001.cls"]
     assert made.records() == [{"a": [1], "b": [b"x"]}, {"a": [2], "b": []}]
-    with pytest.raises(BadData, match="A record has no value at all, and a sample of webdataset needs one"):
+    with pytest.raises(BadData, match="A record has no value in any feature, but a sample of webdataset needs at least one"):
         written("webdataset", {"b": pa.array([None], pa.string())})
 
 
 def test_bytes_that_are_no_text_are_no_json() -> None:
-    with pytest.raises(BadData, match="The feature 'b' is to be JSON, which has text only, but it holds bytes that are no UTF-8"):
+    with pytest.raises(BadData, match="The feature 'b' is stored as JSON, which can hold only text, but it has bytes that aren't UTF-8"):
         written("webdataset", {"b": pa.array([[b"\xff"]], pa.list_(pa.binary()))})
 
 
@@ -266,32 +266,32 @@ def header_with(place: int, new: bytes) -> bytes:
     ("data", "fault"),
     [
         (damaged(3, b"x"), "the checksum of a header is wrong at offset 0"),
-        (damaged(1024, b"\xff" * 512), "no header of a tar file at offset 1024"),
-        (damaged(600, b"\1"), "bytes other than zero behind the member '000000000000.cls' at offset 0"),
-        (damaged(6000, b"\1"), "bytes other than zero behind the end at offset 4608"),
+        (damaged(1024, b"\xff" * 512), "not the header of a tar file at offset 1024"),
+        (damaged(600, b"\1"), "bytes other than zero after the member '000000000000.cls' at offset 0"),
+        (damaged(6000, b"\1"), "bytes other than zero after the end at offset 4608"),
         (WHOLE.data[:512], "the member '000000000000.cls' is cut off: 0 of 1 bytes at offset 0"),
         (
             WHOLE.data[:1024],
-            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 0 bytes at offset 1024",
+            "expected a member, or two empty blocks and padding to a multiple of 10,240 bytes, got 0 bytes at offset 1024",
         ),
         (
             WHOLE.data[:1030],
-            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 6 bytes at offset 1024",
+            "expected a member, or two empty blocks and padding to a multiple of 10,240 bytes, got 6 bytes at offset 1024",
         ),
         (
             WHOLE.data[:5120],
-            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 512 bytes at offset 4608",
+            "expected a member, or two empty blocks and padding to a multiple of 10,240 bytes, got 512 bytes at offset 4608",
         ),
         (
             WHOLE.data[:-512],
-            "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 5120 bytes at offset 4608",
+            "expected a member, or two empty blocks and padding to a multiple of 10,240 bytes, got 5120 bytes at offset 4608",
         ),
-        (header_with(156, b"5"), "a header that is no USTAR header of a file at offset 0"),
-        (header_with(257, b"ustar  \0"), "a header that is no USTAR header of a file at offset 0"),
-        (header_with(0, b"\0" * 100) + WHOLE.data[512:], "the name '' is no key and extension at offset 0"),
+        (header_with(156, b"5"), "a header that isn't the USTAR header of a file at offset 0"),
+        (header_with(257, b"ustar  \0"), "a header that isn't the USTAR header of a file at offset 0"),
+        (header_with(0, b"\0" * 100) + WHOLE.data[512:], "the name '' doesn't consist of a key and an extension at offset 0"),
         (WHOLE.data[:1024] * 2 + WHOLE.data[1024:], "the member '000000000000.cls' comes twice at offset 1024"),
         (WHOLE.data[:4608] + WHOLE.data, "the key '000000000000' comes again at offset 4608"),
-        (b"", "expected a member or the two empty blocks at the end up to a multiple of 10,240 bytes, got 0 bytes at offset 0"),
+        (b"", "expected a member, or two empty blocks and padding to a multiple of 10,240 bytes, got 0 bytes at offset 0"),
     ],
 )
 def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> None:
@@ -307,5 +307,5 @@ def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> Non
 def test_a_member_that_does_not_hold_its_feature_is_named(extension: str, content: bytes) -> None:
     columns = {"a": pa.array([1]), "b": pa.array([[1.5]]), "c": tensors([1.0, 2.0])}
     reader = decoder(written("webdataset", columns).manifest())
-    with pytest.raises(BrokenRecord, match="the member of '[abc]' is no (text|json|npy): "):
+    with pytest.raises(BrokenRecord, match="the member of '[abc]' isn't valid (text|json|npy): "):
         reader.parse({"__key__": b"x", extension: content})

@@ -175,12 +175,12 @@ def test_a_column_that_records_cannot_hold_is_refused_by_name(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is empty, and no Arrow IPC data."),
-        (b"PAR1" * 9, "is no Arrow IPC data, but Parquet, read it with source.parquet."),
-        (b"FEA1" * 9, "is no Arrow IPC data, but Feather v1, write it again with version=2."),
+        (b"", "is empty, so it isn't Arrow IPC data."),
+        (b"PAR1" * 9, "isn't Arrow IPC data, but Parquet, read it with source.parquet."),
+        (b"FEA1" * 9, "isn't Arrow IPC data, but Feather v1, write it again with version=2."),
         (b"ARROW1\0\0" + b"x" * 30, "is truncated: an Arrow file ends with ARROW1."),
-        (b"plain text, as everywhere", "is no whole Arrow IPC data: there is no message at byte 0."),
-        (b"\xff\xff\xff\xff\x10\0\0\0" + b"\xff" * 16, "is no whole Arrow IPC data: there is no message at byte 0."),
+        (b"plain text, as everywhere", "isn't complete Arrow IPC data: there is no message at byte 0."),
+        (b"\xff\xff\xff\xff\x10\0\0\0" + b"\xff" * 16, "isn't complete Arrow IPC data: there is no message at byte 0."),
     ],
 )
 def test_a_file_that_is_no_arrow_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -193,7 +193,9 @@ def test_a_file_that_is_no_arrow_is_named(tmp_path: Path, content: bytes, messag
 def test_a_stream_that_ends_within_a_batch_is_truncated(tmp_path: Path) -> None:
     file = put(tmp_path / "a.arrow", pa.table({"a": list(range(1000))}), kind="stream", size=1000)
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(BadData, match=r"a\.arrow is truncated: the message at byte [\d,]+ has [\d,]+ bytes, the file ends before\."):
+    with pytest.raises(
+        BadData, match=r"a\.arrow is truncated: the message at byte [\d,]+ has [\d,]+ bytes, but the file ends before that\."
+    ):
         plan(ArrowReader, a_source(file))
 
 

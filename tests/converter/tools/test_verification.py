@@ -88,7 +88,7 @@ def rewritten(folder: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": "z"}, "in the record at offset 0 there is a feature 'x', which the manifest doesn't name"),
+        ({"name": "z"}, "in the record at offset 0 there is a feature 'x', which isn't in the manifest"),
         ({"dtype": "int64"}, "in the record at offset 0 the feature 'x' holds float, expected int64"),
         ({"shape": [2]}, "in the record at offset 0 the feature 'x' has 1 values, expected 2"),
     ],
@@ -136,7 +136,7 @@ def a_feature(**more: Any) -> dict[str, Any]:
         (a_feature(), [1], None),
         (a_feature(), [], None),
         (a_feature(), [1, 2], "has 2 values, expected 1"),
-        (a_feature(dtype="uint8"), [256], "has the value 256, which is no uint8"),
+        (a_feature(dtype="uint8"), [256], "has the value 256, which is outside the range of uint8"),
         (a_feature(dtype="float32", shape=[2]), [1.0, 2.0], None),
         (a_feature(dtype="float32", shape=[2]), [b"x", 2.0], "holds bytes, float, expected float32"),
         (a_feature(dtype="bytes"), [b"x"], None),

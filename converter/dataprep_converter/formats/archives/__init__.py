@@ -1,1 +1,1 @@
-"""Formats that are archives: WebDataset, FileBatch, npz."""
+"""Formats whose files are archives: WebDataset, FileBatch and npz."""

@@ -1,4 +1,4 @@
-"""`fileBatch`, back into files and their URIs. A file is held whole."""
+"""Decoder of `fileBatch`: extracts the stored files and their URIs. It holds the complete archive in memory."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from dataprep_converter.records.feature import FeatureSpec
 
 
 class FileBatchDecoder:
-    """A record is (URI, content)."""
+    """Decodes each record to a (URI, content) pair."""
 
     def __init__(self, manifest: Manifest) -> None:
         features = [FeatureSpec(**each | {"shape": tuple(each["shape"])}) for each in manifest.features]
@@ -21,7 +21,7 @@ class FileBatchDecoder:
         self._labels = [feature.name for feature in features if feature.label]
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-        """Where the list of URIs is lost, the files before the fault have empty ones."""
+        """Yield the stored files. If the list of URIs is lost, the files before the fault have empty URIs."""
         found, fault = members(pieces)
         uris = _uris(found)
         files = found[:-1] if uris is not None else found
@@ -37,13 +37,13 @@ class FileBatchDecoder:
             raise fault
 
     def parse(self, record: tuple[bytes, bytes]) -> dict[str, Any]:
-        """A label has no value: it isn't stored."""
+        """Return the values by feature. A label has no value, because labels aren't stored."""
         uri, content = record
         return {self._content: [content], self._uri: [uri], **{label: [] for label in self._labels}}
 
 
 def _uris(found: list[Found]) -> list[bytes] | None:
-    """The lines of the list, which is the last member."""
+    """Return the lines of the list of URIs, which is the archive's last member. None if the list is missing."""
     if not found or found[-1].name != URIS:
         return None
     content = found[-1].content

@@ -1,9 +1,9 @@
-"""`fileBatch`: DL4J's FileBatch, a zip of raw files and a list of their URIs, in the order of the records.
+"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive of raw files and a list of their URIs, in the order of the records.
 
-    # file_<n>.<extension of the URI, or bin>, n from 0, for each record;    originalUris.txt: the URIs with \\n between them
+    # file_<n>.<extension of the URI, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 
-DL4J writes the list first and reads it wherever it is; here it is the last member, because no file has to wait for it. Labels have no place: DL4J
-takes them from the URIs, so they are only counted.
+DL4J writes the list of URIs first, but reads it at any position. Here it is the last member, so that files can be written before all URIs are
+known. The format doesn't store labels: DL4J derives them from the URIs, and the job only counts them.
 """
 
 import re
@@ -26,11 +26,11 @@ _CONTENTS: Final = ("image/encoded", "content")
 _PATHS: Final = ("image/filename", "path")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PATH_SIGNS: Final = "/-_.!~'()*,;:$&+=@"
-"""What `java.net.URI` leaves as it is in a path."""
+"""The characters that `java.net.URI` doesn't escape in a path."""
 
 
 class FileBatchEncoder(SingleFile):
-    """See the module. Holds the URIs of one file."""
+    """Encodes one archive (see the module's docstring), and holds its URIs until the end."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         options = output.file_batch
@@ -38,7 +38,7 @@ class FileBatchEncoder(SingleFile):
         others = [feature.name for feature in features if feature.name not in (self._content, self._uri) and not feature.label]
         if others:
             raise BadSpec(
-                f"fileBatch holds files and their URIs, and has no place for {', '.join(others)}: name only the two under features."
+                f"fileBatch holds only files and their URIs, so it can't store {', '.join(others)}: name only the two under features."
             )
         self._base = _base(options.base)
         self._archive = Zip(deflated=options.compression == "Deflate")
@@ -46,11 +46,11 @@ class FileBatchEncoder(SingleFile):
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`zip`."""
+        """Return `zip`."""
         return "zip"
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """The files of the batch. Raises BadData for a record without content or URI."""
+        """Return the archive members of the batch's files. Raises BadData for a record without content or URI."""
         pieces: list[Bytes] = []
         contents: Any = batch.column(self._content)
         for content, written in zip(contents, batch.column(self._uri).to_pylist(), strict=True):
@@ -62,12 +62,12 @@ class FileBatchEncoder(SingleFile):
         return b"".join(pieces)
 
     def close(self) -> bytes:
-        """The list of URIs, and the archive's end."""
+        """Return the list of URIs and the end of the archive."""
         return b"".join([*self._archive.add(URIS, ["\n".join(self._uris).encode()]), self._archive.end()])
 
 
 def content_and_uri(options: FileBatchOptions, features: Sequence[FeatureSpec]) -> tuple[str, str]:
-    """Names of the features with the files' bytes and URIs. Raises BadSpec when there are none."""
+    """Return the names of the features with the files' bytes and URIs. Raises BadSpec if either feature is missing."""
     return (
         _found(features, options.content, _CONTENTS, option="content"),
         _found(features, options.uri, _PATHS, option="uri"),
@@ -75,12 +75,12 @@ def content_and_uri(options: FileBatchOptions, features: Sequence[FeatureSpec]) 
 
 
 def uri_of(written: str, base: str) -> str:
-    """A URI as it is; a path below `base`, with what a URI can't hold escaped."""
+    """Return `written` unchanged if it is a URI, or else as a path below `base`. Characters that a URI can't contain are escaped."""
     return quote(written, safe=f"{_PATH_SIGNS}%?#[]") if _SCHEME.match(written) else base + quote(written, safe=_PATH_SIGNS)
 
 
 def _base(base: str | None) -> str:
-    """The prefix of paths. A path from the root becomes a URI as Java's `File.toURI` writes it."""
+    """Return the prefix for relative paths. An absolute path becomes a URI in the form of Java's `File.toURI`."""
     if base is None:
         return ""
     base = unsigned(base)
@@ -89,14 +89,14 @@ def _base(base: str | None) -> str:
 
 
 def _extension(uri: str) -> str:
-    """As DL4J's: the part after the last dot of the file's name."""
+    """Return the part after the last dot of the file's name, as DL4J does."""
     stem, dot, extension = uri.rpartition("/")[2].rpartition(".")
     del stem
     return extension if dot and extension else "bin"
 
 
 def _found(features: Sequence[FeatureSpec], named: str | None, usual: Sequence[str], *, option: str) -> str:
-    """The feature that the option names, or the usual one that there is."""
+    """Return the feature that the option names, or else the first existing feature with a usual name."""
     wanted = [named] if named is not None else usual
     fitting = {f.name for f in features if f.dtype == "bytes" and not f.shape and not f.sequence and (f.text or option == "content")}
     for name in wanted:

@@ -1,4 +1,7 @@
-"""Values that are held until their file ends: for formats that write whole arrays, of which a file is one minibatch or one shard."""
+"""Values that are held in memory until their file ends.
+
+They are for formats that write complete arrays, where a file is one minibatch or one shard.
+"""
 
 import math
 from typing import Any
@@ -15,7 +18,7 @@ Values = npt.NDArray[Any]
 
 
 class Held:
-    """The numbers of one feature, batch after batch. Raises BadSpec for a feature of bytes or text, and for one of ragged lists."""
+    """Collects the numbers of one feature from all batches. Raises BadSpec for bytes, text and ragged lists."""
 
     def __init__(self, feature: FeatureSpec, *, format_: str) -> None:
         if feature.dtype == "bytes":
@@ -32,9 +35,9 @@ class Held:
         self._counts: list[npt.NDArray[np.int64]] = []
 
     def add(self, column: Array) -> None:
-        """Takes one batch's column. Raises BadData for a null."""
+        """Add the column of one batch. Raises BadData for a null."""
         if column.null_count:
-            raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self._format} has no place for that.")
+            raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self._format} can't store missing values.")
         if self.feature.sequence:
             lists = flatten_lists(column)
             self._counts.append(lists.counts)
@@ -44,13 +47,13 @@ class Held:
 
     @property
     def parts(self) -> list[Values]:
-        """The values in pieces, each of any number of records (for a sequence: of steps)."""
+        """The values in pieces. Each piece has any number of records, or of steps if the feature is a sequence."""
         return self._parts
 
     def values(self) -> Values:
-        """All of them: one entry of the first dimension for each record, or for each step of all sequences."""
+        """Return all values. The first dimension is that of the records, or of the steps of all sequences."""
         return np.concatenate(self._parts) if self._parts else np.empty((0, *self.step_shape), self.feature.dtype)
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Steps of each record of a sequence."""
+        """Return the number of steps in each record, if the feature is a sequence."""
         return np.concatenate(self._counts) if self._counts else np.empty(0, np.int64)

@@ -1,4 +1,7 @@
-"""`npz`, back into records: a row of each array. A file is held whole; no header is evaluated as Python."""
+"""Decoder of `npz`: a record is one row of each array.
+
+It holds the complete file in memory. Headers aren't evaluated as Python code.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,7 +17,7 @@ from dataprep_converter.formats.archives.zip_decoder import Found, members
 
 
 class NpzDecoder:
-    """A record is the row of each feature's array."""
+    """Decodes each record to one row of each feature's array."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {
@@ -27,13 +30,13 @@ class NpzDecoder:
         }
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """The offset is that of the first array, because a record spans all of them."""
+        """Yield the rows. Their offset is that of the first array, because a record spans all arrays."""
         arrays = self.arrays(pieces)
         for number in range(len(next(iter(arrays.values())))):
             yield 0, {name: array[number] for name, array in arrays.items()}
 
     def arrays(self, pieces: Iterable[bytes]) -> dict[str, Values]:
-        """The arrays of a file by feature, all as long as each other. Raises BrokenRecord."""
+        """Return a file's arrays by feature. All have the same length. Raises BrokenRecord."""
         found, fault = members(pieces)
         if fault is not None:
             raise fault
@@ -47,15 +50,15 @@ class NpzDecoder:
         return arrays
 
     def parse(self, record: dict[str, Values]) -> dict[str, Any]:
-        """The values, flat."""
+        """Return the values as flat lists."""
         return {name: np.ravel(values).tolist() for name, values in record.items()}
 
     def _array(self, found: Found) -> Values:
-        """The array, whose header must be the one for as many records as its size says."""
+        """Return the array in a member. Its header must fit the number of records that follows from the member's size."""
         _, dtype, shape = self._features[found.name]
         begin = len(MAGIC) + 2 + int.from_bytes(found.content[len(MAGIC) : len(MAGIC) + 2], "little")
         records = max(0, len(found.content) - begin) // (math.prod(shape) * dtype.itemsize)
         head = header(dtype, (records, *shape))
         if not found.content.startswith(head) or len(found.content) != len(head) + records * math.prod(shape) * dtype.itemsize:
-            raise BrokenRecord(f"{found.name} is no array of {dtype.name} of shape {['records', *shape]}", offset=found.offset)
+            raise BrokenRecord(f"{found.name} isn't an array of {dtype.name} of shape {['records', *shape]}", offset=found.offset)
         return np.frombuffer(found.content, dtype, offset=len(head)).reshape(records, *shape)

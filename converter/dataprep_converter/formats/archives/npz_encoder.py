@@ -1,9 +1,11 @@
-"""`npz`: a zip of NumPy arrays, `features/<name>.npy` and `labels/<name>.npy`, with the records of a file along the first dimension.
+"""Encoder of `npz`: a zip archive of NumPy arrays, `features/<name>.npy` and `labels/<name>.npy`.
 
-    # An array:  93 NUMPY | 1 0 | uint16 length of what follows up to the values | header in Python's notation, spaces, \\n | values
-    #            row-major and little-endian; they begin at a multiple of 64
+The first dimension of each array is that of the file's records.
 
-The header says how many records there are, so values are held until the file ends.
+    # An array:  93 NUMPY | 1 0 | uint16 length of the header | header in Python's notation, spaces, \\n | values
+    #            The values are row-major and little-endian, and begin at a multiple of 64.
+
+The header contains the number of records, so values are held in memory until the file ends.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,32 +26,32 @@ _ALIGNED: Final = 64
 
 
 class NpzEncoder(SingleFile):
-    """See the module. Holds the values of one file."""
+    """Encodes one archive (see the module's docstring), and holds all its values."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._deflated = output.npz.compression == "Deflate"
         for feature in features:
             if feature.sequence:
-                raise BadSpec(f"The feature {feature.name!r} is a sequence, and npz holds arrays of one shape.")
+                raise BadSpec(f"The feature {feature.name!r} is a sequence, but npz holds arrays of a fixed shape.")
         self._held = {member_name(feature): Held(feature, format_="npz") for feature in features}
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`npz`."""
+        """Return `npz`."""
         return "npz"
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """Nothing yet."""
+        """Hold the batch and return no bytes yet."""
         for held in self._held.values():
             held.add(batch.column(held.feature.name))
         return b""
 
     def close(self) -> bytes:
-        """Nothing yet: joined, the arrays would be in memory twice."""
+        """Return no bytes yet: if the arrays were joined here, they would be in memory twice."""
         return b""
 
     def rest(self) -> Iterator[Bytes]:
-        """The whole file, piece by piece."""
+        """Yield the complete file in pieces."""
         archive = Zip(deflated=self._deflated)
         for name, held in self._held.items():
             stored = np.dtype(held.feature.dtype).newbyteorder("<")
@@ -60,14 +62,17 @@ class NpzEncoder(SingleFile):
 
 
 def member_name(feature: FeatureSpec) -> str:
-    """Name of a feature's array in the archive. Raises BadSpec for one that would lie elsewhere when the archive is unpacked."""
+    """Return the name of a feature's array in the archive.
+
+    Raises BadSpec for a name that would be outside the target folder when the archive is unpacked.
+    """
     if any(part in ("", ".", "..") for part in feature.name.split("/")) or "\\" in feature.name or "\0" in feature.name:
-        raise BadSpec(f"npz can't name an array {feature.name!r}: it is no path below a folder. Give the feature another name.")
+        raise BadSpec(f"npz can't name an array {feature.name!r}: it isn't a path below a folder. Give the feature another name.")
     return f"{'labels' if feature.label else 'features'}/{feature.name}.npy"
 
 
 def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """The header before the values of an array."""
+    """Return the header that precedes the values of an array."""
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     spaces = " " * (-(len(MAGIC) + 2 + len(text) + 1) % _ALIGNED)
     filled = f"{text}{spaces}\n".encode("latin-1")
@@ -75,5 +80,5 @@ def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _bytes(values: Values) -> memoryview:
-    # A view of an array without values can't be cast.
+    # The view of an empty array can't be cast.
     return memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data) if values.size else memoryview(b"")

@@ -1,6 +1,7 @@
-"""Payloads: each row of a column as the bytes of a small file of its own: text, JSON or .npy. For formats whose records are made of such.
+"""Payloads: convert each row of a column to the bytes of a small file: text, JSON or .npy.
 
-Columns have no nulls at the top: what a missing value becomes is the format's business.
+They are for formats whose records consist of such files. The columns must have no nulls at the top level, because each format handles missing
+values itself.
 """
 
 import io
@@ -18,21 +19,21 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, is_tenso
 from dataprep_converter.formats.tfrecord.contents import even_offsets, is_bytes, look_up
 
 _NAMES: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""Floats that JSON hasn't, as Python's json writes and reads them."""
+"""Names of floats that JSON doesn't define, in the form that Python's json module writes and reads."""
 
 
 def as_it_is(column: Array) -> Array:
-    """Text and bytes, as large_binary."""
+    """Return text or bytes unchanged, as a large_binary column."""
     return plain(column).cast(pa.large_binary())
 
 
 def plain(column: Array) -> Array:
-    """The column without a dictionary."""
+    """Return the column with its dictionary encoding removed."""
     return column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
 
 
 def text(column: Array) -> Array:
-    """Numbers in decimal: as short as they can be for floats, 0 and 1 for booleans."""
+    """Return numbers as decimal text. Floats have the shortest exact form, booleans are 0 and 1."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
@@ -45,7 +46,7 @@ def _texts(column: Array) -> Array:
     texts: Array = column.cast(pa.string())
     if not pa.types.is_floating(column.type):
         return texts
-    # Arrow writes 1.0 as `1`, which would be read as a whole number.
+    # Arrow writes 1.0 as `1`, which would be read as an integer.
     texts = pc.if_else(pc.match_substring_regex(texts, "^-?[0-9]+$"), pc.binary_join_element_wise(texts, "0", "."), texts)
     for arrows, name in _NAMES.items():
         texts = pc.if_else(pc.equal(texts, arrows), name, texts)
@@ -53,7 +54,7 @@ def _texts(column: Array) -> Array:
 
 
 def as_json(column: Array, *, name: str) -> Array:
-    """JSON: a number, or lists of numbers or text. Raises BadData naming the feature for bytes that are no text."""
+    """Return each row as JSON: a number, or lists of numbers or text. Raises BadData, naming the feature, for bytes that aren't UTF-8."""
     column = plain(column)
     value = item_type(column.type)
     is_number = value in NUMPY_NAMES
@@ -68,7 +69,9 @@ def as_json(column: Array, *, name: str) -> Array:
     try:
         made = [json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")).encode() for row in rows]
     except UnicodeError as exc:
-        raise BadData(f"The feature {name!r} is to be JSON, which has text only, but it holds bytes that are no UTF-8: {exc}.") from exc
+        raise BadData(
+            f"The feature {name!r} is stored as JSON, which can hold only text, but it has bytes that aren't UTF-8: {exc}."
+        ) from exc
     return pa.array(made, pa.large_binary())
 
 
@@ -79,7 +82,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def npy(column: Array) -> Array:
-    """.npy files of numbers, tensors, or lists of either."""
+    """Return each row as a .npy file. A row is a number, a tensor, or a list of either."""
     if not is_ragged(column.type):
         values = to_numpy(column)
         matrix = _bytes_of(values)
@@ -93,11 +96,14 @@ def npy(column: Array) -> Array:
 
 
 def list_bytes(column: Array) -> tuple[Array, Any, Any]:
-    """The numbers of each row's list, little-endian, how many items it has, and one item (zeros) that has their type and shape."""
+    """Return three things: the bytes of each row's list, little-endian; the number of its items; and an item of zeros.
+
+    The item of zeros has the type and shape of all items.
+    """
     lists = flatten_lists(column)
     items = lists.items
     if is_ragged(items.type):
-        raise BadData(f"Lists of lists of different lengths are no tensors: {column.type}.")
+        raise BadData(f"Lists of lists of different lengths can't be stored as tensors: {column.type}.")
     values = to_numpy(items)
     step = np.zeros(values.shape[1:], values.dtype)
     ends = np.concatenate(([0], np.cumsum(lists.counts))) * (math.prod(step.shape) * values.itemsize)
@@ -105,7 +111,7 @@ def list_bytes(column: Array) -> tuple[Array, Any, Any]:
 
 
 def _bytes_of(values: Any) -> Any:
-    """The bytes of each row, row-major and little-endian."""
+    """Return the bytes of each row, row-major and little-endian."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).reshape(len(values), math.prod(values.shape[1:]) * values.itemsize)
 
@@ -118,5 +124,5 @@ def _npy_header(dtype: Any, shape: tuple[int, ...]) -> bytes:
 
 
 def is_text_or_bytes(kind: pa.DataType) -> bool:
-    """Whether each row is one text or byte string."""
+    """Return whether each row is a single text or byte string."""
     return is_bytes(kind.value_type if isinstance(kind, pa.DictionaryType) else kind)

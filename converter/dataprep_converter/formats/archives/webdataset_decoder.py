@@ -1,4 +1,4 @@
-"""`webdataset`, back into samples: the members of a tar file, grouped by key."""
+"""Decoder of `webdataset`: groups the members of a tar file by key into samples."""
 
 import io
 import json
@@ -21,7 +21,7 @@ _EMPTY: Final = bytes(BLOCK)
 
 
 class WebdatasetDecoder:
-    """A record is a sample: `__key__`, and the content of each member by its extension."""
+    """Decodes each record to a sample: `__key__`, and the content of each member by its extension."""
 
     def __init__(self, manifest: Manifest) -> None:
         options = WebdatasetOptions.model_validate(manifest.content["output"].get("webdataset", {}))
@@ -30,7 +30,10 @@ class WebdatasetDecoder:
         self._members = {member.feature.name: member for member in members(features, options)}
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, bytes]]]:
-        """The checksum of every header is checked, and the padding; what a flipped bit in a content does is found by the file's digest."""
+        """Yield the samples. The checksum of every header and the padding are checked.
+
+        Contents have no checksum of their own. Only the file's digest reveals a flipped bit in them.
+        """
         begun = 0
         sample: dict[str, bytes] = {}
         seen: set[int] = set()
@@ -38,7 +41,7 @@ class WebdatasetDecoder:
             folder, slash, last = name.rpartition(b"/")
             base, dot, extension = last.partition(b".")
             if not (base and dot and extension):
-                raise BrokenRecord(f"the name {_shown(name)} is no key and extension", offset=offset)
+                raise BrokenRecord(f"the name {_shown(name)} doesn't consist of a key and an extension", offset=offset)
             key = folder + slash + base
             if sample and key != sample["__key__"]:
                 yield begun, sample
@@ -56,7 +59,7 @@ class WebdatasetDecoder:
             yield begun, sample
 
     def parse(self, record: dict[str, bytes]) -> dict[str, Any]:
-        """The values of the features; a missing member is an empty list."""
+        """Return the values by feature. A missing member is an empty list."""
         found: dict[str, Any] = {}
         for name, member in self._members.items():
             extension = next((each for each in member.extensions() if each in record), None)
@@ -67,7 +70,7 @@ class WebdatasetDecoder:
 
 
 def _values(content: bytes, member: Member) -> list[Any]:
-    """Flat lists, as `Decoder.parse` says. Raises BrokenRecord for what the encoder would not have written."""
+    """Return a member's values as flat lists, like `Decoder.parse`. Raises BrokenRecord for content that the encoder can't have written."""
     try:
         match member.stored:
             case "bytes":
@@ -80,14 +83,14 @@ def _values(content: bytes, member: Member) -> list[Any]:
         shape, dtype = _header(content[:end])
         array = np.frombuffer(content, dtype, offset=end).reshape(shape)
     except (ValueError, RecursionError) as exc:
-        raise BrokenRecord(f"the member of {member.feature.name!r} is no {member.stored}: {exc}", offset=0) from exc
+        raise BrokenRecord(f"the member of {member.feature.name!r} isn't valid {member.stored}: {exc}", offset=0) from exc
     listed: list[Any] = [step.reshape(-1).tolist() for step in array] if member.feature.sequence else array.reshape(-1).tolist()
     return listed
 
 
 @lru_cache(maxsize=1024)
 def _header(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of a file of npy. They are written in Python, which takes long to read, and most files say the same."""
+    """Return the shape and type of a .npy file. Cached, because headers are in Python's notation and slow to parse, and most are equal."""
     file = io.BytesIO(header)
     np.lib.format.read_magic(file)
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -95,7 +98,7 @@ def _header(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _members(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
-    """(offset of the header, name, content) of every member, up to the end blocks, behind which only zeros are."""
+    """Yield (offset of the header, name, content) of every member, up to the end blocks. Only zeros may follow the end blocks."""
     source = Pieces(pieces)
     while True:
         offset = source.offset
@@ -110,29 +113,29 @@ def _members(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
         if len(content) < size or len(padding) < -size % BLOCK:
             raise BrokenRecord(f"the member {_shown(name)} is cut off: {len(content)} of {size} bytes", offset=offset)
         if padding.strip(b"\0"):
-            raise BrokenRecord(f"bytes other than zero behind the member {_shown(name)}", offset=offset)
+            raise BrokenRecord(f"bytes other than zero after the member {_shown(name)}", offset=offset)
         yield offset, name, content
     while rest := source.take(RECORD):
         if rest.strip(b"\0"):
-            raise BrokenRecord("bytes other than zero behind the end", offset=offset)
+            raise BrokenRecord("bytes other than zero after the end", offset=offset)
     if source.offset - offset < 2 * BLOCK or source.offset % RECORD:
         raise BrokenRecord(_no_end(source.offset - offset), offset=offset)
 
 
 def _no_end(size: int) -> str:
-    return f"expected a member or the two empty blocks at the end up to a multiple of {RECORD:,} bytes, got {size} bytes"
+    return f"expected a member, or two empty blocks and padding to a multiple of {RECORD:,} bytes, got {size} bytes"
 
 
 def _parsed(header: bytes, offset: int) -> tuple[bytes, int]:
-    """Name and size of a member. Raises BrokenRecord for a header that the encoder would not have written."""
+    """Return a member's name and size. Raises BrokenRecord for a header that the encoder can't have written."""
     numbers = [header[_CHECKSUM][:6], header[124:135]]
     if b"".join(numbers).translate(None, b"01234567"):
-        raise BrokenRecord("no header of a tar file", offset=offset)
+        raise BrokenRecord("not the header of a tar file", offset=offset)
     checksum, size = (int(number, 8) for number in numbers)
     if sum(header) - sum(header[_CHECKSUM]) + 8 * 32 != checksum:
         raise BrokenRecord("the checksum of a header is wrong", offset=offset)
     if header[257:265] != b"ustar\x0000" or header[156:157] != b"0":
-        raise BrokenRecord("a header that is no USTAR header of a file", offset=offset)
+        raise BrokenRecord("a header that isn't the USTAR header of a file", offset=offset)
     name, prefix = (header[first:last].partition(b"\0")[0] for first, last in ((0, 100), (345, 500)))
     return (prefix + b"/" + name if prefix else name), size
 

@@ -1,15 +1,15 @@
-"""WebDataset: tar files in which the members with the same key, one after another, are a sample. A whole batch at once.
+"""Encoder of WebDataset: tar files in which consecutive members with the same key form a sample. It encodes a batch in one call.
 
-    # A member:  header of 512 bytes (USTAR) | content | zeros up to a multiple of 512          its name: <key>.<extension>
+    # A member:  header of 512 bytes (USTAR) | content | zeros up to a multiple of 512          The name is <key>.<extension>.
     # A header:  name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type | link 100 | "ustar\0" "00" | user 32 | group 32
     #            | device 16 | prefix 155 | zeros 12                 (numbers in octal; the checksum is the sum of all bytes, itself as spaces)
     # The end:   zeros, at least 1024, up to a multiple of 10240
 
-Bytes are those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`, members of a sample in the order of their
-extensions. Names are USTAR's, never a PAX header, which other readers trip over: what is too long for them is refused.
+The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
+order of their extensions. Names are stored in USTAR fields, and a longer name is refused, because some readers fail on PAX headers.
 
-Readers cut a name at the first dot of its last part, so keys have none there. Samples of a batch whose members have the same extensions are
-made together; a missing value has no member, and images have the extension of what they are, so that there may be several such kinds of samples.
+Readers cut a name at the first dot of its last path component, so keys have no dot there. The samples of a batch whose members have the same
+extensions are encoded together. A batch may have several such groups: a missing value has no member, and an image's extension depends on its type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ from dataprep_converter.records.feature import FeatureSpec
 
 BLOCK: Final = 512
 RECORD: Final = 10_240
-"""tar's blocking: the length of a file is a multiple of it."""
+"""tar's record size in bytes. The length of a file is a multiple of it."""
 SNIFFED: Final = "/encoded"
-"""Features with this ending hold image files, whose extension is found in their first bytes."""
+"""Features whose names end with this hold image files. Their extension is detected from their first bytes."""
 MAGICS: Final[Mapping[bytes, str]] = {
     b"\xff\xd8\xff": "jpg",
     b"\x89PNG": "png",
@@ -62,19 +62,19 @@ _PREFIX_AT: Final = 345
 
 @dataclass(frozen=True)
 class Member:
-    """How one feature is stored."""
+    """Describes how one feature is stored."""
 
     feature: FeatureSpec
     extension: str
     is_image: bool = False
-    """Whether the extension ends with that of what each image is."""
+    """Whether the extension ends with that of each image's type."""
 
     def extension_of(self, kind: int) -> str:
-        """The whole extension of a row of this kind (see `_kinds`)."""
+        """Return the complete extension of a row of this kind (see `_kinds`)."""
         return ".".join(part for part in (self.extension, _EXTENSIONS[kind]) if part)
 
     def extensions(self) -> list[str]:
-        """All that rows may have."""
+        """Return all extensions that rows may have."""
         return [self.extension_of(kind) for kind in (range(1, len(_EXTENSIONS)) if self.is_image else (0,))]
 
     @property
@@ -87,7 +87,7 @@ class Member:
         return last if last in ("npy", "json") else "text" if one else "npy"
 
     def payload(self, column: Array) -> Array:
-        """The contents of the members of each row."""
+        """Return the content of each row's member."""
         match self.stored:
             case "bytes":
                 return payloads.as_it_is(column)
@@ -99,17 +99,20 @@ class Member:
 
 
 def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list[Member]:
-    """The members of a sample. Raises BadSpec for options that name nothing, and extensions that collide or can't hold their feature."""
+    """Return the members of a sample.
+
+    Raises BadSpec for options that name no existing feature, and for extensions that collide or can't store their feature.
+    """
     known = {feature.name: feature for feature in features}
     given = options.extensions or {}
     for name in [*given, *([options.key] if options.key else [])]:
         if name not in known:
             raise BadSpec(f"output.webdataset: there is no feature {name!r}; the features are {', '.join(known)}.")
     if options.key and (known[options.key].shape or known[options.key].kind == "float"):
-        raise BadSpec(f"output.webdataset.key: {options.key!r} is no feature of text or whole numbers.")
+        raise BadSpec(f"output.webdataset.key: {options.key!r} isn't a feature of text or integers.")
     kept = [feature for feature in features if feature.name != options.key or feature.name in given]
     if not kept:
-        raise BadSpec("webdataset needs at least one feature beside the key.")
+        raise BadSpec("webdataset needs at least one feature besides the key.")
     own = {feature.name: _own_extension(feature) for feature in kept}
     made: list[Member] = []
     for feature in kept:
@@ -134,7 +137,7 @@ def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list
 
 
 def _own_extension(feature: FeatureSpec) -> str:
-    """The extension that follows from the type; empty for images, whose extension is what they are."""
+    """Return the extension that follows from the feature's type. It is empty for images, whose extension depends on each image's type."""
     if feature.dtype == "bytes" and not feature.shape:
         if feature.text:
             return "txt"
@@ -149,16 +152,16 @@ def _check(member: Member) -> None:
     if feature.shape and last not in ("json", "npy"):
         raise BadSpec(f"output.webdataset.extensions: {feature.name!r} has several values, so it is stored as npy or json, not as {last}.")
     if last == "npy" and (feature.dtype == "bytes" or feature.shape.count(-1) > 1):
-        raise BadSpec(f"output.webdataset.extensions: {feature.name!r} is no tensor of numbers, so it can't be stored as npy.")
+        raise BadSpec(f"output.webdataset.extensions: {feature.name!r} isn't a tensor of numbers, so it can't be stored as npy.")
 
 
 def _name_part(name: str) -> str:
-    """A feature's name within an extension: readers compare in lower case."""
+    """Return a feature's name in the form used in extensions. It is lower case, because readers compare extensions in lower case."""
     return "".join(char if (char.isalnum() and char.isascii()) or char in "-_" else "_" for char in name.lower())
 
 
 class WebdatasetEncoder(SingleFile):
-    """See the module. Holds nothing from batch to batch but counts, and the hash of each key that the user gives."""
+    """Encodes one tar file (see the module's docstring). Between batches it holds only counts and the hash of each key from a feature."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._key = output.webdataset.key
@@ -170,16 +173,16 @@ class WebdatasetEncoder(SingleFile):
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`tar`."""
+        """Return `tar`."""
         return "tar"
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Keys without a feature begin with the shard's number."""
+        """Note the shard's number. Keys that don't come from a feature begin with it."""
         del seed
         self._shard = shard.index
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """The members of all samples."""
+        """Return the members of all samples."""
         rows = batch.num_rows
         if not rows:
             return b""
@@ -198,11 +201,11 @@ class WebdatasetEncoder(SingleFile):
         return memoryview(data[offsets[0] : offsets[-1]].data).toreadonly()
 
     def close(self) -> bytes:
-        """Two empty blocks, and more up to tar's blocking."""
+        """Return two empty blocks, and zeros up to a multiple of tar's record size."""
         return bytes(2 * BLOCK + -(self._size + 2 * BLOCK) % RECORD)
 
     def _keys(self, batch: pa.RecordBatch) -> Array:
-        """The key of each row, as large_binary."""
+        """Return the key of each row, as large_binary."""
         if self._key is None:
             numbers = range(self._records, self._records + batch.num_rows)
             return pa.array([f"{self._shard:06d}{number:06d}".encode() for number in numbers], pa.large_binary())
@@ -219,7 +222,7 @@ class WebdatasetEncoder(SingleFile):
         return pa.array(made, pa.large_binary())
 
     def _samples(self, batch: pa.RecordBatch, keys: Array, kinds: npt.NDArray[np.int64]) -> Array:
-        """One byte string a row: its members, all with these extensions."""
+        """Return the members of each row as one byte string. All rows have members of the same kinds."""
         present = [(member.extension_of(kind), member) for member, kind in zip(self._members, kinds.tolist(), strict=True) if kind >= 0]
         pieces: list[Piece] = []
         for extension, member in sorted(present, key=lambda each: each[0].encode()):
@@ -229,16 +232,16 @@ class WebdatasetEncoder(SingleFile):
             padding, _ = look_up(-sizes % BLOCK, bytes)
             pieces += [_headers(keys, extension.encode(), sizes), content, padding]
         if not pieces:
-            raise BadData("A record has no value at all, and a sample of webdataset needs one.")
+            raise BadData("A record has no value in any feature, but a sample of webdataset needs at least one.")
         return join(pieces, len(keys))
 
 
 _EXTENSIONS: Final = ("", *dict.fromkeys(MAGICS.values()), _UNKNOWN)
-"""Extensions of images by their number in `_kinds`; 0 stands for the member's own."""
+"""Extensions of images by their number in `_kinds`. 0 stands for the member's own extension."""
 
 
 def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
-    """For each row: -1 where it has no value, 0 where the member has its own extension, else the number of the image's."""
+    """Return a number for each row: -1 if it has no value, 0 for the member's own extension, else the number of the image's extension."""
     kinds = np.zeros(len(column), np.int64)
     if member.is_image:
         content = payloads.as_it_is(column)
@@ -252,15 +255,18 @@ def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
 
 
 def key_of(value: bytes) -> bytes:
-    """A value as a key: a relative path without dots in its last part, which become underscores. Raises BadData when nothing is left."""
+    """Convert a value to a key, which is a relative path. Dots in the last path component become underscores.
+
+    Raises BadData if no path component is left.
+    """
     parts = [part for part in value.split(b"/") if part not in (b"", b".", b"..")]
     if not parts or b"\0" in value:
-        raise BadData(f"{value.decode(errors='replace')!r} can't be a sample's key: it names no file.")
+        raise BadData(f"{value.decode(errors='replace')!r} can't be a sample's key: it isn't the name of a file.")
     return b"/".join([*parts[:-1], parts[-1].replace(b".", b"_")])
 
 
 def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Array:
-    """The header of each member `<key>.<extension>`."""
+    """Return the header of each member `<key>.<extension>`."""
     headers = np.tile(_TEMPLATE, (len(sizes), 1))
     names: Any = join([keys, b"." + extension], len(keys))
     if np.diff(binary_data(names)[1]).max() > _NAME:
@@ -277,19 +283,19 @@ def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Arr
 
 
 def _put(field: Bytes, texts: Array) -> None:
-    """Writes each row's text at the beginning of its field."""
+    """Write each row's text at the beginning of its field."""
     data, offsets = binary_data(texts)
     lengths = np.diff(offsets)
     field[np.arange(field.shape[1]) < lengths[:, None]] = data[offsets[0] : offsets[-1]]
 
 
 def _cut(name: bytes) -> tuple[bytes, bytes]:
-    """USTAR's prefix and name: cut at the first slash that leaves a name that fits. Raises BadData when there is none."""
+    """Split a path into USTAR's prefix and name, at the first slash after which the name fits. Raises BadData if no slash fits."""
     if len(name) <= _NAME:
         return b"", name
     for at in range(len(name)):
         if name[at : at + 1] == b"/" and at <= _PREFIX and len(name) - at - 1 <= _NAME:
             return name[:at], name[at + 1 :]
     raise BadData(
-        f"The name {name.decode(errors='replace')!r} is too long for tar's USTAR headers: {_NAME} bytes, and {_PREFIX} of folders before them."
+        f"The name {name.decode(errors='replace')!r} is too long for tar's USTAR headers, which hold a name of {_NAME} bytes after {_PREFIX} bytes of folders."
     )

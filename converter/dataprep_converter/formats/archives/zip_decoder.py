@@ -1,4 +1,7 @@
-"""Archives as `formats/archives/zip_encoder.py` writes them, back into their members. Nothing is believed: heads, checksums, directory and end are all compared."""
+"""Extract the members of archives that `formats/archives/zip_encoder.py` writes.
+
+Headers, checksums, the directory and the end record are all verified.
+"""
 
 import zlib
 from collections.abc import Iterable
@@ -14,16 +17,16 @@ _DIRECTORY: Final = (b"PK\x01\x02", b"PK\x05\x06")
 
 @dataclass(frozen=True)
 class Found:
-    """A member whose checksum is right."""
+    """A member whose checksum is correct."""
 
     name: str
     content: bytes
     offset: int
-    """Of the member in the file."""
+    """The offset of the member in the file."""
 
 
 def members(pieces: Iterable[bytes]) -> tuple[list[Found], BrokenRecord | None]:
-    """The members up to the first fault, and that fault. The whole file is held."""
+    """Return the members before the first fault, and that fault, if any. The complete file is held in memory."""
     data = b"".join(pieces)
     found: list[Found] = []
     seen: list[Member] = []
@@ -40,9 +43,9 @@ def members(pieces: Iterable[bytes]) -> tuple[list[Found], BrokenRecord | None]:
 
 
 def _head(data: bytes, at: int) -> tuple[Member, int]:
-    """The member that begins here, and where it ends."""
+    """Return the member that begins at this offset, and the offset of its end."""
     if len(data) - at < HEAD.size:
-        raise BrokenRecord(f"truncated head of a member ({len(data) - at} of {HEAD.size} bytes)", offset=at)
+        raise BrokenRecord(f"truncated header of a member ({len(data) - at} of {HEAD.size} bytes)", offset=at)
     signature, _, _, method, _, _, crc, packed, size, named, _ = HEAD.unpack_from(data, at)
     if signature != LOCAL:
         raise BrokenRecord(f"expected a member of a zip archive, got {signature.hex()}", offset=at)
@@ -51,7 +54,7 @@ def _head(data: bytes, at: int) -> tuple[Member, int]:
     if len(data) < begin + packed:
         raise BrokenRecord(f"truncated member ({len(data) - at} of {begin + packed - at} bytes)", offset=at)
     if method not in (STORED, DEFLATED) or data[at:begin] != member.head() or not _is_text(member.name):
-        raise BrokenRecord("damaged head of a member", offset=at)
+        raise BrokenRecord("damaged header of a member", offset=at)
     return member, begin + packed
 
 
@@ -71,13 +74,13 @@ def _content(packed: bytes, member: Member) -> bytes:
 
 
 def _difference(data: bytes, expected: bytes, *, offset: int) -> BrokenRecord | None:
-    """How the end of an archive differs from the one that its members ask for."""
+    """Return how the end of an archive differs from the end that follows from its members. None if they are equal."""
     if data == expected:
         return None
     if expected.startswith(data):
         return BrokenRecord(f"truncated directory ({len(data)} of {len(expected)} bytes)", offset=offset)
     at = next((at for at, (one, other) in enumerate(zip(data, expected, strict=False)) if one != other), len(expected))
-    return BrokenRecord("the directory doesn't list the members that there are", offset=offset + at)
+    return BrokenRecord("the directory doesn't list the archive's members", offset=offset + at)
 
 
 def _is_text(name: bytes) -> bool:

@@ -1,10 +1,11 @@
-"""Zip archives in which nothing but names and contents stands: no times and no host, members in the order in which they come.
+"""Zip archives that store only names and contents, without times or the host. Members keep the order in which they are added.
 
     # A member:    504b0304 | needs 20 | flags | method | time 0, 1980-01-01 | crc32 | packed size | size | name length, 0 | name | content
-    # Directory:   504b0102 | by 3<<8 | 20 | the same from `needs` to the name length, 0 | 0, 0, 0 | mode 100644 | offset | name, for each member
+    # Directory:   for each member 504b0102 | by 3<<8 | 20 | the member's fields from `needs` to `name length, 0` | 0, 0, 0 | mode 100644
+    #              | offset | name
     # The end:     504b0506 | 0, 0 | members, members | size and offset of the directory | 0                          (little-endian)
 
-Contents are written after their sizes and checksums are known, so a reader that never seeks (Java's ZipInputStream) needs no more.
+Sizes and checksums are written before the content, which is enough for a reader that never seeks, such as Java's ZipInputStream.
 """
 
 import stat
@@ -19,7 +20,7 @@ from dataprep_converter.core.errors import BadData
 
 LOCAL: Final = b"PK\x03\x04"
 HEAD: Final = struct.Struct("<4s5H3L2H")
-"""Of a member, before its name."""
+"""The header of a member, up to its name."""
 STORED: Final = 0
 DEFLATED: Final = zlib.DEFLATED
 _CENTRAL: Final = struct.Struct("<4sH5H3L2H3HLL")
@@ -37,33 +38,33 @@ Bytes = bytes | bytearray | memoryview
 
 @dataclass(frozen=True)
 class Member:
-    """What an archive says about one of its members."""
+    """The facts that an archive stores about one of its members."""
 
     name: bytes
     method: int
     crc: int
     packed: int
-    """Bytes in the archive."""
+    """The size of the content in the archive, in bytes."""
     size: int
     offset: int
-    """Of its head."""
+    """The offset of the member's header."""
 
     def _fields(self) -> tuple[int, ...]:
         flags = 0 if self.name.isascii() else _UTF8
         return (_NEEDS, flags, self.method, 0, _NEW_YEAR_1980, self.crc, self.packed, self.size, len(self.name), 0)
 
     def head(self) -> bytes:
-        """The header before the content."""
+        """Return the header that precedes the content."""
         return HEAD.pack(LOCAL, *self._fields()) + self.name
 
     def entry(self) -> bytes:
-        """Its place in the directory."""
+        """Return the member's entry in the directory."""
         mode = (stat.S_IFREG | 0o644) << 16
         return _CENTRAL.pack(b"PK\x01\x02", _UNIX | _NEEDS, *self._fields(), 0, 0, 0, mode, self.offset) + self.name
 
 
 class Zip:
-    """An archive that is being written."""
+    """Writes an archive."""
 
     def __init__(self, *, deflated: bool) -> None:
         self._deflated = deflated
@@ -71,9 +72,9 @@ class Zip:
         self._size = 0
 
     def add(self, name: str, contents: Sequence[Bytes]) -> list[Bytes]:
-        """The bytes of one more member, whose content is that of `contents` one after another.
+        """Return the bytes of another member, whose content is the concatenation of `contents`.
 
-        Raises BadData when the archive becomes larger than one without Zip64 can be.
+        Raises BadData if the archive becomes too large for a zip archive without Zip64.
         """
         crc = size = 0
         for content in contents:
@@ -98,12 +99,12 @@ class Zip:
         return [head, *packed]
 
     def end(self) -> bytes:
-        """What ends the archive."""
+        """Return the bytes that end the archive."""
         return ending(self._members, self._size)
 
 
 def ending(members: Sequence[Member], offset: int) -> bytes:
-    """Directory and end record of an archive whose directory begins at `offset`."""
+    """Return the directory and the end record of an archive whose directory begins at `offset`."""
     directory = b"".join(member.entry() for member in members)
     return directory + _END.pack(b"PK\x05\x06", 0, 0, len(members), len(members), len(directory), offset, 0)
 

@@ -1,1 +1,1 @@
-"""Parquet and Arrow."""
+"""Columnar formats: Parquet and Arrow."""

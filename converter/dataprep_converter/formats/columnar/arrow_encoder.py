@@ -1,4 +1,4 @@
-"""Arrow IPC files (Feather v2): record batches of a fixed size, each held in memory until it is whole."""
+"""Encoder of Arrow IPC files (Feather v2). Record batches have a fixed size, and each is held in memory until it is complete."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _ipc: Any = pa.ipc  # the stubs don't know all options
 
 
 class ArrowEncoder(SingleFile):
-    """See the module."""
+    """Encodes one Arrow IPC file."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         options = output.arrow
@@ -32,17 +32,17 @@ class ArrowEncoder(SingleFile):
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`arrow`."""
+        """Return `arrow`."""
         return "arrow"
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """The record batches that became whole."""
+        """Return the record batches that are now complete."""
         for group in self._groups.add(batch):
             self._writer.write_batch(group)
         return self._pieces.take()
 
     def close(self) -> bytes:
-        """The last record batch and the footer."""
+        """Return the last record batch and the footer."""
         rest = self._groups.rest()
         if rest is not None:
             self._writer.write_batch(rest)

@@ -1,11 +1,11 @@
-"""Where the messages of Arrow IPC data lie, and how many rows each batch has, without reading the batches.
+"""Find the offsets of the messages in Arrow IPC data, and the number of rows in each batch, without reading the batches.
 
     # A stream:   schema | dictionaries and record batches, each a message | end
-    # A message:  ff ff ff ff | int32 size of the metadata | metadata, a flatbuffer | body          (little-endian; before Arrow 0.15 without the ff)
+    # A message:  ff ff ff ff | int32 size of the metadata | metadata, a flatbuffer | body          (little-endian; no ff bytes before Arrow 0.15)
     # A file:     ARROW1 00 00 | a stream | footer | int32 its size | ARROW1
 
-Arrow's own reader would read every batch to tell its length, so the few numbers are taken out of the flatbuffers here: a table begins with the
-distance back to its vtable, which has the place of each field within the table, 0 for one that is absent.
+Arrow's own reader would read every batch to find its length. So this module takes the few needed numbers out of the flatbuffers. A flatbuffer
+table begins with the distance back to its vtable. The vtable has the offset of each field within the table, or 0 for an absent field.
 """
 
 import struct
@@ -29,32 +29,32 @@ _OTHERS: Final = {b"FEA1": "Feather v1, write it again with version=2", b"PAR1":
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a stream."""
+    """One message of an IPC stream."""
 
     kind: int
-    """SCHEMA, DICTIONARY, RECORDS or one that is not of interest."""
+    """SCHEMA, DICTIONARY, RECORDS or another kind, which is ignored."""
     offset: int
     size: int
-    """Bytes with its body."""
+    """The size in bytes, including the body."""
     rows: int = 0
-    """Of a record batch."""
+    """The number of rows of a record batch."""
     dictionary: int = 0
-    """Number of the dictionary that a dictionary batch is for."""
+    """The id of the dictionary that a dictionary batch belongs to."""
     is_delta: bool = False
-    """Whether a dictionary batch adds to the one before instead of replacing it."""
+    """Whether a dictionary batch extends the previous one instead of replacing it."""
 
 
 def messages(source: Input, uri: str) -> Iterator[Message]:
-    """The messages of a file or a stream, in order. Raises BadData for what is neither, or ends early."""
+    """Yield the messages of a file or a stream in order. Raises BadData for other data and for truncated data."""
     start = source.read_at(0, 8)
     if not start:
-        raise BadData(f"{uri} is empty, and no Arrow IPC data.", uri=uri)
+        raise BadData(f"{uri} is empty, so it isn't Arrow IPC data.", uri=uri)
     if start.startswith(_MAGIC):
         if source.size < 24 or source.read_at(source.size - len(_MAGIC), len(_MAGIC)) != _MAGIC:
             raise BadData(f"{uri} is truncated: an Arrow file ends with ARROW1.", uri=uri)
         offset = 8
     elif start[:4] in _OTHERS:
-        raise BadData(f"{uri} is no Arrow IPC data, but {_OTHERS[start[:4]]}.", uri=uri)
+        raise BadData(f"{uri} isn't Arrow IPC data, but {_OTHERS[start[:4]]}.", uri=uri)
     else:
         offset = 0
     while offset < source.size:
@@ -62,13 +62,15 @@ def messages(source: Input, uri: str) -> Iterator[Message]:
         if message is None:
             return
         if message.offset + message.size > source.size:
-            raise BadData(f"{uri} is truncated: the message at byte {offset:,} has {message.size:,} bytes, the file ends before.", uri=uri)
+            raise BadData(
+                f"{uri} is truncated: the message at byte {offset:,} has {message.size:,} bytes, but the file ends before that.", uri=uri
+            )
         yield message
         offset += message.size
 
 
 def _message(source: Input, offset: int, uri: str) -> Message | None:
-    """The message at `offset`, or None at the end of the stream."""
+    """Return the message at `offset`, or None at the end of the stream."""
     data = source.read_at(offset, _AT_ONCE)
     head = 8 if data.startswith(_CONTINUED) else 4
     try:
@@ -98,17 +100,17 @@ def _message(source: Input, offset: int, uri: str) -> Message | None:
         if message.rows < 0:
             raise _NoMessage
     except (struct.error, _NoMessage) as exc:
-        raise BadData(f"{uri} is no whole Arrow IPC data: there is no message at byte {offset:,}.", uri=uri) from exc
+        raise BadData(f"{uri} isn't complete Arrow IPC data: there is no message at byte {offset:,}.", uri=uri) from exc
     return message
 
 
 class _NoMessage(Exception):
-    """Bytes that are no message."""
+    """Raised for bytes that aren't a message."""
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of a flatbuffer; fields are known by their number."""
+    """A table of a flatbuffer. Its fields are identified by number."""
 
     data: bytes
     at: int
@@ -143,7 +145,7 @@ class _Table:
 
 def _unsigned(data: bytes, form: str, place: int) -> int:
     if place < 0:
-        # struct would count from the end.
+        # struct would count a negative position from the end.
         raise _NoMessage
     value: int = struct.unpack_from(form, data, place)[0]
     return value

@@ -1,11 +1,11 @@
-"""Hugging Face's `datasets`: how it finds images and class labels in Parquet files, and our columns in that form and back.
+"""Convert columns to and from the form in which Hugging Face's `datasets` recognises images and class labels in Parquet files.
 
-    image          struct<bytes: binary, path: string>        the path is null: the bytes say all
+    image          struct<bytes: binary, path: string>        the path is null, because the bytes are complete
     class label    int64
-    tensor         fixed_size_lists of fixed_size_lists, because it knows no extension types but its own
+    tensor         nested fixed_size_lists, because `datasets` supports no extension types but its own
     metadata       `huggingface`: {"info": {"features": {NAME: {"_type": "Image"} | {"names": [...], "_type": "ClassLabel"}}}}
 
-`datasets` takes a feature from the metadata where its type is that of the column, and makes all others from the columns themselves.
+`datasets` takes a feature from the metadata if its type matches the column, and derives all other features from the columns themselves.
 Source: datasets, features/features.py (Features.from_arrow_schema) and features/image.py.
 """
 
@@ -29,22 +29,25 @@ _arrow: Any = pa  # the stubs don't know types and arrays that are only known at
 
 
 def images(features: Sequence[FeatureSpec], options: HuggingFace) -> frozenset[str]:
-    """The features that are images: those named, else those with a usual name. Raises BadSpec for one that holds no bytes."""
+    """Return the features that are images: those that the options name, else those with a usual name.
+
+    Raises BadSpec if a named feature doesn't hold bytes.
+    """
     able = {feature.name for feature in features if feature.dtype == "bytes" and not feature.shape and not feature.text}
     for name in options.images or []:
         if name not in able:
             known = ", ".join(sorted(able)) or "none"
-            raise BadSpec(f"output.parquet.huggingFace.images: {name!r} is no feature of bytes; those are {known}.")
+            raise BadSpec(f"output.parquet.huggingFace.images: {name!r} isn't a feature of bytes; the features of bytes are {known}.")
     return frozenset(options.images if options.images is not None else able.intersection(_USUAL))
 
 
 def stored(schema: pa.Schema, pictures: Collection[str]) -> pa.Schema:
-    """The columns in the form that `datasets` knows."""
+    """Return the schema of the columns in the form that `datasets` reads."""
     return pa.schema([(field.name, IMAGE if field.name in pictures else _plain(field.type)) for field in schema])
 
 
 def metadata(schema: pa.Schema, pictures: Collection[str], classes: Mapping[str, Sequence[str]]) -> dict[bytes, bytes]:
-    """What the file says of its columns: which are images, and the names of the classes of those of whole numbers."""
+    """Return the file's metadata: which columns are images, and the class names of integer columns."""
     described: dict[str, Any] = {}
     for field in schema:
         if field.name in pictures:
@@ -55,13 +58,13 @@ def metadata(schema: pa.Schema, pictures: Collection[str], classes: Mapping[str,
 
 
 def wrapped(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns in the types of `stored`."""
+    """Convert the columns to the types of the schema that `stored` returns."""
     columns = [_wrapped(records.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def unwrapped(column: Array, kind: pa.DataType) -> Array:
-    """A column as it was, of this type; one that was never wrapped is as it is."""
+    """Convert a column back to type `kind`. A column that was never wrapped is returned unchanged."""
     if column.type == IMAGE:
         found: Array = pc.struct_field(column, "bytes")
         return found
@@ -97,7 +100,7 @@ def _wrapped(column: Array, kind: pa.DataType) -> Array:
 
 
 def _tensors(column: Array, kind: Any) -> Array:
-    """Tensors of lists of lists; a null's values are whatever lies below it."""
+    """Convert nested lists to tensors. The values below a null are arbitrary."""
     values: Any = column.take(to_arrow(np.arange(len(column))))
     missing = column.is_null() if column.null_count else None
     while pa.types.is_fixed_size_list(values.type):

@@ -1,4 +1,4 @@
-"""`parquet`, back into records. Checksums of pages are compared."""
+"""Decoder of `parquet`. It verifies the checksums of pages."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -12,14 +12,14 @@ from dataprep_converter.formats.columnar import hugging_face, tables_decoder
 from dataprep_converter.formats.columnar.tables_encoder import schema_of
 
 _MAGIC: Final = 4
-"""Bytes before the first row group; others follow one another."""
+"""The number of bytes before the first row group. The row groups follow without gaps."""
 _DECODED: Final = 8 << 20
-"""About this many bytes of a row group are decoded at once."""
+"""The approximate number of bytes of a row group that are decoded in one step."""
 _parquet: Any = pq  # the stubs don't know all options
 
 
 class ParquetDecoder:
-    """A record is a row of a batch. Offsets are those of the row groups."""
+    """Decodes each record to a row of a record batch. Offsets are those of the row groups."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {feature.name: feature for feature in tables_decoder.features_of(manifest)}
@@ -28,9 +28,9 @@ class ParquetDecoder:
         self._images = hugging_face.images(list(self._features.values()), written) if written is not None else None
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tables_decoder.Row]]:
-        """The file is copied to $TMPDIR first, because its index is at its end."""
+        """Yield the rows. The file is first copied to $TMPDIR, because its index is at its end."""
         with tables_decoder.spooled(pieces) as spool:
-            with tables_decoder.faults("no whole Parquet file", offset=0):
+            with tables_decoder.faults("not a complete Parquet file", offset=0):
                 file = _parquet.ParquetFile(spool, page_checksum_verification=True)
                 tables_decoder.check_schema(file.schema_arrow, self._expected())
             offset = _MAGIC
@@ -54,12 +54,15 @@ class ParquetDecoder:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def parse(self, record: tables_decoder.Row) -> dict[str, Any]:
-        """The values of the row."""
+        """Return the values of the row."""
         return tables_decoder.values_of(record, self._features)
 
 
 def _size(group: Any) -> int:
-    """Bytes of a row group that was read. Arrow ends the process when it is asked this of one whose description is damaged."""
+    """Return the size in bytes of a row group that was read without error.
+
+    Arrow would end the process if the group's description were damaged.
+    """
     return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 
 

@@ -1,7 +1,7 @@
-"""Parquet: row groups of a fixed size, each held in memory until it is whole.
+"""Encoder of Parquet. Row groups have a fixed size, and each is held in memory until it is complete.
 
-The footer names the writer's library and version and nothing of the job, so equal records are equal bytes with the same Arrow (its version
-is in the manifest). Pages have checksums.
+The footer contains the name and version of Arrow, but nothing about the job. So equal records give equal bytes with the same version of Arrow,
+which is in the manifest. Pages have checksums.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.records.feature import FeatureSpec
 
 _LEVELS: Final = {"Zstd": (3, 22), "Gzip": (6, 9)}
-"""Default and highest level of a compression that has levels."""
+"""The default level and the highest level of each compression that has levels."""
 _LEAST: Final = 4
-"""Bytes of the narrowest number of Parquet."""
+"""The size in bytes of the smallest number type in Parquet."""
 _parquet: Any = pq  # the stubs don't know all options
 
 
 class ParquetEncoder(SingleFile):
-    """See the module."""
+    """Encodes one Parquet file."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         options = output.parquet
@@ -38,7 +38,9 @@ class ParquetEncoder(SingleFile):
         default, highest = _LEVELS.get(options.compression, (None, 0))
         if level is not None and level > highest:
             known = ", ".join(f"{name} (1 to {most})" for name, (_, most) in _LEVELS.items())
-            raise BadSpec(f"output.parquet.compressionLevel {level} is none of {options.compression}; levels are for {known}.")
+            raise BadSpec(
+                f"output.parquet.compressionLevel {level} isn't a level of {options.compression}; these compressions have levels: {known}."
+            )
         self._groups = Groups(features, most_bytes=most_bytes, most_records=options.row_group_records, least_bytes=_LEAST)
         self._images = hugging_face.images(features, options.hugging_face) if options.hugging_face is not None else None
         self._classes: Mapping[str, Sequence[str]] = {}
@@ -46,22 +48,22 @@ class ParquetEncoder(SingleFile):
         self._compression = (options.compression.lower(), level or default)
 
     def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
-        """With `huggingFace` they go into the file's metadata."""
+        """Set the class names by feature. With `huggingFace`, they are stored in the file's metadata."""
         self._classes = classes
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`parquet`."""
+        """Return `parquet`."""
         return "parquet"
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """The row groups that became whole."""
+        """Return the row groups that are now complete."""
         for group in self._groups.add(batch):
             self._write(group)
         return self._pieces.take()
 
     def close(self) -> bytes:
-        """The last row group and the footer."""
+        """Return the last row group and the footer."""
         rest = self._groups.rest()
         if rest is not None:
             self._write(rest)
@@ -77,7 +79,7 @@ class ParquetEncoder(SingleFile):
 
     @cached_property
     def _writer(self) -> Any:
-        """Opened with the first row group: its schema has the classes."""
+        """The Parquet writer. It is opened with the first row group, because its schema contains the class names."""
         compression, level = self._compression
         return _parquet.ParquetWriter(
             self._pieces, self._schema, compression=compression, compression_level=level, write_page_checksum=True

@@ -1,4 +1,4 @@
-"""What `parquet` and `arrow` have in common when they are read back: a file that can be read in any order, and rows as values."""
+"""Helpers that the decoders of `parquet` and `arrow` share: a seekable copy of the file, and the values of rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,17 +15,17 @@ from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.runtime.temporary import TemporaryFile
 
 Row: TypeAlias = tuple[pa.RecordBatch, int]
-"""A record: a batch and the place in it."""
+"""A record: a batch, and the number of a row in it."""
 
 
 def features_of(manifest: Manifest) -> list[FeatureSpec]:
-    """The features of the records, in the order of the spec."""
+    """Return the features of the records, in the order of the spec."""
     return ordered([FeatureSpec(**{**feature, "shape": tuple(feature["shape"])}) for feature in manifest.features])
 
 
 @contextmanager
 def spooled(pieces: Iterable[bytes]) -> Iterator[IO[bytes]]:
-    """The pieces as a temporary file without a name (in $TMPDIR): these formats have their index at the end."""
+    """Copy the pieces to an unnamed temporary file in $TMPDIR, because these formats have their index at the end."""
     with TemporaryFile.of("a shard that is read back", pieces) as file:
         file.file.seek(0)
         yield file.file
@@ -33,16 +33,16 @@ def spooled(pieces: Iterable[bytes]) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def faults(what: str, *, offset: int) -> Iterator[None]:
-    """Arrow's errors as BrokenRecord."""
+    """Turn Arrow's errors into BrokenRecord."""
     try:
         yield
-    # Arrow's own are ValueErrors and OSErrors among others; a broken length asks for memory that nobody has.
+    # Arrow raises ValueError and OSError, among others. A damaged length can ask for more memory than exists.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as exc:
         raise BrokenRecord(f"{what}: {' '.join(str(exc).split())}", offset=offset) from exc
 
 
 def check_schema(found: pa.Schema, expected: pa.Schema) -> None:
-    """Raises BrokenRecord for other columns than those of the manifest."""
+    """Raise BrokenRecord if the columns differ from those of the manifest."""
     if not found.equals(expected):
         pairs = zip_longest(_described(found), _described(expected), fillvalue="nothing")
         differing = "; ".join(f"{there} instead of {wanted}" for there, wanted in pairs if there != wanted)
@@ -54,7 +54,7 @@ def _described(schema: pa.Schema) -> list[str]:
 
 
 def values_of(row: Row, features: Mapping[str, FeatureSpec]) -> dict[str, Any]:
-    """The values of a row by feature."""
+    """Return the values of a row by feature."""
     batch, number = row
     found: dict[str, Any] = {}
     for name, feature in features.items():

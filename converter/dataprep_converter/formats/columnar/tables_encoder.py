@@ -1,7 +1,7 @@
-"""Tables: features as columns of fixed Arrow types, in groups of records that don't depend on the batches they came in.
+"""Tables: features as columns of fixed Arrow types, in groups of records that don't depend on how the batches were cut.
 
-For formats that keep columns together (`parquet`, `arrow`). Arrow's own writers copy what lies beside a slice and below a null, so equal
-values in other batches would be other bytes; here every column of a group is made anew from its values.
+They are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy the bytes next to a slice and below a null, so equal values in
+differently cut batches could give different bytes. Therefore every column of a group is rebuilt from its values.
 """
 
 import io
@@ -20,19 +20,19 @@ from dataprep_converter.core.tensors import Array, arrow_type, binary_data, is_t
 from dataprep_converter.records.feature import FeatureSpec
 
 LARGEST_GROUP: Final = 1 << 30
-"""Columns of text and bytes have 32-bit offsets, as most readers expect."""
+"""The largest group in bytes. Columns of text and bytes have 32-bit offsets, as most readers expect."""
 
 _OFFSET: Final = 4
 _arrow: Any = pa  # the stubs don't know types and buffers that are only known at run time
 
 
 def ordered(features: Sequence[FeatureSpec]) -> list[FeatureSpec]:
-    """The features in the order of the spec."""
+    """Return the features in the order of the spec."""
     return sorted(features, key=lambda feature: feature.place)
 
 
 def schema_of(features: Sequence[FeatureSpec]) -> pa.Schema:
-    """A column for each feature: scalars, fixed_size_lists, tensors from two dimensions on, and lists where lengths differ."""
+    """Return a schema with a column for each feature: scalars, fixed_size_lists, tensors of two or more dimensions, or ragged lists."""
     return pa.schema([(feature.name, _type_of(feature)) for feature in features])
 
 
@@ -52,10 +52,10 @@ def _leaf_of(feature: FeatureSpec) -> pa.DataType:
 
 
 class Groups:
-    """Cuts a stream of batches into groups of records: each ends before the record with which it would be too large."""
+    """Cuts a stream of batches into groups of records. A group ends before the record that would make it too large."""
 
     def __init__(self, features: Sequence[FeatureSpec], *, most_bytes: int, most_records: int | None, least_bytes: int = 1) -> None:
-        """`least_bytes` is what a number counts at least."""
+        """Make an empty group. Each number counts as at least `least_bytes` bytes."""
         self._features = ordered(features)
         self._least_bytes = least_bytes
         self.schema = schema_of(self._features)
@@ -66,7 +66,7 @@ class Groups:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Every group that is whole now. Raises BadData for text that is not UTF-8."""
+        """Add a batch and yield every group that is now complete. Raises BadData for text that isn't UTF-8."""
         sizes = np.zeros(batch.num_rows, np.int64)
         for feature in self._features:
             width = 0 if feature.dtype == "bytes" else max(self._least_bytes, np.dtype(feature.dtype).itemsize)
@@ -88,7 +88,7 @@ class Groups:
                 yield self._made()
 
     def rest(self) -> pa.RecordBatch | None:
-        """The last group, which is what waits."""
+        """Return the last group, which has the remaining records, or None if there are none."""
         return self._made() if self._records else None
 
     def _made(self) -> pa.RecordBatch:
@@ -103,7 +103,7 @@ class Groups:
 
 
 class Pieces(io.RawIOBase):
-    """A file that only goes on, for Arrow's writers; what was written is taken out between their calls."""
+    """An append-only file for Arrow's writers. The written bytes are taken out between their calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,21 +111,21 @@ class Pieces(io.RawIOBase):
         self._written = 0
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Keeps a copy: Arrow's buffer goes when the call returns."""
+        """Append a copy of `data`, because Arrow's buffer is only valid during the call."""
         self._pieces.append(bytes(data))
         self._written += len(self._pieces[-1])
         return len(self._pieces[-1])
 
     def tell(self) -> int:
-        """Bytes written from the beginning."""
+        """Return the total number of bytes written."""
         return self._written
 
     def take(self) -> bytes:
-        """What was written since the last call."""
+        """Return the bytes written since the last call."""
         taken = b"".join(self._pieces)
         self._pieces.clear()
         return taken
@@ -135,11 +135,14 @@ class Pieces(io.RawIOBase):
 
 
 def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
-    """Bytes of each row's values, and of their offsets where lengths differ. `width` is that of a number, 0 for text and bytes."""
+    """Return the bytes of each row's values, and of their offsets if lengths differ.
+
+    `width` is the size of a number in bytes, or 0 for text and bytes.
+    """
     if width and -1 not in shape:
         return np.full(len(column), math.prod(shape) * width, np.int64)
     if not shape:
-        # The offsets of a dictionary's values are not those of its rows.
+        # The offsets of a dictionary's values aren't the offsets of its rows.
         plain = column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
         lengths: Lengths = pc.fill_null(pc.binary_length(plain), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         return lengths + _OFFSET
@@ -154,7 +157,7 @@ def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
 
 
 def conformed(column: Array, kind: pa.DataType, *, of: str) -> Array:
-    """The values as a column of exactly this type, in buffers that hold nothing else. `of` is the feature, for messages."""
+    """Return the values as a column of exactly type `kind`, in buffers without any other bytes. `of` is the feature's name, for messages."""
     inner: Any = kind
     if is_tensor(kind):
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, of=of))
@@ -180,7 +183,7 @@ def conformed(column: Array, kind: pa.DataType, *, of: str) -> Array:
 
 
 def _of_one_size(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None, *, of: str) -> Array:
-    """Lists of one size, which may hold such lists; a null's values are zeros."""
+    """Return a column of fixed-size lists, which may be nested. The values below a null are zeros."""
     sizes = []
     leaf = kind
     while pa.types.is_fixed_size_list(leaf):
@@ -204,7 +207,7 @@ def _of_one_size(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None
 
 
 def leaves(column: Array) -> Array:
-    """The single values below all lists and tensors, of a column without nulls."""
+    """Return the innermost values of all lists and tensors in a column without nulls."""
     values: Any = to_arrow(to_numpy(column).reshape(-1)) if is_tensor(column.type) else column
     while is_list(values.type):
         values = values.flatten()
@@ -213,7 +216,7 @@ def leaves(column: Array) -> Array:
 
 
 def _nothing(kind: pa.DataType) -> Any:
-    """The value below a null."""
+    """Return the value that is stored below a null."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _arrow.scalar("", kind)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -232,9 +235,9 @@ def _made(kind: pa.DataType, rows: int, buffers: Sequence[npt.NDArray[Any] | Non
 
 
 def _checked(text: Array, of: str) -> Array:
-    """The column itself. Raises BadData naming the feature when it is one of text that is not UTF-8."""
+    """Return the column unchanged. Raises BadData, naming the feature, if a text in it isn't UTF-8."""
     try:
         text.validate(full=True)
     except pa.ArrowInvalid as exc:
-        raise BadData(f"The feature {of!r} has a text that is not UTF-8.") from exc
+        raise BadData(f"The feature {of!r} has a text that isn't UTF-8.") from exc
     return text

@@ -1,1 +1,1 @@
-"""DL4J's DataSet."""
+"""Formats of DL4J: DataSet and MultiDataSet."""

@@ -1,4 +1,7 @@
-"""`dl4jDataset`, back into records: a row of each array, of a sequence as many steps as its mask has. A file is held whole."""
+"""Decoder of `dl4jDataset`: a record is one row of each array, cut to the steps in the mask if the feature is a sequence.
+
+It holds the complete file in memory.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +21,7 @@ _NAMES: Final = {kind.name: name for name, kind in KINDS.items()}
 
 
 class Dl4jDatasetDecoder:
-    """A record is the row of each array, of a sequence its steps."""
+    """Decodes each record to one row of each array. A sequence gives the steps of that row."""
 
     def __init__(self, manifest: Manifest) -> None:
         order = sorted(manifest.features, key=lambda each: int(each["place"]))
@@ -28,13 +31,13 @@ class Dl4jDatasetDecoder:
         self._is_multi = options.get("holds") == "MultiDataSet"
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """The offset is that of the first array, because a record spans all of them."""
+        """Yield the records. Their offset is that of the first array, because a record spans all arrays."""
         data = _Bytes(b"".join(pieces))
         counts = self._counts(data)
         first = data.at
         found = [[_array(data) for _ in range(count)] for count in counts]
         if data.at != len(data.content):
-            raise BrokenRecord(f"{len(data.content) - data.at} bytes behind the last array", offset=data.at)
+            raise BrokenRecord(f"{len(data.content) - data.at} bytes after the last array", offset=data.at)
         if not any(counts):
             return
         features, labels, feature_masks, label_masks = found
@@ -46,12 +49,15 @@ class Dl4jDatasetDecoder:
             yield first, {name: _row(array[number], mask, number) for name, (array, mask) in arrays.items()}
 
     def parse(self, record: dict[str, Values]) -> dict[str, Any]:
-        """The values, flat; of a sequence a list of steps."""
+        """Return the values as flat lists, or as a list of steps for a sequence."""
         sequences = {each["name"] for each in (*self._features, *self._labels) if each["sequence"]}
         return {name: (values if name in sequences else np.ravel(values)).tolist() for name, values in record.items()}
 
     def _counts(self, data: "_Bytes") -> list[int]:
-        """How many features, labels and masks of each the file says to have: as many as there are features, or none at all."""
+        """Return the numbers of arrays in the file: of features, labels, masks of features and masks of labels.
+
+        Raises BrokenRecord if these numbers fit neither the manifest nor a file without records.
+        """
         wanted = [len(self._features), len(self._labels), *(self._masks(part) for part in (self._features, self._labels))]
         if self._is_multi:
             counts = list(COUNTS.unpack(data.take(COUNTS.size)))
@@ -70,7 +76,7 @@ class Dl4jDatasetDecoder:
     def _named(
         self, specs: Sequence[dict[str, Any]], arrays: Sequence[Values], masks: Sequence[Values]
     ) -> list[tuple[str, tuple[Values, Values | None]]]:
-        """Array and, of a sequence, mask by the feature's name."""
+        """Return a (name, (array, mask)) pair for each feature. The mask is None unless the feature is a sequence."""
         given: Sequence[Values | None] = masks or [None] * len(arrays)
         return [(spec["name"], (array, mask if spec["sequence"] else None)) for spec, array, mask in zip(specs, arrays, given, strict=True)]
 
@@ -80,21 +86,21 @@ def _row(values: Values, mask: Values | None, number: int) -> Values:
 
 
 class _Bytes:
-    """The file, taken from its beginning."""
+    """The bytes of the file, which are consumed from the beginning."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
         self.at = 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes. Raises BrokenRecord when there are fewer."""
+        """Return the next `size` bytes. Raises BrokenRecord if fewer are left."""
         if size > len(self.content) - self.at:
             raise BrokenRecord(f"truncated: {len(self.content) - self.at} of {size} bytes", offset=self.at)
         self.at += size
         return self.content[self.at - size : self.at]
 
     def number(self, size: int) -> int:
-        """A big-endian number."""
+        """Return the next `size` bytes as a big-endian integer."""
         return int.from_bytes(self.take(size), "big")
 
 
@@ -118,10 +124,10 @@ def _array(data: _Bytes) -> Values:
 
 
 def _buffer(data: _Bytes) -> tuple[str, int]:
-    """Type and length of a buffer."""
+    """Return the type and the length of the next buffer."""
     begin = data.at
     mode = data.take(data.number(2))
     if mode != MODE:
-        raise BrokenRecord(f"expected a buffer of ND4J's, got {mode[:16]!r}", offset=begin)
+        raise BrokenRecord(f"expected an ND4J buffer, got {mode[:16]!r}", offset=begin)
     length = data.number(8)
     return data.take(data.number(2)).decode("latin-1"), length

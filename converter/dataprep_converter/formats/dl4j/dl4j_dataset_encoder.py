@@ -1,11 +1,11 @@
-"""`dl4jDataset`: one minibatch a file, as ND4J's `DataSet.save` and `MultiDataSet.save` write it.
+"""Encoder of `dl4jDataset`: each file is one minibatch in the form of ND4J's `DataSet.save` or `MultiDataSet.save`.
 
-    # A DataSet:       byte: 1 features, 2 labels, 8 mask of the features, 16 mask of the labels | those arrays in this order
-    # A MultiDataSet:  int32 numbers of features, labels, masks of features, masks of labels | those arrays       (big-endian)
+    # A DataSet:       byte: 1 features, 2 labels, 8 mask of the features, 16 mask of the labels | the flagged arrays in this order
+    # A MultiDataSet:  int32 numbers of features, labels, masks of features, masks of labels | the arrays in this order       (big-endian)
 
-Arrays are ND4J's (`nd4j.py`), with the records along the first dimension: scalars and vectors have two, tensors keep their shape, sequences
-are [records, values of a step, steps], filled up with zeros to the longest of the file, and have a mask [records, steps] of 1 and 0. A file
-without records is a DataSet without arrays.
+Arrays have ND4J's form (`nd4j.py`), and their first dimension is that of the records. Scalars and vectors become two-dimensional arrays, and
+tensors keep their shape. Sequences are [records, values of a step, steps], padded with zeros to the longest sequence of the file, and have a mask
+[records, steps] of 1 and 0. A file without records is a DataSet without arrays.
 """
 
 import struct
@@ -31,7 +31,7 @@ COUNTS: Final = struct.Struct(">4i")
 
 
 class Dl4jDatasetEncoder(SingleFile):
-    """See the module. Holds the values of one file."""
+    """Encodes one file (see the module's docstring), and holds all its values."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._is_multi = output.dl4j_dataset.holds == "MultiDataSet"
@@ -39,34 +39,34 @@ class Dl4jDatasetEncoder(SingleFile):
         for each in held:
             if each.feature.sequence and len(each.step_shape) > 1:
                 raise BadSpec(
-                    f"The feature {each.feature.name!r} has steps of shape {list(each.step_shape)}, and dl4jDataset takes values or vectors."
+                    f"The feature {each.feature.name!r} has steps of shape {list(each.step_shape)}, but in dl4jDataset a step is a single value or a vector."
                 )
         self._features = [each for each in held if not each.feature.label]
         self._labels = [each for each in held if each.feature.label]
         if not self._features:
-            raise BadSpec("dl4jDataset needs at least one feature that is no label.")
+            raise BadSpec("dl4jDataset needs at least one feature that isn't a label.")
         if not self._is_multi:
             _check_single(self._features, "feature")
             _check_single(self._labels, "label")
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`bin`."""
+        """Return `bin`."""
         return "bin"
 
     @staticmethod
     def numbers(_output: Output) -> DtypeSupport:
-        """float32, which DL4J's networks compute with, unless the spec says otherwise."""
+        """Numbers become float32, in which DL4J's networks compute, unless the spec says otherwise."""
         return DtypeSupport(unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"), held=frozenset(nd4j.KINDS))
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """Nothing yet."""
+        """Hold the batch and return no bytes yet."""
         for held in (*self._features, *self._labels):
             held.add(batch.column(held.feature.name))
         return b""
 
     def close(self) -> bytes:
-        """The whole file."""
+        """Return the complete file."""
         features, feature_masks = _arrays(self._features)
         labels, label_masks = _arrays(self._labels)
         if not len(features[0]):
@@ -89,12 +89,12 @@ def _check_single(held: Sequence[Held], what: str) -> None:
 
 
 def _arrays(held: Sequence[Held]) -> tuple[list[Values], list[Values]]:
-    """The arrays, and their masks: none when no array needs one, else one for each."""
+    """Return the arrays and their masks. There is a mask for each array, or no mask if no array needs one."""
     made = [_filled_up(each) if each.feature.sequence else (_of_two_dimensions(each.values()), None) for each in held]
     arrays = [array for array, _ in made]
     if all(mask is None for _, mask in made):
         return arrays, []
-    # ND4J has a stand-in for a missing mask, but knows it again only in the process that wrote it.
+    # ND4J has a placeholder for a missing mask, but recognises it only in the process that wrote it.
     return arrays, [np.ones((len(array), 1), np.float32) if mask is None else mask for array, mask in made]
 
 
@@ -103,7 +103,7 @@ def _of_two_dimensions(values: Values) -> Values:
 
 
 def _filled_up(held: Held) -> tuple[Values, Values]:
-    """Sequences as [records, values, steps], and their mask."""
+    """Return sequences as an array [records, values, steps], and its mask."""
     steps, counts = held.values(), held.counts()
     steps = steps.reshape(len(steps), -1) if len(steps) else np.empty((0, held.step_shape[0] if held.step_shape else 1), steps.dtype)
     longest = max(1, int(counts.max(initial=0)))

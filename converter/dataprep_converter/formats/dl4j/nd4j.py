@@ -1,6 +1,6 @@
-"""ND4J's arrays, as `Nd4j.write` writes them.
+"""Arrays in the form of ND4J's `Nd4j.write`.
 
-# An array:   buffer of LONG: rank | shape | strides | flags of the type | 1 | 99 for row-major        and a buffer of the values
+# An array:   buffer of LONG: rank | shape | strides | flags of the type | 1 | 99 for row-major        then a buffer of the values
 # A buffer:   UTF "MIXED_DATA_TYPES" | int64 number of values | UTF type | values           (big-endian; UTF: uint16 length, bytes)
 """
 
@@ -19,11 +19,11 @@ ROW_MAJOR: Final = 99
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of ND4J's."""
+    """A data type of ND4J."""
 
     name: str
     flags: int
-    """What the shape's buffer says of it."""
+    """The type's flags in the shape's buffer."""
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -36,11 +36,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "int64": Kind("LONG", 0x40000),
     "uint8": Kind("UBYTE", 0x808000),
 }
-"""By numpy's names. BOOL is left out: ND4J 1.0.0-M2.1 itself writes false as true."""
+"""ND4J's types by numpy's names. BOOL is left out, because ND4J 1.0.0-M2.1 itself writes false as true."""
 
 
 def array(values: npt.NDArray[Any]) -> list[bytes | memoryview]:
-    """The bytes of an array that has at least one value."""
+    """Return the bytes of an array, which must have at least one value."""
     kind = KINDS[values.dtype.name]
     strides = [math.prod(values.shape[axis + 1 :]) for axis in range(values.ndim)]
     shape = (values.ndim, *values.shape, *strides, kind.flags, 1, ROW_MAJOR)
@@ -52,10 +52,10 @@ def array(values: npt.NDArray[Any]) -> list[bytes | memoryview]:
 
 
 def buffer_head(length: int, kind: str) -> bytes:
-    """The header before the values of a buffer."""
+    """Return the header that precedes the values of a buffer."""
     return utf(MODE) + length.to_bytes(8, "big") + utf(kind.encode())
 
 
 def utf(text: bytes) -> bytes:
-    """As Java's `writeUTF` writes ASCII."""
+    """Return ASCII text in the form of Java's `writeUTF`."""
     return len(text).to_bytes(2, "big") + text

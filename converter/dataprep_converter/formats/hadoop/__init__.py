@@ -1,1 +1,1 @@
-"""SequenceFile and MapFile, of Writables."""
+"""Hadoop's formats: SequenceFile and MapFile, whose keys and values are Writables."""

@@ -1,9 +1,10 @@
-"""Hadoop's MapFile: a folder with a sequence file of sorted keys, `data`, and one that says where some of them stand, `index`.
+"""Encoder of Hadoop's MapFile: a folder with two sequence files. `data` has the records, sorted by key, and `index` has positions in it.
 
-    # index: a sequence file in blocks of (key, LongWritable position in `data`), one entry for each interval of records
+    # index: a sequence file with block compression. Its records are (key, LongWritable position in `data`), one for each interval of records.
 
-The position is that of the sync before the record, where there is one, and that of its block in a file of blocks; then a block has one entry
-at most. Given our markers, Hadoop's own writer makes the same uncompressed `data`. Source: hadoop-common, MapFile.java.
+The position is that of the record, or of the sync marker if there is one directly before it. With block compression it is the position of the
+record's block, and each block has at most one entry. If Hadoop's own writer uses our sync markers, it writes the same uncompressed `data`.
+Source: hadoop-common, MapFile.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ _SHOWN: Final = 60
 
 
 class MapFileEncoder(SingleFile):
-    """See the module. The index is held until the end, compressed."""
+    """Encodes one MapFile (see the module's docstring). The compressed index is held in memory until the end."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.map_file
@@ -45,26 +46,26 @@ class MapFileEncoder(SingleFile):
         self._frames: Frames | None = None
         self._last_key: Array | None = None
         self._last_entry = (-1, -1)
-        """(record, position) of the index's last entry."""
+        """The (record, position) pair of the index's last entry."""
         self._index = bytearray()
         self._index_frames: Blocks | None = None
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`map`; the default folder names are Hadoop's own and have none."""
+        """Return `map`. The default folder names are Hadoop's own and have no extension."""
         return "map"
 
     @staticmethod
     def numbers(output: Output) -> DtypeSupport:
-        """In their own types, but for those of a tf.train.Example."""
+        """Numbers keep their types, except in a tf.train.Example."""
         return TfrecordEncoder.numbers(output) if output.map_file.value == "Example" else DtypeSupport()
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """The sync markers and the numbers of the records depend on the shard."""
+        """Note the shard and the seed. The sync markers and the record numbers depend on them."""
         self._shard, self._seed = shard, seed
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """What is known of `data`. Raises BadData for nulls and for a key that is less than the one before it."""
+        """Return the bytes of `data` that are now known. Raises BadData for nulls and for a key that is less than the previous key."""
         head, framed, index = self._begun()
         rows = batch.num_rows
         if rows == 0:
@@ -79,17 +80,17 @@ class MapFileEncoder(SingleFile):
         return b"".join((head, data)) if head else data
 
     def close(self) -> bytes:
-        """The last block; a file without records is a header."""
+        """Return the last block. A file without records consists of its header."""
         head, framed, index = self._begun()
         self._index += index.close()
         return head + framed.close()
 
     def companions(self) -> Mapping[str, bytes]:
-        """`index`."""
+        """Return the file `index`."""
         return {_INDEX: bytes(self._index)}
 
     def _begun(self) -> tuple[bytes, Frames, Blocks]:
-        """The header, when it is not written yet."""
+        """Return the header (empty if it is already written), the frames of `data` and the blocks of `index`."""
         if self._frames is not None and self._index_frames is not None:
             return b"", self._frames, self._index_frames
         level = self._options.compression_level
@@ -110,7 +111,7 @@ class MapFileEncoder(SingleFile):
         return part
 
     def _check_sorted(self, column: Array) -> None:
-        # Java compares Text and BytesWritable byte by byte, as Arrow does binary columns.
+        # Java compares Text and BytesWritable byte by byte. Arrow compares binary columns in the same way.
         is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
         keys: Any = column.cast(pa.large_binary()) if is_text else column
         with_last = keys if self._last_key is None else pa.concat_arrays([self._last_key, keys])
@@ -120,13 +121,16 @@ class MapFileEncoder(SingleFile):
             place = self._records + row + (1 if self._last_key is None else 0)
             where = f"{self._shard.file}: " if self._shard else ""
             raise BadData(
-                f"{where}the key of record {place}, {_shown(with_last[row + 1])}, is less than {_shown(with_last[row])} before it, but a MapFile"
-                " is sorted by its keys. Sort the source by it and leave shuffle out, or leave mapFile.key out."
+                f"{where}the key of record {place}, {_shown(with_last[row + 1])}, is less than the previous key, {_shown(with_last[row])}, but a MapFile"
+                " is sorted by key. Sort the source by the key and leave shuffle out, or leave mapFile.key out."
             )
         self._last_key = with_last[-1:]
 
     def _entries(self, positions: Lengths) -> npt.NDArray[np.int64]:
-        """The rows of a batch that the index has an entry of: enough records behind the last one, and at another position."""
+        """Return the rows of a batch that get an entry in the index.
+
+        Such a row is at least one interval after the last entry. With block compression, it is also in a later block.
+        """
         record, position = self._last_entry
         rows = len(positions)
         following = record + self._interval - self._records if record >= 0 else 0

@@ -1,6 +1,6 @@
-"""`sequenceFile` and `mapFile`, back into pairs: see `formats/hadoop/sequence_file_encoder.py` for the framing.
+"""Decoder of `sequenceFile` and `mapFile`: reads (key, value) pairs. See `formats/hadoop/sequence_file_encoder.py` for the framing.
 
-There is no CRC in this format: what a flipped bit inside a value does is found by the file's digest.
+The format has no CRC, so only the file's digest reveals a flipped bit in a value.
 """
 
 import struct
@@ -17,16 +17,16 @@ from dataprep_converter.formats.hadoop.writables_encoder import Pairs, pairs
 from dataprep_converter.records.feature import FeatureSpec
 
 Pair = tuple[bytes, bytes]
-"""Key and value, serialised."""
+"""A record's serialised key and value."""
 
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 MOST_RECORDS: Final = 1 << 24
-"""Of a block; ours have no more than a million, because each record has at least a byte."""
+"""The largest accepted number of records in a block. Our blocks have at most a million, because each record has at least one byte."""
 
 
 class SequenceFileDecoder:
-    """A record is its key and its value, serialised."""
+    """Decodes each record to its serialised key and value."""
 
     def __init__(self, manifest: Manifest) -> None:
         output = Output.model_validate({"uri": "out"} | manifest.content["output"])
@@ -38,7 +38,7 @@ class SequenceFileDecoder:
         self._value = form_of(self.pairs.value)
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
-        """Numbers of records must follow each other. In a file of blocks the offset is the block's."""
+        """Yield the records. If keys are record numbers, they must be consecutive. With block compression the offset is the block's."""
         expected: int | None = None
         for offset, key, value in read(pieces, pairs=self.pairs, key=self.key, value=self._value, compression=self.options.compression):
             if self.pairs.key is None:
@@ -49,34 +49,34 @@ class SequenceFileDecoder:
             yield offset, (key, value)
 
     def parse(self, record: Pair) -> dict[str, Any]:
-        """The values of key and value by feature."""
+        """Return the values of the record's key and value, by feature."""
         key, value = record
         return dict(sorted((parse(self.key, key) | parse(self._value, value)).items()))
 
     def by_feature(self, record: Pair) -> dict[str, Any]:
-        """The same, but for whole records that are a feature."""
+        """Return the same as `parse`, but return the complete record if that is the job's only feature."""
         if self._record is None:
             return self.parse(record)
         return {self._record: [record[1][_INT.size :]]}
 
 
 class MapFileDecoder(SequenceFileDecoder):
-    """The file `data`; its keys must not decrease. What the index says is covered by its digest."""
+    """Decodes the file `data` of a MapFile, whose keys must not decrease. The index isn't read, because its digest covers it."""
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
-        """All records in order."""
+        """Yield all records in order."""
         last: Any = None
         for offset, (key, value) in super().read(pieces):
             if self.pairs.key is not None:
                 ((this,),) = parse(self.key, key).values()
                 if last is not None and this < last:
-                    raise BrokenRecord(f"the key {this!r} behind {last!r}", offset=offset)
+                    raise BrokenRecord(f"the key {this!r} follows the larger key {last!r}", offset=offset)
                 last = this
             yield offset, (key, value)
 
 
 def read(pieces: Iterable[bytes], *, pairs: Pairs, key: Form, value: Form, compression: str) -> Iterator[tuple[int, bytes, bytes]]:
-    """(offset, key, value) of every record. Raises BrokenRecord at the first fault, after all good records before it."""
+    """Yield (offset, key, value) of every record. Raises BrokenRecord at the first fault, after yielding all good records before it."""
     source = _Source(pieces)
     begin = header(pairs.key_class, pairs.value.java, compression, b"")
     found = source.take(len(begin), "header", at=0)
@@ -96,7 +96,7 @@ def read(pieces: Iterable[bytes], *, pairs: Pairs, key: Form, value: Form, compr
         size, key_size = _INT.unpack(word)[0], _INT.unpack(source.take(4, "length", at=offset))[0]
         if not 0 <= key_size <= size:
             raise BrokenRecord(f"a key of {key_size:,} bytes in a record of {size:,}", offset=offset)
-        # A length is believed when what it is about says the same, so that a broken one can't ask for room.
+        # A length is used only if the object's own header confirms it, so a damaged length can't cause a large allocation.
         _check(key, source.peek(min(HEAD, key_size)), key_size, offset)
         data = source.take(key_size, "key", at=offset)
         if compression == "None":
@@ -148,13 +148,13 @@ def _check(form: Form, begin: bytes, size: int, offset: int) -> None:
     try:
         said = form.size(begin)
     except ValueError as exc:
-        raise BrokenRecord(f"a record that is none: {exc}", offset=offset) from exc
+        raise BrokenRecord(f"not a valid record: {exc}", offset=offset) from exc
     if said is not None and said != size:
-        raise BrokenRecord(f"a record that is none: an object of {said:,} bytes in {size:,}", offset=offset)
+        raise BrokenRecord(f"not a valid record: an object of {said:,} bytes in {size:,}", offset=offset)
 
 
 def _inflated(data: bytes, most: int, offset: int) -> bytes:
-    """The content of a zlib stream, which must be whole and have no more bytes than that."""
+    """Return the content of a zlib stream. Raises BrokenRecord if the stream is damaged or has more than `most` bytes."""
     stream = zlib.decompressobj()
     try:
         content = stream.decompress(data, most + 1)
@@ -168,7 +168,7 @@ def _inflated(data: bytes, most: int, offset: int) -> bytes:
 
 
 class _Source:
-    """The bytes of a file, taken from the front."""
+    """The bytes of a file, which are consumed from the beginning."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -178,20 +178,20 @@ class _Source:
 
     @property
     def offset(self) -> int:
-        """Of the next byte."""
+        """The offset of the next byte."""
         return self._passed + self._at
 
     def more(self) -> bool:
-        """Whether the file goes on."""
+        """Return whether any bytes are left."""
         return self._have(1) > 0
 
     def peek(self, size: int) -> bytes:
-        """The next bytes, or as many as there are."""
+        """Return the next `size` bytes without consuming them, or fewer at the end of the file."""
         self._have(size)
         return self._data[self._at : self._at + size]
 
     def take(self, size: int, what: str, *, at: int) -> bytes:
-        """The next bytes. Raises BrokenRecord with the offset `at` when the file ends before."""
+        """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if the file has fewer."""
         have = self._have(size)
         if have < size:
             raise BrokenRecord(f"truncated {what} ({have:,} of {size:,} bytes)", offset=at)
@@ -200,7 +200,7 @@ class _Source:
         return found
 
     def vint(self, at: int) -> int:
-        """The next vint."""
+        """Consume and return the next vint."""
         try:
             value, size = vint(self.peek(LONGEST_VINT), 0)
         except ValueError as exc:
@@ -209,7 +209,7 @@ class _Source:
         return value
 
     def _have(self, size: int) -> int:
-        """How many of these bytes are available, at most."""
+        """Buffer at least `size` bytes, or all that are left. Return the number of buffered bytes."""
         have = len(self._data) - self._at
         if have >= size:
             return have

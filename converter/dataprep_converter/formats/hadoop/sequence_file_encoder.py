@@ -1,15 +1,15 @@
-"""Hadoop's SequenceFile, version 6: keys and values as Writables (`writables.py`), a whole batch at once.
+"""Encoder of Hadoop's SequenceFile, version 6. Keys and values are Writables (`writables_encoder.py`), and a batch is encoded in one call.
 
-    # `SEQ` 06 | text class of keys | text class of values | bool compressed | bool blocks | [text codec] | int32 0 | 16 bytes sync marker
-    # text: vint length | UTF-8;    metadata: a count of pairs, of which there are none
-    # A record:  int32 length of key and value | int32 length of key | key | value        (big-endian)
-    # A sync:    int32 -1 | the marker;  before a record as soon as 102,400 bytes have come since the last one, and before each block
-    # A block:   sync | vint records | 4 x (vint length | zlib):  lengths of keys, keys, lengths of values, values;  the lengths as vints
+    # The header:  `SEQ` 06 | text class of keys | text class of values | bool compressed | bool blocks | [text codec] | int32 0 | sync marker
+    #              text: vint length | UTF-8          The int32 0 is the number of metadata pairs. The sync marker has 16 bytes.
+    # A record:    int32 length of key and value | int32 length of key | key | value        (big-endian)
+    # A sync:      int32 -1 | the sync marker          A sync precedes each block, or a record after 102,400 bytes without a sync.
+    # A block:     sync | vint records | 4 x (vint length | zlib):  lengths of keys, keys, lengths of values, values          Lengths are vints.
 
-With `Record` each value is a zlib stream. A block ends behind the record with which its keys and values reach 1,000,000 bytes.
+With the compression `Record`, each value is a zlib stream. A block ends after the record with which its keys and values reach 1,000,000 bytes.
 
-Hadoop's marker is random. Ours is made of the job's seed, the split and the shard, so that the same records give the same bytes. Given our
-marker, Hadoop's own writer makes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
+Hadoop's sync marker is random. Ours is derived from the job's seed, the split and the shard, so that equal records give equal bytes. If Hadoop's
+own writer uses our marker, it writes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
 """
 
 import hashlib
@@ -36,64 +36,64 @@ VERSION: Final = b"SEQ\x06"
 CODEC: Final = "org.apache.hadoop.io.compress.DefaultCodec"
 ESCAPE: Final = b"\xff\xff\xff\xff"
 MARKER: Final = 16
-"""Bytes of the sync marker."""
+"""The size of the sync marker in bytes."""
 SYNC_INTERVAL: Final = 102_400
 BLOCK: Final = 1_000_000
 LARGEST: Final = (1 << 31) - 1
-"""Bytes of a record's key and value, the most that its header can say."""
+"""The largest size of a record's key and value that its header can hold, in bytes."""
 
 
 def marker(shard: Shard | None, *, seed: int, of: str = "") -> bytes:
-    """The sync marker of a shard, or of the file beside it that `of` names."""
+    """Return the sync marker of a shard, or of the additional file of the shard that `of` names."""
     place = f"{shard.split}/{shard.index}" if shard else ""
     return hashlib.sha256(f"{seed}/{place}/{of}".encode()).digest()[:MARKER]
 
 
 def header(key_class: str, value_class: str, compression: str, sync: bytes) -> bytes:
-    """What a file begins with; `compression` is None, Record or Block."""
+    """Return the header of a file. `compression` is None, Record or Block."""
     is_compressed = compression != "None"
     flags = bytes([is_compressed, compression == "Block"])
     return b"".join((VERSION, _text(key_class), _text(value_class), flags, _text(CODEC) if is_compressed else b"", bytes(4), sync))
 
 
 class Frames(Protocol):
-    """Puts keys and values into a file that begins with this many bytes."""
+    """Frames keys and values as the body of a file."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """(what is to be written now, where each record, or the block that it will be in, begins in the file)."""
+        """Add records. Return the bytes that can now be written, and the position in the file of each record or of its block."""
         ...
 
     def close(self) -> bytes:
-        """The rest."""
+        """Return the remaining bytes."""
         ...
 
 
 def frames(compression: str, *, level: int, sync: bytes, begin: int) -> Frames:
-    """The way of `compression`, behind a header of `begin` bytes."""
+    """Return the framing for `compression`. The file's header has `begin` bytes."""
     if compression == "Block":
         return Blocks(level=level, sync=sync, begin=begin)
     return Records(level=level if compression == "Record" else None, sync=sync, begin=begin)
 
 
 class Records:
-    """Records one by one; with a level their values are compressed."""
+    """Frames each record separately. If there is a level, each value is compressed."""
 
     def __init__(self, *, level: int | None, sync: bytes, begin: int) -> None:
         self._level = level
         self._sync = ESCAPE + sync
         self._position = begin
         self._synced = 0
-        """Position behind the last sync."""
+        """The position after the last sync."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Nothing is held back."""
+        """Return the framed records. None of them is held back."""
         key_sizes, value_sizes = _lengths(keys), _lengths(values)
         if self._level is not None:
             values = _compressed(values, self._level)
             value_sizes = values.lengths
         largest = int((key_sizes + value_sizes).max())
         if largest > LARGEST:
-            raise BadData(f"A record has {largest:,} bytes, and a SequenceFile can hold {LARGEST:,}.")
+            raise BadData(f"A record has {largest:,} bytes, and a SequenceFile can hold at most {LARGEST:,}.")
         heads = np.stack((key_sizes + value_sizes, key_sizes), axis=1)
         data, offsets = data_of(joined([Fixed(heads, np.dtype(">i4")), keys, values], len(heads)))
         starts = offsets[:-1] - offsets[0]
@@ -113,11 +113,14 @@ class Records:
         return b"".join(pieces), positions
 
     def close(self) -> bytes:
-        """Nothing: such a file has no end."""
+        """Return no bytes: such a file has no footer."""
         return b""
 
     def _cuts(self, starts: Lengths) -> list[int]:
-        """The records that have a sync before them, given where each begins behind the first when there is none."""
+        """Return the numbers of the records that need a sync before them.
+
+        `starts` has each record's distance from the first record, without syncs.
+        """
         cuts: list[int] = []
         first = self._position
         while True:
@@ -130,7 +133,7 @@ class Records:
 
 
 class Blocks:
-    """Records in compressed blocks."""
+    """Frames records in compressed blocks."""
 
     def __init__(self, *, level: int, sync: bytes, begin: int) -> None:
         self._level = level
@@ -139,10 +142,10 @@ class Blocks:
         self._records = 0
         self._streams = [bytearray() for _ in range(4)]
         self._size = 0
-        """Of keys and values."""
+        """The size of the open block's keys and values in bytes."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Holds back the records of the block that is not full."""
+        """Return the blocks that are now full. The records of the last, incomplete block are held back."""
         columns = [each for part in (keys, values) for each in (_vints(_lengths(part)), data_of(part))]
         sizes = np.cumsum(_lengths(keys) + _lengths(values))
         rows = len(sizes)
@@ -164,7 +167,7 @@ class Blocks:
         return b"".join(out), positions
 
     def close(self) -> bytes:
-        """The last block."""
+        """Return the last block."""
         return self._block() if self._records else b""
 
     def _block(self) -> bytes:
@@ -180,7 +183,7 @@ class Blocks:
 
 
 class SequenceFileEncoder(SingleFile):
-    """See the module."""
+    """Encodes one SequenceFile."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.sequence_file
@@ -188,26 +191,26 @@ class SequenceFileEncoder(SingleFile):
         self._shard: Shard | None = None
         self._seed = 0
         self._number = 0
-        """Of the next record."""
+        """The number of the next record."""
         self._frames: Frames | None = None
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`seq`; the default file names are Hadoop's own and have none."""
+        """Return `seq`. The default file names are Hadoop's own and have no extension."""
         return "seq"
 
     @staticmethod
     def numbers(output: Output) -> DtypeSupport:
-        """In their own types, but for those of a tf.train.Example."""
+        """Numbers keep their types, except in a tf.train.Example."""
         return TfrecordEncoder.numbers(output) if output.sequence_file.value == "Example" else DtypeSupport()
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """The sync marker and the numbers of the records depend on the shard."""
+        """Note the shard and the seed. The sync marker and the record numbers depend on them."""
         self._shard, self._seed = shard, seed
         self._number = shard.first
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """The file's bytes as far as they are known. Raises BadData for nulls, and for a record beyond what the frame can hold."""
+        """Return the bytes of the file that are now known. Raises BadData for nulls, and for a record that is too large for the format."""
         head, framed = self._begun()
         if batch.num_rows == 0:
             return head
@@ -215,12 +218,12 @@ class SequenceFileEncoder(SingleFile):
         return b"".join((head, data)) if head else data
 
     def close(self) -> bytes:
-        """The last block; a file without records is a header."""
+        """Return the last block. A file without records consists of its header."""
         head, framed = self._begun()
         return head + framed.close()
 
     def _begun(self) -> tuple[bytes, Frames]:
-        """The header, when it is not written yet."""
+        """Return the header (empty if it is already written) and the framing."""
         if self._frames is not None:
             return b"", self._frames
         sync = marker(self._shard, seed=self._seed)
@@ -250,7 +253,7 @@ def _vints(lengths: Lengths) -> Any:
 
 
 def _compressed(part: Part, level: int) -> Ragged:
-    """Each row as a zlib stream: as many calls of zlib as there are records is what this compression asks for."""
+    """Compress each row to a separate zlib stream. This compression inherently needs one call of zlib per record."""
     data, offsets = data_of(part)
     view, ends = memoryview(data.data), offsets.tolist()
     packed = [zlib.compress(view[begin:end], level) for begin, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""Hadoop's Writables, back into values: see `formats/hadoop/writables_encoder.py` for their bytes. Nothing that they say is believed."""
+"""Decode Hadoop's Writables to values. See `formats/hadoop/writables_encoder.py` for their bytes. All lengths and types are checked."""
 
 import struct
 from collections.abc import Sequence
@@ -23,47 +23,47 @@ from dataprep_converter.records.feature import FeatureSpec
 _INT: Final = struct.Struct(">i")
 _TYPE: Final = struct.Struct(">h")
 LONGEST_VINT: Final = 5
-"""Bytes of the vint of an int."""
+"""The largest size of a vint that holds an int, in bytes."""
 
 
 class Form(Protocol):
-    """How the objects of a class look."""
+    """The binary form of the objects of a Java class."""
 
     def size(self, begin: bytes) -> int | None:
-        """The whole size of an object that begins with these bytes (HEAD of them, or all), None where they don't say it.
+        """Return the complete size of an object, given its first HEAD bytes, or all its bytes if it has fewer.
 
-        Raises ValueError saying what is wrong with them.
+        Return None if these bytes don't determine the size. Raises ValueError if they are wrong.
         """
         ...
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """The values by feature. Raises ValueError, or NotWhole, if it isn't such an object."""
+        """Return the values by feature. Raises ValueError or NotWhole if `data` isn't such an object."""
         ...
 
 
 HEAD: Final = 64
-"""This many bytes of an object say how long it is."""
+"""The number of an object's first bytes that determine its size."""
 
 
 def form_of(writable: object) -> Form:
-    """The form of what the encoder writes."""
+    """Return the form of the objects that an encoder's Writable writes."""
     if isinstance(writable, RecordWritable):
         return _Records(writable.features, width=writable.width, is_sequence=writable.is_sequence)
     if isinstance(writable, ExampleWritable):
         return Example()
-    assert isinstance(writable, FeatureWritable)  # noqa: S101  # the three there are
+    assert isinstance(writable, FeatureWritable)  # noqa: S101  # there are only these three
     return _Feature(writable)
 
 
 class Long:
-    """A LongWritable that is no feature: the record's number, or a place in a file."""
+    """A LongWritable that isn't a feature, but a record number or a position in a file."""
 
     def size(self, _begin: bytes) -> int:
-        """Always eight."""
+        """Return 8, the size of every LongWritable."""
         return 8
 
     def parse(self, _data: bytes) -> dict[str, Any]:
-        """No feature's."""
+        """Return no values, because the number isn't a feature."""
         return {}
 
 
@@ -71,16 +71,16 @@ class Example:
     """A BytesWritable with a tf.train.Example."""
 
     def size(self, begin: bytes) -> int:
-        """Its length and that many bytes."""
+        """Return the size of the length field and of the message."""
         return _INT.size + _length(begin)
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """The features of the message."""
+        """Return the features of the message."""
         return records.parse_example(data[_INT.size :])
 
 
 class _Feature:
-    """An object that is one feature."""
+    """An object that holds one feature."""
 
     def __init__(self, writable: FeatureWritable) -> None:
         feature = writable.feature
@@ -97,11 +97,11 @@ class _Feature:
             self._head = struct.pack(">H", len(self._number.primitive)) + self._number.primitive.encode()
 
     def size(self, begin: bytes) -> int:
-        """The object's size."""
+        """Return the size of the object."""
         return sum(self._sizes(begin))
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """Its values."""
+        """Return the feature's values."""
         body = data[self._sizes(data)[0] :]
         if self._stored is None:
             return {self._name: [_utf8(body) if self._is_text else body]}
@@ -111,7 +111,7 @@ class _Feature:
         return {self._name: (values.astype(np.uint8) if values.dtype == np.bool_ else values).tolist()}
 
     def _sizes(self, begin: bytes) -> tuple[int, int]:
-        """Bytes before the content, and of it."""
+        """Return the sizes of the header and of the content, in bytes."""
         if self._is_text:
             length, head = vint(begin, 0)
             return head, length
@@ -121,7 +121,7 @@ class _Feature:
         if not self._head:
             return 0, item
         if not begin.startswith(self._head):
-            raise ValueError(f"no array of {self._head[2:].decode()}")
+            raise ValueError(f"not an array of {self._head[2:].decode()}")
         return len(self._head) + _INT.size, item * _length(begin[len(self._head) :])
 
 
@@ -134,7 +134,7 @@ class _Records:
         self._is_sequence = is_sequence
 
     def size(self, begin: bytes) -> None:
-        """Not said; but how many values there are is known."""
+        """Check the number of values. The size isn't returned, because the first bytes don't determine it."""
         places = _length(begin)
         if self._is_sequence and places:
             places = _length(begin[_INT.size :])
@@ -144,7 +144,7 @@ class _Records:
             raise ValueError(f"{places} values instead of {self._width}")
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """The values by feature; an empty list for a null, or in a sequence without steps."""
+        """Return the values by feature. A null, or a feature in a sequence without steps, is an empty list."""
         self.size(data)
         if not self._is_sequence:
             found, at = self._values(data, _INT.size)
@@ -171,7 +171,7 @@ class _Records:
 
 
 def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
-    """The value at `at`, none for a null, and where the next one begins."""
+    """Return a list of the value at `at`, which is empty for a null, and the position of the next value."""
     code, at = _unpack(_TYPE, data, at), at + _TYPE.size
     if code == NULL:
         return [], at
@@ -193,7 +193,7 @@ def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
 
 
 def vint(data: bytes, at: int) -> tuple[int, int]:
-    """(a vint that may not be negative, where it ends). Raises ValueError."""
+    """Return the vint at `at` and the position after it. Raises ValueError if it is damaged or negative."""
     if at >= len(data):
         raise ValueError("a length is cut off")
     first = data[at] - 256 if data[at] > 0x7F else data[at]
@@ -211,7 +211,7 @@ def vint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def vints(data: bytes, count: int) -> tuple[list[int], int]:
-    """(so many of them, where they end). Raises ValueError."""
+    """Return a list of `count` vints and the position after them. Raises ValueError."""
     found: list[int] = []
     at = 0
     for _ in range(count):
@@ -221,7 +221,7 @@ def vints(data: bytes, count: int) -> tuple[list[int], int]:
 
 
 def parse(form: Form, data: bytes) -> dict[str, Any]:
-    """The values of an object by feature. Raises BrokenRecord."""
+    """Return the values of an object by feature. Raises BrokenRecord."""
     try:
         size = form.size(data[:HEAD])
         if size is not None and size != len(data):
@@ -230,7 +230,7 @@ def parse(form: Form, data: bytes) -> dict[str, Any]:
     except BrokenRecord:
         raise
     except (ValueError, NotWhole) as exc:
-        raise BrokenRecord(f"a record that is none: {exc}", offset=0) from exc
+        raise BrokenRecord(f"not a valid record: {exc}", offset=0) from exc
 
 
 def _length(data: bytes) -> int:
@@ -254,4 +254,4 @@ def _utf8(data: bytes) -> bytes:
 
 def _end(data: bytes, at: int) -> None:
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes behind the last value")
+        raise ValueError(f"{len(data) - at} bytes after the last value")

@@ -1,12 +1,13 @@
-"""Hadoop's Writables: columns of a batch as the bytes that Java's classes read, without a loop over values. All numbers are big-endian.
+"""Encode the columns of a batch as Hadoop's Writables, which Java's classes read. There is no loop over values. Numbers are big-endian.
 
-    # BooleanWritable, ByteWritable 1 byte | IntWritable int32 | LongWritable int64 | FloatWritable, DoubleWritable as IEEE has them
+    # BooleanWritable, ByteWritable 1 byte | IntWritable int32 | LongWritable int64 | FloatWritable, DoubleWritable IEEE 754
     # Text: vint length | UTF-8          BytesWritable: int32 length | bytes
     # ArrayPrimitiveWritable: uint16 length | name of the type (`float`) | int32 count | values
     # DL4J's RecordWritable:          int32 values | values x (int16 type | value)
-    # DL4J's SequenceRecordWritable:  int32 steps | int32 values of a step | steps x values x (int16 type | value);  without steps just int32 0
+    # DL4J's SequenceRecordWritable:  int32 steps | int32 values of a step | steps x values x (int16 type | value);  only int32 0 without steps
 
-Hadoop's vint is one byte for -112 to 127, else a byte that tells how many follow (-113 for one, -114 for two, …), then these, high first.
+Hadoop's vint is a single byte for -112 to 127. For other numbers, the first byte gives the number of bytes that follow, which are big-endian:
+-113 means one byte, -114 two, and so on.
 """
 
 import struct
@@ -33,19 +34,19 @@ _DATAVEC: Final = "org.datavec.hadoop.records.reader.mapfile.record."
 _BYTE: Final = np.dtype(np.uint8)
 NULL: Final = 6
 TEXT: Final = 7
-"""DL4J's numbers of the types that are no numbers."""
+"""DL4J's codes for a null and for text."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """How Java holds a type of numbers."""
+    """Java's form of a type of numbers."""
 
     writable: str
     stored: np.dtype[Any]
     code: int
-    """DL4J's number of the type."""
+    """DL4J's code for the type."""
     primitive: str
-    """Java's name of the type."""
+    """Java's name for the type."""
 
 
 _BOOLEAN = Number("BooleanWritable", np.dtype("?"), 0, "boolean")
@@ -58,48 +59,51 @@ NUMBERS: Final = {
     "bool": _BOOLEAN, "int8": _INT8, "uint8": _INT, "int16": _INT, "uint16": _INT, "int32": _INT,
     "uint32": _LONG, "int64": _LONG, "float16": _FLOAT, "float32": _FLOAT, "float64": _DOUBLE,
 }  # fmt: skip
-"""numpy's types, each as the smallest of Java's that Hadoop and DL4J both have and that holds all its values."""
+"""Maps each of numpy's types to the smallest type that holds all its values and that both Hadoop and DL4J have."""
 AS_BYTES: Final = ("int8", "uint8")
-"""What becomes a BytesWritable when there are several to a record."""
+"""The types that become a BytesWritable if a record has several values."""
 
 
 class Writable(Protocol):
-    """What one side of the pairs is."""
+    """The Java class of a job's keys or values."""
 
     java: str
-    """Name of the class."""
+    """The full name of the class."""
 
     def part(self, batch: pa.RecordBatch) -> Part:
-        """The serialised object of each row. Raises BadData for a value that the class has no place for."""
+        """Return the serialised object of each row. Raises BadData for a value that the class can't hold."""
         ...
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """What the keys and the values of a job are."""
+    """The Java classes of a job's keys and values."""
 
     key: Writable | None
-    """None: the record's number, a LongWritable."""
+    """The keys' class. None if keys are record numbers, as LongWritable."""
     value: Writable
 
     @property
     def key_class(self) -> str:
-        """Java's name of the keys' class."""
+        """The full Java name of the keys' class."""
         return self.key.java if self.key else _HADOOP + "LongWritable"
 
 
 def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[FeatureSpec], *, of: str) -> Pairs:
-    """What a job's options make of its features. Raises BadSpec, naming the feature, for what a class can't hold. `of` is the format."""
+    """Return the classes for a job's features, as its options say. `of` is the format's name.
+
+    Raises BadSpec, naming the feature, if a class can't hold it.
+    """
     key = next((feature for feature in features if feature.name == options.key), None)
     if options.key is not None and key is None:
         raise BadSpec(
             f"output.{of}.key: there is no feature {options.key!r}; the features are {', '.join(each.name for each in features)}."
         )
     if key is not None and (key.shape or key.kind == "float" or key.dtype == "bool"):
-        raise BadSpec(f"output.{of}.key: the feature {key.name!r} is {_described(key)}; a key is text, bytes or a whole number.")
+        raise BadSpec(f"output.{of}.key: the feature {key.name!r} is {_described(key)}; a key must be text, bytes or an integer.")
     rest = sorted((feature for feature in features if feature is not key), key=lambda feature: feature.place)
     if not rest:
-        raise BadSpec(f"output.{of}: the only feature is the key, so there is nothing to be the value.")
+        raise BadSpec(f"output.{of}: the key is the only feature, so no feature is left for the value.")
     value: Writable
     if options.value == "Example":
         value = ExampleWritable(rest)
@@ -107,14 +111,14 @@ def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[Feat
         value = RecordWritable(rest, of=of)
     elif len(rest) > 1:
         names = ", ".join(feature.name for feature in rest)
-        raise BadSpec(f"output.{of}.value: Feature is for a single feature beside the key, but there are {names}; use Example or Record.")
+        raise BadSpec(f"output.{of}.value: Feature is for a single feature besides the key, but there are {names}; use Example or Record.")
     else:
         value = FeatureWritable(rest[0], of=of)
     return Pairs(key=FeatureWritable(key, of=of) if key else None, value=value)
 
 
 class FeatureWritable:
-    """A feature as a Writable of its own type."""
+    """Writes a feature as the Writable that fits its type."""
 
     def __init__(self, feature: FeatureSpec, *, of: str) -> None:
         if feature.sequence or (feature.dtype == "bytes" and feature.shape):
@@ -131,10 +135,10 @@ class FeatureWritable:
         self.java = _HADOOP + short
 
     def part(self, batch: pa.RecordBatch) -> Part:
-        """The serialised object of each row."""
+        """Return the serialised object of each row."""
         column = batch.column(self.feature.name)
         if column.null_count:
-            raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self.java} has no place for that.")
+            raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self.java} can't store missing values.")
         if self.feature.dtype == "bytes":
             return _measured(contents(column, kind="bytes", raw=False), vint if self.feature.text else _int32)
         number = NUMBERS[self.feature.dtype]
@@ -147,7 +151,7 @@ class FeatureWritable:
 
 
 class ExampleWritable:
-    """A serialised tf.train.Example, or a SequenceExample, as a BytesWritable."""
+    """Writes a serialised tf.train.Example or SequenceExample as a BytesWritable."""
 
     java = _HADOOP + "BytesWritable"
 
@@ -155,14 +159,14 @@ class ExampleWritable:
         self._messages = Messages(features)
 
     def part(self, batch: pa.RecordBatch) -> Part:
-        """The serialised object of each row."""
+        """Return the serialised object of each row."""
         return _measured(self._messages.column(batch), _int32)
 
 
 class RecordWritable:
-    """DL4J's lists of typed values, in the order of the spec; a vector or tensor is as many values as it has.
+    """Writes DL4J's records, which are lists of typed values in the order of the spec. A vector or tensor becomes one entry per value.
 
-    With sequences each step is such a list, and every step repeats the features that are not sequences.
+    If there are sequences, each step is such a list, and every step repeats the features that aren't sequences.
     """
 
     def __init__(self, features: Sequence[FeatureSpec], *, of: str) -> None:
@@ -172,19 +176,19 @@ class RecordWritable:
         for feature in features:
             if feature.dtype == "bytes" and not feature.text:
                 raise BadSpec(
-                    f"output.{of}.value: the feature {feature.name!r} is bytes, which DL4J's records can't be read with."
+                    f"output.{of}.value: the feature {feature.name!r} is bytes, and DL4J can't read records with bytes."
                     " Decode it to numbers, or use value: Example or Feature."
                 )
             if -1 in feature.shape[feature.sequence :]:
                 raise BadSpec(
-                    f"output.{of}.value: the feature {feature.name!r} has lists of different lengths, but the places of a DL4J record"
-                    " are its columns. Use value: Example."
+                    f"output.{of}.value: the feature {feature.name!r} has lists of different lengths, but a DL4J record has"
+                    " a fixed number of values. Use value: Example."
                 )
         self.width = sum(int(np.prod(feature.shape[feature.sequence :], dtype=np.int64)) for feature in features)
-        """Values of a record, or of a step."""
+        """The number of values in a record, or in a step."""
 
     def part(self, batch: pa.RecordBatch) -> Part:
-        """The serialised object of each row."""
+        """Return the serialised object of each row."""
         columns = [batch.column(feature.name) for feature in self.features]
         if not self.is_sequence:
             values = [_typed(feature, column) for feature, column in zip(self.features, columns, strict=True)]
@@ -201,7 +205,7 @@ class RecordWritable:
                 row = different[0]
                 raise BadData(
                     f"A record has {counts[row]} steps of the feature {first!r} and {lists[name].counts[row]} of {name!r}:"
-                    " the steps of a DL4J sequence have values of every feature."
+                    " each step of a DL4J sequence needs a value of every feature."
                 )
         place: Any = pa.array(np.repeat(np.arange(rows), counts))
         values = []
@@ -221,7 +225,7 @@ class RecordWritable:
 
 
 def vint(value: int) -> bytes:
-    """Hadoop's vint of a number that is not negative."""
+    """Encode a non-negative number as Hadoop's vint."""
     if value <= 0x7F:
         return bytes([value])
     size = (value.bit_length() + 7) // 8
@@ -229,7 +233,7 @@ def vint(value: int) -> bytes:
 
 
 def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
-    """Each row's parts one after another; bytes are the same in every row."""
+    """Concatenate the parts in each row. A part given as bytes is the same in every row."""
     run: list[Fixed | bytes] = []
     pieces: list[Piece] = []
     lengths: Lengths = np.zeros(rows, np.int64)
@@ -254,7 +258,7 @@ def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
 
 
 def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
-    """Neighbours of one size in all rows, as one."""
+    """Combine consecutive parts, each with the same size in all rows, into one part."""
     out = np.empty((rows, sum(len(part) if isinstance(part, bytes) else part.width for part in run)), np.uint8)
     at = 0
     for part in run:
@@ -268,12 +272,14 @@ def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
 
 
 def _typed(feature: FeatureSpec, column: Array) -> Part:
-    """Each value of a row with its type before it."""
+    """Return the values of each row, with its type before each value."""
     if feature.dtype == "bytes":
         return _texts(column)
     number = NUMBERS[feature.dtype]
     if column.null_count and feature.shape:
-        raise BadData(f"The feature {feature.name!r} has no value in some records; DL4J has a null for a number, not for a vector.")
+        raise BadData(
+            f"The feature {feature.name!r} has no value in some records; DL4J can store a missing number, but not a missing vector."
+        )
     filled = pc.fill_null(column, pa.scalar(0).cast(column.type)) if column.null_count else column
     values = to_numpy(filled).reshape(len(column), -1)
     typed = np.empty(values.shape, np.dtype([("type", ">i2"), ("value", number.stored)]))
@@ -285,7 +291,7 @@ def _typed(feature: FeatureSpec, column: Array) -> Part:
 
 
 def _without_missing(whole: npt.NDArray[np.uint8], column: Array) -> Ragged:
-    """A null has a type and no value."""
+    """Shorten each null to its type, without a value."""
     missing = column.is_null().to_numpy(zero_copy_only=False)
     whole[missing, :2] = (0, NULL)
     kept = np.ones(whole.shape, np.bool_)
@@ -302,7 +308,7 @@ def _texts(column: Array) -> Part:
 
 
 def _measured(part: Part, head: Callable[[int], bytes]) -> Part:
-    """Each content with a head that follows from its length; DL4J's null for a null."""
+    """Put a header before each content, which depends on its length. A null becomes DL4J's null."""
     if isinstance(part, Fixed):
         return joined([head(part.width), part], len(part.values))
     heads, sizes = look_up(part.lengths, lambda length: struct.pack(">h", NULL) if length == MISSING else head(length))
@@ -310,7 +316,7 @@ def _measured(part: Part, head: Callable[[int], bytes]) -> Part:
 
 
 def _numbers(column: Array, stored: np.dtype[Any]) -> Part:
-    """The bytes of each row's numbers."""
+    """Return the bytes of each row's numbers."""
     rows: Any = column
     with np.errstate(over="ignore"):
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -339,6 +345,6 @@ def _described(feature: FeatureSpec) -> str:
 
 
 def data_of(part: Part) -> tuple[npt.NDArray[np.uint8], Lengths]:
-    """All rows' bytes, one after another, and where each begins and the last one ends."""
+    """Return the bytes of all rows, concatenated, and their offsets: where each row begins and the last one ends."""
     data, offsets = binary_data(_ragged(part).content)
     return data, offsets
