@@ -295,8 +295,8 @@ def test_text_takes_no_step_for_each_record(format_: str, tmp_path: Path, monkey
     ("format_", "value", "wrong", "message"),
     [
         ("jsonl", b'"n":129,', b'"n":1.5,', "the feature 'n' holds float, expected int64"),
-        ("csv", b"129,", b"xyz,", "the feature 'n' is b'xyz', which is no int64"),
-        ("csv", b"129,", b"0x1,", "the feature 'n' is b'0x1', which is no int64"),
+        ("csv", b"129,", b"xyz,", "the feature 'n' is b'xyz', which isn't a valid int64"),
+        ("csv", b"129,", b"0x1,", "the feature 'n' is b'0x1', which isn't a valid int64"),
         ("csv", b"129,", b"1,9,", "expected 5 cells, got 7"),
     ],
     ids=["jsonl", "csv", "hexadecimal", "a cell more"],

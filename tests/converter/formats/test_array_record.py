@@ -93,7 +93,7 @@ def damaged(place: int) -> bytes:
     [
         (b"", r"ArrayRecord file should be at least 64KB big at offset 0"),
         (WHOLE.data[:-1], r"Invalid Riegeli/records file: .* at offset \d+"),
-        (WHOLE.data[: 1 << 16], r"no ArrayRecord file at offset 0"),
+        (WHOLE.data[: 1 << 16], r"not an ArrayRecord file at offset 0"),
         (damaged(200), r"Corrupted Riegeli/records file: chunk header hash mismatch .* at offset 169"),
         (damaged(len(WHOLE.data) - (1 << 16) + 50), r"Corrupted Riegeli/records file: chunk header hash mismatch .* at offset \d+"),
     ],

@@ -110,7 +110,7 @@ def test_bytes_that_are_text_can_be_written() -> None:
         written("csv", {"b": pa.array([b"a\xc3\xbc", None]), "n": pa.array([1, 2])}, options={"bytes": "Text"}).data.decode()
         == "b,n\naü,1\n,2\n"
     )
-    with pytest.raises(BadData, match="The feature 'b' has a value that is not UTF-8."):
+    with pytest.raises(BadData, match="The feature 'b' has a value that isn't UTF-8."):
         written("csv", {"b": pa.array([b"\xff"])}, options={"bytes": "Text"})
 
 
@@ -123,7 +123,7 @@ def test_bytes_that_are_text_can_be_written() -> None:
             {"x": pa.array([b"1"])},
             [],
             {},
-            "The feature 'x' has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text where they are UTF-8, or take another format.",
+            "The feature 'x' has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text if they are UTF-8, or use another format.",
         ),
         (
             {"x": tensors([1, 2]), "x_1": pa.array([1])},
@@ -135,7 +135,7 @@ def test_bytes_that_are_text_can_be_written() -> None:
             {"x": pa.array([1])},
             [],
             {"delimiter": "1"},
-            "output.csv.delimiter must be an ASCII character that is in no number and no line end, got '1'.",
+            "output.csv.delimiter must be an ASCII character that can't be part of a number or a line end, got '1'.",
         ),
     ],
     ids=["list", "sequence", "bytes", "names", "delimiter"],
@@ -192,8 +192,8 @@ def test_arrow_and_duckdb_read_every_field(tmp_path: Any) -> None:
         (b"x,y\n1,a\n", "expected the header 'x, t', got 'x, y' at offset 0"),
         (b"", "there is no header at offset 0"),
         (b'x,t\n1,"a\n2,b\n', "a quoted cell without its end at offset 4"),
-        (b'x,t\n1,a"b"\n', "a quote where none can be at offset 6"),
-        (b'x,t\n1,"a"b\n', "a quote where none can be at offset 6"),
+        (b'x,t\n1,a"b"\n', "a quote where quotes aren't allowed at offset 6"),
+        (b'x,t\n1,"a"b\n', "a quote where quotes aren't allowed at offset 6"),
     ],
 )
 def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> None:
@@ -206,9 +206,9 @@ def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> Non
 
 def test_a_cell_that_is_no_number_is_named() -> None:
     made = written("csv", {"x": pa.array([1]), "b": pa.array([True])})
-    with pytest.raises(BrokenRecord, match="the feature 'x' is b'a', which is no int64"):
+    with pytest.raises(BrokenRecord, match="the feature 'x' is b'a', which isn't a valid int64"):
         made.records(data=b"x,b\na,true\n")
-    with pytest.raises(BrokenRecord, match="the feature 'b' is b'1', which is no bool"):
+    with pytest.raises(BrokenRecord, match="the feature 'b' is b'1', which isn't a valid bool"):
         made.records(data=b"x,b\n1,1\n")
 
 

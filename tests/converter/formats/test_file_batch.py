@@ -103,12 +103,12 @@ def test_a_job_makes_a_batch_of_every_32_files(tmp_path: Path) -> None:
         (
             {"x": pa.array([1])},
             {},
-            "output.fileBatch.content: there is no feature image/encoded or content of bytes; the features are x.",
+            "output.fileBatch.content: there is no feature named image/encoded or content that holds bytes; the features are x.",
         ),
         (
             {"content": pa.array([b"x"]), "name": pa.array([b"x"])},
             {"uri": "name"},
-            "output.fileBatch.uri: there is no feature name of text; the features are content, name.",
+            "output.fileBatch.uri: there is no feature named name that holds text; the features are content, name.",
         ),
         (
             files([b"x"], ["y"]) | {"size": pa.array([1])},

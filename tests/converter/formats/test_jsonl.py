@@ -142,8 +142,8 @@ def test_what_json_has_not_fails_the_job_unless_the_spec_says_what_becomes_of_it
     with pytest.raises(BadData) as caught:
         written("jsonl", columns, cuts=[1])
     assert str(caught.value) == (
-        f"The feature 'x' is {value} in record {record} of a shard, which JSON has not;"
-        " say in output.jsonl.nonFinite what it becomes (Null, Text or Literal)."
+        f"The feature 'x' is {value} in record {record} of a shard, which JSON can't represent;"
+        " set output.jsonl.nonFinite to what it becomes (Null, Text or Literal)."
     )
 
 
@@ -151,7 +151,7 @@ def test_bytes_that_are_text_can_be_written_so() -> None:
     made = written("jsonl", {"b": pa.array([b"a\xc3\xbc", None])}, options={"bytes": "Text"})
     assert objects(made.data) == [{"b": "aü"}, {"b": None}]
     assert made.records() == [{"b": ["aü".encode()]}, {"b": []}]
-    with pytest.raises(BadData, match="The feature 'b' has a value that is not UTF-8."):
+    with pytest.raises(BadData, match="The feature 'b' has a value that isn't UTF-8."):
         written("jsonl", {"b": pa.array([b"\xff"])}, options={"bytes": "Text"})
 
 

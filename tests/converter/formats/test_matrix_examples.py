@@ -38,14 +38,14 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "mapFile": "the feature 'image/encoded' is bytes",
         "csv": "The feature 'image/encoded' has bytes",
         "npz": "The feature 'image/encoded' holds bytes or text",
-        "fileBatch": "there is no feature image/filename or path of text",
+        "fileBatch": "there is no feature named image/filename or path that holds text",
         "dl4jDataset": "The feature 'image/encoded' holds bytes or text",
     },
     "masks": {
         "mapFile": "the feature 'image/encoded' is bytes",
         "csv": "The feature 'image/encoded' has bytes",
         "npz": "The feature 'image/encoded' holds bytes or text",
-        "fileBatch": "there is no feature image/filename or path of text",
+        "fileBatch": "there is no feature named image/filename or path that holds text",
         "dl4jDataset": "The feature 'image/encoded' holds bytes or text",
     },
     "text": {

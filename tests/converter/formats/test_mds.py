@@ -97,8 +97,8 @@ def test_an_image_is_read_as_one() -> None:
 @pytest.mark.parametrize(
     ("encodings", "message"),
     [
-        ({"z": "str"}, "output.mds.encodings: 'z' is no feature of text or bytes; those are b, l."),
-        ({"a": "str"}, "output.mds.encodings: 'a' is no feature of text or bytes; those are b, l."),
+        ({"z": "str"}, "output.mds.encodings: 'z' isn't a feature of text or bytes; those features are b, l."),
+        ({"a": "str"}, "output.mds.encodings: 'a' isn't a feature of text or bytes; those features are b, l."),
         ({"l": "str"}, "output.mds.encodings: 'l' has several values, so it is stored as json, not as str."),
     ],
 )
@@ -109,14 +109,16 @@ def test_options_that_do_not_fit_are_refused(encodings: dict[str, Any], message:
 
 
 def test_a_missing_value_is_refused() -> None:
-    with pytest.raises(BadData, match="The feature 'b' has no value in some records, and mds has no place for that; give it a default"):
+    with pytest.raises(
+        BadData, match="The feature 'b' has no value in some records, and mds can't store missing values; give it a default"
+    ):
         written("mds", {"b": pa.array(["x", None])})
 
 
 def test_a_shard_beyond_its_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mds_encoder, "LARGEST", 1000)
     with pytest.raises(
-        BadSpec, match="A shard of mds would have 1,[0-9]{3} bytes, and its offsets end at 1,000: set output.shards.targetSize"
+        BadSpec, match="A shard of mds would have 1,[0-9]{3} bytes, but its largest possible offset is 1,000: set output.shards.targetSize"
     ):
         written("mds", {"b": pa.array([b"x" * 900])})
 
@@ -248,11 +250,11 @@ def number(value: int) -> bytes:
             f"the file ends within the offsets of 1,000,000,000 records: {len(WHOLE.data) - 4:,} of 4,000,000,004 bytes at offset 4",
         ),
         (WHOLE.data[:-1], f"the file ends within a record: 13 of 14 bytes at offset {HEAD + 13}"),
-        (WHOLE.data + b"x", f"bytes behind the last record at offset {len(WHOLE.data)}"),
+        (WHOLE.data + b"x", f"bytes after the last record at offset {len(WHOLE.data)}"),
         (damaged(20, b"x"), "the columns are not those of the manifest at offset 16"),
-        (damaged(4, number(7)), "the first record is said to begin at 7 at offset 4"),
-        (damaged(8, number(7)), "record 0 is said to end before it begins at offset 8"),
-        (damaged(HEAD, number(2)), f"the columns' sizes don't make up the record's 13 bytes at offset {HEAD}"),
+        (damaged(4, number(7)), "the table of offsets has a wrong first offset, 7 at offset 4"),
+        (damaged(8, number(7)), "by the table of offsets, record 0 ends before it begins at offset 8"),
+        (damaged(HEAD, number(2)), f"the columns' sizes don't add up to the record's 13 bytes at offset {HEAD}"),
     ],
 )
 def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> None:
@@ -264,7 +266,7 @@ def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> Non
 @pytest.mark.parametrize("content", [b"", b"\x04", b"\x04\x02\0\0\0\0", b"\x08\xff\xff" + bytes(8), b"\xff"])
 def test_an_array_that_does_not_have_its_shape_is_named(content: bytes) -> None:
     reader = decoder(written("mds", {"a": pa.array([[1]], pa.list_(pa.float32()))}).manifest())
-    with pytest.raises(BrokenRecord, match="the content of 'a' is no ndarray:float32: "):
+    with pytest.raises(BrokenRecord, match="the content of 'a' isn't valid ndarray:float32: "):
         reader.parse(number(len(content)) + content)
 
 

@@ -163,12 +163,12 @@ def test_bytes_have_a_content_type_and_texts_their_fields() -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ({"x": pa.array([1.0])}, {"uid": "id"}, "output.recordioProtobuf.uid: 'id' is no feature of text; the features are x."),
-        ({"x": pa.array([1.0])}, {"uid": "x"}, "output.recordioProtobuf.uid: 'x' is no feature of text; the features are x."),
+        ({"x": pa.array([1.0])}, {"uid": "id"}, "output.recordioProtobuf.uid: 'id' isn't a feature of text; the features are x."),
+        ({"x": pa.array([1.0])}, {"uid": "x"}, "output.recordioProtobuf.uid: 'x' isn't a feature of text; the features are x."),
         (
             {"x": pa.array([1.0])},
             {"sparse": [{"name": "x", "keys": "k", "values": "x", "shape": [3]}]},
-            "output.recordioProtobuf.sparse: 'x' is no feature of lists; the features are x.",
+            "output.recordioProtobuf.sparse: 'x' isn't a feature of lists; the features are x.",
         ),
     ],
 )
@@ -179,7 +179,7 @@ def test_options_that_name_nothing_are_refused(columns: dict[str, Any], options:
 
 
 def test_a_record_of_labels_alone_is_refused() -> None:
-    with pytest.raises(BadSpec, match="needs at least one feature that is no label"):
+    with pytest.raises(BadSpec, match="needs at least one feature that isn't a label"):
         encoded({"y": pa.array([1])}, labels=["y"])
 
 
@@ -188,7 +188,7 @@ def test_keys_outside_the_shape_and_of_another_number_are_refused() -> None:
     lists = pa.list_(pa.int64()), pa.list_(pa.float32())
     with pytest.raises(BadData, match=r"The sparse feature 'values' has the key 200, which is outside its shape \[10, 20\]."):
         encoded({"k": pa.array([[0, 200]], lists[0]), "x": pa.array([[1.0, 2.0]], lists[1])}, sparse=sparse)
-    with pytest.raises(BadData, match="has a record with another number of keys than of values"):
+    with pytest.raises(BadData, match="has a record whose numbers of keys and values differ"):
         encoded({"k": pa.array([[0]], lists[0]), "x": pa.array([[1.0, 2.0]], lists[1])}, sparse=sparse)
 
 
@@ -243,7 +243,7 @@ def test_a_batch_without_records_is_no_bytes() -> None:
     [
         (b"\0" * 8, "expected the magic number, got 0x00000000 at offset 0"),
         (header(4) + b"ab", "truncated record (10 bytes) at offset 0"),
-        (header(2) + b"ab\0\1", "bytes other than zero behind the data at offset 0"),
+        (header(2) + b"ab\0\1", "bytes other than zero after the data at offset 0"),
         (header(4) + b"abcd" + header(4, 2) + b"abcd", "a part of a record without its beginning at offset 12"),
         (header(4, 1) + b"abcd", "a record without its end at offset 0"),
         (header(4, 1) + b"abcd" + header(4) + b"abcd", "a record begins within another at offset 12"),
@@ -257,5 +257,5 @@ def test_what_is_broken_is_named_with_its_offset(data: bytes, fault: str) -> Non
 
 
 def test_a_payload_that_is_no_record_is_named() -> None:
-    with pytest.raises(BrokenRecord, match="no message of the type Record"):
+    with pytest.raises(BrokenRecord, match="not a message of the type Record"):
         parse_record(b"\xff\xff")

@@ -234,9 +234,7 @@ def test_a_configuration_is_json(tmp_path: Path) -> None:
 
 def test_a_configuration_that_is_no_json_is_refused(tmp_path: Path) -> None:
     source = {"jsonl": {"uris": text(tmp_path, json.dumps({"x": 1.5, "settings": "k=1"}) + "\n")}}
-    expected = (
-        "The feature 'settings' is the records' configuration, which must be JSON, and 'k=1' is not: Expecting value: line 1 column 1"
-    )
+    expected = "The feature 'settings' is the records' configuration, which must be JSON, but 'k=1' isn't: Expecting value: line 1 column 1"
     with pytest.raises(ConvertError, match=expected):
         shard(tmp_path, source=source, options={"configuration": "settings"}, features=[{"name": "x"}, {"name": "settings"}])
 

@@ -134,12 +134,12 @@ def test_raw_steps_are_the_bytes_of_each() -> None:
 
 
 def test_a_column_without_steps_is_refused_by_name() -> None:
-    with pytest.raises(BadSpec, match="The feature 'x' is to hold steps of float, but its column is double"):
+    with pytest.raises(BadSpec, match="The feature 'x' must hold steps of float, but the type of its column is double"):
         encoded({"x": [0.5]}, [a_sequence("x", "float")])
 
 
 def test_a_null_among_the_steps_is_refused() -> None:
-    with pytest.raises(BadSpec, match="A list holds a null"):
+    with pytest.raises(BadSpec, match="A list contains a null"):
         encoded({"x": pa.array([[1, None]])}, [a_sequence("x", "int64")])
 
 
@@ -151,7 +151,7 @@ def test_a_record_that_is_serialised_already_is_framed_as_it_is(values: list[byt
 
 def test_a_whole_record_beside_other_features_is_refused() -> None:
     features = [FeatureSpec("record", "bytes", "bytes", (), record=True), a_context("a", "int64")]
-    with pytest.raises(BadSpec, match="The feature 'record' is a whole record, so it must be the only one"):
+    with pytest.raises(BadSpec, match="The feature 'record' is a complete record, so it must be the only feature"):
         TfrecordEncoder(OUTPUT, features)
 
 

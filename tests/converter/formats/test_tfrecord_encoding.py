@@ -191,12 +191,12 @@ def test_a_null_is_a_feature_without_a_value_and_an_empty_list_a_list_without_va
      ("int64", pa.array([[[1]]]), "list<item: list"), ("int64", pa.array([1], pa.uint64()), "uint64"), ("int64", pa.array([1], pa.timestamp("s")), "timestamp")],
 )  # fmt: skip
 def test_a_column_that_the_feature_cannot_hold_is_refused_by_name(kind: str, column: Any, named: str) -> None:
-    with pytest.raises(BadSpec, match=rf"The feature 'x' is to hold {kind}, but its column is {named}"):
+    with pytest.raises(BadSpec, match=rf"The feature 'x' must hold {kind}, but the type of its column is {named}"):
         encoded({"x": column}, [a_feature("x", kind)])
 
 
 def test_a_null_inside_a_list_is_refused() -> None:
-    with pytest.raises(BadSpec, match="A list holds a null"):
+    with pytest.raises(BadSpec, match="A list contains a null"):
         encoded({"x": pa.array([[1, None]])}, [a_feature("x", "int64")])
 
 

@@ -167,7 +167,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     ),
     "half a float": (
         hand_written(("n", b"\x1a\x03\x0a\x01\x05"), ("x", b"\x12\x09\x0a\x07" + bytes(7))),
-        "holds no whole number of floats",
+        "has a size that isn't a multiple of 4 bytes, the size of a float",
     ),
     "a number that goes on": (
         hand_written(("n", b"\x1a\x03\x0a\x01\x85"), ("x", b"\x12\x0a\x0a\x08" + bytes(8))),
@@ -180,7 +180,7 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "no Example": (b"\x0a\xff\xff\xff\xff\x0f", "The record holds no tf.train.Example"),
     "a SequenceExample": (
         example(n=1, x=[1.0, 2.0]) + b"\x12\x00",
-        "holds a tf.train.SequenceExample, and no feature of source.tfrecord.features is a sequence",
+        "holds a tf.train.SequenceExample, but no feature of source.tfrecord.features is a sequence",
     ),
 }
 
@@ -230,8 +230,8 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "data CRC": (FILE[:70_049] + b"?" + FILE[70_050:], "bad data CRC at offset 70037."),
     "data CRC of the first": (FILE[:12] + b"?" + FILE[13:], "bad data CRC at offset 0."),
     "no TFRecord": (b"\x89PNG\r\n\x1a\n" + bytes(20), "bad length CRC (is it a TFRecord file?) at offset 0."),
-    "data cut": (FILE[:-1], "truncated record at offset 70075: it has 8 bytes of data, but the file ends before."),
-    "large data cut": (FILE[:60_000], "truncated record at offset 21: it has 70,000 bytes of data, but the file ends before."),
+    "data cut": (FILE[:-1], "truncated record at offset 70075: it has 8 bytes of data, but the file ends before that."),
+    "large data cut": (FILE[:60_000], "truncated record at offset 21: it has 70,000 bytes of data, but the file ends before that."),
     "header cut": (FILE[:70_080], "truncated length (5 of 12 bytes) at offset 70075."),
 }
 

@@ -103,7 +103,9 @@ def _found(features: Sequence[FeatureSpec], named: str | None, usual: Sequence[s
         if name in fitting:
             return name
     known = ", ".join(feature.name for feature in features)
-    raise BadSpec(f"output.fileBatch.{option}: there is no feature {' or '.join(wanted)} of {_OF[option]}; the features are {known}.")
+    raise BadSpec(
+        f"output.fileBatch.{option}: there is no feature named {' or '.join(wanted)} that holds {_OF[option]}; the features are {known}."
+    )
 
 
 _OF: Final = {"content": "bytes", "uri": "text"}

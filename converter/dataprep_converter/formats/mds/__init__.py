@@ -1,1 +1,1 @@
-"""MosaicML's MDS."""
+"""MosaicML's format MDS."""

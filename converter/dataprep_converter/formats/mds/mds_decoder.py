@@ -1,4 +1,4 @@
-"""`mds`, back into records. The columns are those that the manifest's features have; what a shard says of them must be the same."""
+"""Decoder of `mds`. The columns follow from the manifest's features, and the columns in a shard's header must be the same."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from dataprep_converter.records.feature import FeatureSpec
 
 
 class MdsDecoder:
-    """A record is its bytes."""
+    """Decodes each record to its bytes."""
 
     def __init__(self, manifest: Manifest) -> None:
         features = [FeatureSpec(**{**feature, "shape": tuple(feature["shape"])}) for feature in manifest.features]
@@ -29,35 +29,35 @@ class MdsDecoder:
         self._compression = manifest.compression
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """There is no CRC in this format: what a flipped bit inside a record does is found by the file's digest."""
+        """Yield the records. The format has no CRC, so only the file's digest reveals a flipped bit in a record."""
         source = Pieces(decompressed(pieces, self._compression))
         count = int.from_bytes(_whole(source, 4, "the number of records"), "little")
         offsets = np.frombuffer(_whole(source, 4 * (count + 1), f"the offsets of {count:,} records"), "<u4").astype(np.int64)
         if _whole(source, len(self._config), "the columns") != self._config:
             raise BrokenRecord("the columns are not those of the manifest", offset=source.offset - len(self._config))
         if offsets[0] != source.offset:
-            raise BrokenRecord(f"the first record is said to begin at {offsets[0]}", offset=4)
+            raise BrokenRecord(f"the table of offsets has a wrong first offset, {offsets[0]}", offset=4)
         backwards = np.flatnonzero(np.diff(offsets) < 0)
         if len(backwards):
-            raise BrokenRecord(f"record {backwards[0]} is said to end before it begins", offset=4 * int(backwards[0]) + 8)
+            raise BrokenRecord(f"by the table of offsets, record {backwards[0]} ends before it begins", offset=4 * int(backwards[0]) + 8)
         for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             record = _whole(source, end - begin, "a record")
             self._cut(record, begin)
             yield begin, record
         if source.take(1):
-            raise BrokenRecord("bytes behind the last record", offset=int(offsets[-1]))
+            raise BrokenRecord("bytes after the last record", offset=int(offsets[-1]))
 
     def parse(self, record: bytes) -> dict[str, Any]:
-        """The values of the features."""
+        """Return the values by feature."""
         return {column.feature.name: _values(content, column) for column, content in zip(self._columns, self._cut(record, 0), strict=True)}
 
     def _cut(self, record: bytes, offset: int) -> list[bytes]:
-        """The contents of the columns. Raises BrokenRecord when the sizes don't add up to the record's."""
+        """Return the contents of the columns. Raises BrokenRecord if their sizes don't add up to the record's size."""
         at = 4 * sum(column.size is None for column in self._columns)
         varying = iter(np.frombuffer(record[:at], "<u4").tolist() if len(record) >= at else ())
         sizes = [next(varying, -1) if column.size is None else column.size for column in self._columns]
         if at + sum(sizes) != len(record) or -1 in sizes:
-            raise BrokenRecord(f"the columns' sizes don't make up the record's {len(record)} bytes", offset=offset)
+            raise BrokenRecord(f"the columns' sizes don't add up to the record's {len(record)} bytes", offset=offset)
         contents: list[bytes] = []
         for size in sizes:
             contents.append(record[at : at + size])
@@ -66,7 +66,7 @@ class MdsDecoder:
 
 
 def _values(content: bytes, column: Column) -> list[Any]:
-    """Flat lists, as `Decoder.parse` says. Raises BrokenRecord for what the encoder would not have written."""
+    """Return a column's values as flat lists, like `Decoder.parse`. Raises BrokenRecord for content that the encoder can't have written."""
     kind, _, rest = column.encoding.partition(":")
     try:
         if kind in ("str", "bytes", "jpeg", "png") or (kind == "json" and not column.feature.shape):
@@ -83,7 +83,7 @@ def _values(content: bytes, column: Column) -> list[Any]:
         if math.prod(shape) != len(values):
             raise ValueError(f"{len(values)} numbers for the shape {shape}")
     except (ValueError, IndexError, RecursionError) as exc:
-        raise BrokenRecord(f"the content of {column.feature.name!r} is no {column.encoding}: {exc}", offset=0) from exc
+        raise BrokenRecord(f"the content of {column.feature.name!r} isn't valid {column.encoding}: {exc}", offset=0) from exc
     steps: list[Any] = values.reshape(shape[0], -1).tolist() if column.feature.sequence and shape[0] else values.tolist()
     return narrowed(steps, column.feature.dtype)
 

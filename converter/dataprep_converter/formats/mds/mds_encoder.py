@@ -1,12 +1,12 @@
-"""MosaicML Streaming's MDS shards: a whole batch at once into a spool, because the table of offsets precedes the records.
+"""Encoder of MosaicML Streaming's MDS shards. Batches are encoded into a temporary file, because the table of offsets precedes the records.
 
     # A shard:   uint32 records | uint32 offset of each record, and of the end | JSON of the columns | records       (little-endian)
     # A record:  uint32 size of each column whose size varies | contents of all columns, in the byte order of their names
 
-The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). Contents are what the library's encodings of these names read:
+The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). The library's encodings with these names read these contents:
 
     # int (int64), uint8 … float64     the number              ndarray:<dtype>:<shape>     the numbers of a tensor, row-major
-    # str, bytes, jpeg, png            as they are             ndarray:<dtype>             ndim << 2 | n, the shape in uint<8 << n>, numbers
+    # str, bytes, jpeg, png            the unchanged bytes     ndarray:<dtype>             ndim << 2 | n, the shape in uint<8 << n>, numbers
     # json                             lists of text, and lists of lists of any length
 
 Source: mosaicml/streaming, streaming/base/format/mds. Offsets are uint32, so a shard is smaller than 4 GiB.
@@ -37,30 +37,32 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 
 LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]
-"""In index.json: the shards' SHA-256 is known anyway, and the library checks it when it is asked to."""
+"""The hashes in index.json. The shards' SHA-256 is known anyway, and the library can check it."""
 _IMAGE: Final = "/encoded"
-"""Features with this ending hold image files, which the library opens as such whatever their kind is."""
+"""Features whose names end with this hold image files. The library opens any image type under the encoding `jpeg`."""
 _LEVELS: Final = {"Zstd": 3, "Gzip": 6}
 
 
 @dataclass(frozen=True)
 class Column:
-    """How one feature is stored."""
+    """Describes how one feature is stored."""
 
     feature: FeatureSpec
     encoding: str
     size: int | None
-    """Bytes of its content, where all records have the same."""
+    """The size of its content in bytes, if it is the same in all records."""
 
 
 def columns(features: Sequence[FeatureSpec], options: MdsOptions) -> list[Column]:
-    """The columns in the order in which they are stored. Raises BadSpec for options that don't fit the features."""
+    """Return the columns in the order in which they are stored. Raises BadSpec for options that don't fit the features."""
     given = options.encodings or {}
     for name in given:
         feature = next((feature for feature in features if feature.name == name), None)
         if feature is None or feature.dtype != "bytes":
             known = [feature.name for feature in features if feature.dtype == "bytes"]
-            raise BadSpec(f"output.mds.encodings: {name!r} is no feature of text or bytes; those are {', '.join(known) or 'none'}.")
+            raise BadSpec(
+                f"output.mds.encodings: {name!r} isn't a feature of text or bytes; those features are {', '.join(known) or 'none'}."
+            )
         if feature.shape and given[name] != "json":
             raise BadSpec(f"output.mds.encodings: {name!r} has several values, so it is stored as json, not as {given[name]}.")
     return [_column(feature, given.get(feature.name)) for feature in sorted(features, key=lambda each: each.name.encode())]
@@ -70,7 +72,7 @@ def _column(feature: FeatureSpec, given: str | None) -> Column:
     if feature.dtype == "bytes":
         own = "json" if feature.shape else "str" if feature.text else "jpeg" if feature.name.endswith(_IMAGE) else "bytes"
         return Column(feature, given or own, None)
-    # The library has no booleans.
+    # The library has no boolean encoding.
     dtype = "uint8" if feature.dtype == "bool" else feature.dtype
     if feature.shape.count(-1) > 1:
         return Column(feature, "json", None)
@@ -83,7 +85,7 @@ def _column(feature: FeatureSpec, given: str | None) -> Column:
 
 
 def config(stored: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
-    """What a shard, and the index of each, says of its columns; `compression` is in the library's words."""
+    """Return the description of a shard's columns, for its header and for the index. `compression` is the library's name."""
     return {
         "column_encodings": [column.encoding for column in stored],
         "column_names": [column.feature.name for column in stored],
@@ -97,13 +99,13 @@ def config(stored: Sequence[Column], compression: str | None = None) -> dict[str
 
 
 def algorithm(options: MdsOptions) -> str | None:
-    """The compression in the library's words."""
+    """Return the library's name of the compression and its level, such as `zstd:3`."""
     names = {"Zstd": "zstd", "Gzip": "gz"}
     return f"{names[options.compression]}:{_LEVELS[options.compression]}" if options.compression != "None" else None
 
 
 class MdsEncoder(SingleFile):
-    """See the module. Holds the records' lengths; the records are in a temporary file."""
+    """Encodes one shard (see the module's docstring). It holds the records' lengths in memory and the records in a temporary file."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._columns = columns(features, output.mds)
@@ -113,13 +115,13 @@ class MdsEncoder(SingleFile):
 
     @staticmethod
     def extension(output: Output) -> str:
-        """`mds`, `mds.zstd` or `mds.gz`."""
+        """Return `mds`, `mds.zstd` or `mds.gz`."""
         found = algorithm(output.mds)
         return f"mds.{found.partition(':')[0]}" if found else "mds"
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """Of the whole shard."""
+        """Return the compressor of the complete shard."""
         match output.mds.compression:
             case "Zstd":
                 return ZstdFrame(_LEVELS["Zstd"])
@@ -128,7 +130,7 @@ class MdsEncoder(SingleFile):
         return Plain()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Nothing yet: see `rest`."""
+        """Store the batch and return no bytes yet: see `rest`."""
         if not batch.num_rows:
             return b""
         parts = [_part(column, batch.column(column.feature.name)) for column in self._columns]
@@ -150,19 +152,19 @@ class MdsEncoder(SingleFile):
         return b""
 
     def close(self) -> bytes:
-        """Everything before the records."""
+        """Return everything that precedes the records."""
         sizes = np.concatenate(self._sizes) if self._sizes else np.empty(0, np.int64)
         head = 4 + 4 * (len(sizes) + 1) + len(self._config)
         if head + self._records.size > LARGEST:
             raise BadSpec(
-                f"A shard of mds would have {head + self._records.size:,} bytes, and its offsets end at {LARGEST:,}: "
-                "set output.shards.targetSize, records or count for smaller ones."
+                f"A shard of mds would have {head + self._records.size:,} bytes, but its largest possible offset is {LARGEST:,}: "
+                "set output.shards.targetSize, records or count for smaller shards."
             )
         offsets = head + np.concatenate(([0], np.cumsum(sizes)))
         return len(sizes).to_bytes(4, "little") + offsets.astype("<u4").tobytes() + self._config
 
     def rest(self) -> Iterator[bytes]:
-        """The records, once."""
+        """Yield the bytes of all records. This can be called only once."""
         with self._records:
             yield from self._records.pieces()
 
@@ -171,10 +173,10 @@ class MdsEncoder(SingleFile):
 
 
 def _part(column: Column, values: Array) -> Part:
-    """The contents of one batch's column."""
+    """Return the contents of a column of one batch."""
     feature = column.feature
     if values.null_count:
-        raise BadData(f"The feature {feature.name!r} has no value in some records, and mds has no place for that; give it a default.")
+        raise BadData(f"The feature {feature.name!r} has no value in some records, and mds can't store missing values; give it a default.")
     if column.size is not None:
         numbers = to_numpy(values)
         return Fixed(numbers.reshape(len(numbers), -1), np.dtype(_stored(feature)).newbyteorder("<"))
@@ -194,14 +196,14 @@ def _stored(feature: FeatureSpec) -> str:
 
 
 def _shape(step: tuple[int, ...], count: int) -> bytes:
-    """The header before the numbers of an array whose shape is not the column's."""
+    """Return the header that precedes the numbers of an array if the column has no fixed shape."""
     shape = (count, *step)
     width = next(n for n in range(4) if max(shape) < 1 << (8 << n))
     return bytes([len(shape) << 2 | width]) + np.array(shape, f"<u{1 << width}").tobytes()
 
 
 def _run(parts: Sequence[Fixed], rows: int) -> Array:
-    """Neighbours of fixed contents, as one column."""
+    """Combine consecutive parts of fixed size into one column."""
     fields: list[Any] = [(str(number), part.dtype, part.values.shape[1:]) for number, part in enumerate(parts)]
     records: Any = np.empty(rows, np.dtype(fields))
     for number, part in enumerate(parts):
@@ -210,26 +212,29 @@ def _run(parts: Sequence[Fixed], rows: int) -> Array:
 
 
 def index(shards: Sequence[Mapping[str, Any]]) -> bytes:
-    """`index.json` of a split: `shards` have what `shard_of_index` says."""
+    """Return the `index.json` of a split. `shards` has the entries made by `shard_of_index`."""
     return json.dumps({"shards": list(shards), "version": 2}, sort_keys=True).encode()
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A file of a shard, as the index names it."""
+    """A file of a shard, as it appears in the index."""
 
     basename: str
     size: int
     sha256: str
 
     def entry(self) -> dict[str, Any]:
-        """In `index.json`."""
+        """Return the file's entry in `index.json`."""
         return {"basename": self.basename, "bytes": self.size, "hashes": {"sha256": self.sha256}}
 
 
 def shard_of_index(
     stored: Sequence[Column], *, raw: Stored, records: int, compressed: Stored | None = None, compression: str | None = None
 ) -> dict[str, Any]:
-    """A shard in `index.json`: `raw` is the file as the library reads it, `compressed` the one that there is, if it is another."""
+    """Return a shard's entry in `index.json`.
+
+    `raw` is the file that the library reads. `compressed` is the stored file if it is compressed.
+    """
     zipped = compressed.entry() if compressed is not None else None
     return config(stored, compression) | {"raw_data": raw.entry(), "samples": records, "zip_data": zipped}

@@ -1,1 +1,1 @@
-"""RecordIO-protobuf, SageMaker's."""
+"""SageMaker's RecordIO-protobuf format."""

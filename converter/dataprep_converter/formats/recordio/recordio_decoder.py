@@ -1,4 +1,4 @@
-"""`recordioProtobuf`, back into records. Parts of a record that was split at the magic number are joined."""
+"""Decoder of `recordioProtobuf`. It joins the parts of a record that was split at the magic number."""
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 
 
 class RecordioDecoder:
-    """A record is the serialised message."""
+    """Decodes each record to its serialised message."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """There is no CRC in this format: what a flipped bit inside a record does is found by the file's digest."""
+        """Yield the records. The format has no CRC, so only the file's digest reveals a flipped bit in a record."""
         parts: list[bytes] = []
         begun = 0
         for offset, flag, data in _frames(pieces):
@@ -48,7 +48,10 @@ class RecordioDecoder:
             raise BrokenRecord("a record without its end", offset=begun)
 
     def parse(self, record: bytes) -> dict[str, Any]:
-        """Values by key; labels as `label/<key>`, keys and shape of sparse ones behind `:keys` and `:shape`; uid, metadata, configuration."""
+        """Return the values by key, and those of uid, metadata and configuration.
+
+        A label has the key `label/<key>`. The keys and the shape of a sparse feature are under `<key>:keys` and `<key>:shape`.
+        """
         message = parse_record(record)
         found: dict[str, Any] = {}
         for prefix, map_ in (("", message.features), ("label/", message.label)):
@@ -79,14 +82,14 @@ class RecordioDecoder:
         return _names(self._manifest.features, options)
 
     def by_feature(self, record: bytes) -> dict[str, Any]:
-        """The features of the job; the shapes of sparse ones are left out."""
+        """Return the values by feature of the job, without the shapes of sparse features."""
         parsed = self.parse(record)
         found: dict[str, Any] = {name: [] for key, name in self._names.items() if key.endswith(":keys")}
         return found | {self._names.get(key, key): values for key, values in parsed.items() if not key.endswith(":shape")}
 
 
 def _names(features: Sequence[Mapping[str, Any]], options: RecordioProtobufOptions) -> dict[str, str]:
-    """Feature by key of `parse`. A map with a single entry has it under `values`."""
+    """Map the keys of `parse` to features. A map with a single entry has the key `values`."""
     sparse = {each.values: each for each in options.sparse or []}
     texts = {field: name for field in ("uid", "metadata", "configuration") if (name := getattr(options, field)) is not None}
     apart = {each.keys for each in sparse.values()} | set(texts.values())
@@ -106,7 +109,7 @@ _MAGIC_BYTES: Final = MAGIC.to_bytes(4, "little")
 
 
 def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """(offset, flag, data) of every frame."""
+    """Yield (offset, flag, data) of every frame."""
     offset = size = 0
     waiting: list[bytes] = []
     wanted = _HEAD.size
@@ -131,7 +134,7 @@ def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
                 wanted = padded - at
                 break
             if padded > end and any(data[end:padded]):
-                raise BrokenRecord("bytes other than zero behind the data", offset=offset + at)
+                raise BrokenRecord("bytes other than zero after the data", offset=offset + at)
             yield offset + at, flag, data[at + _HEAD.size : end]
             at = padded
         offset += at
@@ -142,16 +145,16 @@ def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
 
 
 def parse_record(payload: bytes) -> Any:
-    """The message. Raises BrokenRecord when the payload is none."""
+    """Parse a message. Raises BrokenRecord if the payload isn't a Record."""
     try:
         return _record_class().FromString(payload)
     except DecodeError as exc:
-        raise BrokenRecord("no message of the type Record", offset=0) from exc
+        raise BrokenRecord("not a message of the type Record", offset=0) from exc
 
 
 @cache
 def _record_class() -> Any:
-    """The message class of SageMaker's Record (proto2), from a description of its own pool."""
+    """Return the message class of SageMaker's Record (proto2), which is built in a separate descriptor pool."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="record.proto", package="AmazonAIAlgorithmsIO", syntax="proto2")
     for name, kind in (("Float32Tensor", kinds.TYPE_FLOAT), ("Float64Tensor", kinds.TYPE_DOUBLE), ("Int32Tensor", kinds.TYPE_INT32)):

@@ -1,15 +1,17 @@
-"""SageMaker's Record messages in RecordIO framing: a whole batch at once.
+"""Encoder of SageMaker's Record messages in RecordIO framing. It encodes a batch in one call.
 
     # A record:  uint32 0xced7230a | uint32 flag << 29 | length | data | zeros up to a multiple of 4     (little-endian)
     # Record { map<string, Value> features = 1, map<string, Value> label = 2, string uid = 3, metadata = 4, configuration = 5 }
     # Value { oneof: Float32Tensor = 2, Float64Tensor = 3, Int32Tensor = 7, Bytes = 9 }
     # Tensor { values = 1 packed, uint64 keys = 2 packed, uint64 shape = 3 packed },  Bytes { bytes value = 1, string content_type = 2 }
 
-Entries are in the byte order of their keys, and both maps use the key `values` when they have a single entry, as SageMaker's own algorithms
-expect. Numbers are float32 unless the spec says float64 or int32. The shape is written for tensors of two and more dimensions, and for sparse ones.
+Entries are sorted by key, in byte order. A map with a single entry uses the key `values`, as SageMaker's own algorithms expect. Numbers are float32
+unless the spec says float64 or int32. The shape is written for sparse tensors and for tensors of two or more dimensions.
 
-Data that holds the magic number at a multiple of 4 is split there, as dmlc's RecordIO does: the number itself is left out, and the parts carry
-the flags 1 (first), 2 (middle) and 3 (last). Source: dmlc-core, src/recordio.cc; SageMaker's developer guide, "Common data formats for training".
+A record that contains the magic number at a multiple of 4 is split there, as dmlc's RecordIO does. The magic number itself is left out, and the
+parts have the flags 1 (first), 2 (middle) and 3 (last).
+
+Source: dmlc-core, src/recordio.cc; SageMaker's developer guide, "Common data formats for training".
 """
 
 import json
@@ -34,7 +36,7 @@ from dataprep_converter.records.provenance import SOURCE, UID
 
 MAGIC: Final = 0xCED7230A
 LARGEST: Final = (1 << 29) - 1
-"""Bytes of a record, the most that its header can say."""
+"""The largest size of a record that its header can hold, in bytes."""
 
 _TENSORS: Final = {"float32": b"\x12", "float64": b"\x1a", "int32": b"\x3a"}
 _BYTES: Final = b"\x4a"
@@ -45,25 +47,25 @@ _TEXTS: Final = {"uid": b"\x1a", "metadata": b"\x22", "configuration": b"\x2a"}
 
 @dataclass(frozen=True)
 class _Entry:
-    """One entry of one of the maps."""
+    """An entry of the map of features or of labels."""
 
     key: bytes
     map_tag: bytes
     feature: FeatureSpec
     keys: FeatureSpec | None
-    """With `keys`, the feature is sparse."""
+    """The feature that holds the keys, if the entry is sparse."""
     shape: tuple[int, ...]
     content_type: bytes
 
     @cached_property
     def tail(self) -> bytes:
-        """The bytes after values and keys."""
+        """The bytes that follow the values and keys."""
         if self.feature.kind == "bytes":
             return delimited(b"\x12", self.content_type) if self.content_type else b""
         return delimited(b"\x1a", b"".join(map(varint, self.shape))) if self.shape else b""
 
     def around(self, values: int, keys: int) -> tuple[bytes, bytes]:
-        """The bytes before values of this length, and between them and keys of that length."""
+        """Return the bytes that precede values of length `values`, and the bytes between them and keys of length `keys`."""
         is_bytes = self.feature.kind == "bytes"
         before = b"\x0a" + varint(values) if values or is_bytes else b""
         between = b"\x12" + varint(keys) if keys else b""
@@ -74,7 +76,7 @@ class _Entry:
         return self.map_tag + varint(len(key) + len(value) + inner) + key + value + before, between
 
     def pieces(self, batch: pa.RecordBatch) -> tuple[list[Piece], Lengths]:
-        """The columns that this entry is joined from, and its length in each row."""
+        """Return the columns whose concatenation is this entry, and the entry's length in each row."""
         values = _ragged(_numbers(batch.column(self.feature.name), self.feature))
         if self.keys is None:
             heads, sizes = look_up(values.lengths, lambda length: self.around(length, 0)[0])
@@ -96,7 +98,7 @@ class _Entry:
         name = self.key.decode()
         counts = pc.list_value_length(keys)
         if pc.any(pc.not_equal(counts, pc.list_value_length(batch.column(self.feature.name)))).as_py():
-            raise BadData(f"The sparse feature {name!r} has a record with another number of keys than of values.")
+            raise BadData(f"The sparse feature {name!r} has a record whose numbers of keys and values differ.")
         flat = to_numpy(keys.flatten())
         size = math.prod(self.shape)
         if flat.min(initial=0) < 0 or flat.max(initial=0) >= size:
@@ -105,7 +107,7 @@ class _Entry:
 
 
 class RecordioEncoder(SingleFile):
-    """See the module."""
+    """Encodes one RecordIO file."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = with_provenance(output.recordio_protobuf, asked=output.provenance)
@@ -119,12 +121,12 @@ class RecordioEncoder(SingleFile):
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`rec`, as MXNet's own tools name it."""
+        """Return `rec`, the extension that MXNet's own tools use."""
         return "rec"
 
     @staticmethod
     def numbers(output: Output) -> DtypeSupport:
-        """float32 unless the spec says otherwise; the keys of sparse features are whole numbers."""
+        """Numbers become float32 unless the spec says otherwise. The keys of sparse features stay integers."""
         return DtypeSupport(
             unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"),
             held=frozenset({"float32", "float64", "int32"}),
@@ -132,7 +134,7 @@ class RecordioEncoder(SingleFile):
         )
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """The framed records of the batch. Raises BadData for a record beyond what the frame can hold, and for nulls."""
+        """Return the framed records of the batch. Raises BadData for nulls, and for a record that is too large for a frame."""
         if batch.num_rows == 0:
             self._sizes = np.empty(0, np.int64)
             return b""
@@ -150,24 +152,24 @@ class RecordioEncoder(SingleFile):
             pieces += [heads, part.content]
             sizes += lengths + part.lengths
         if sizes.max() > LARGEST:
-            raise BadData(f"A record has {int(sizes.max()):,} bytes, and recordioProtobuf can hold {LARGEST:,}.")
+            raise BadData(f"A record has {int(sizes.max()):,} bytes, but recordioProtobuf can hold at most {LARGEST:,}.")
         (headers, _), (paddings, _) = look_ups(sizes, header, lambda size: bytes(-size % 4))
         framed, self._sizes = escaped(join([headers, *pieces, paddings], batch.num_rows))
         return framed
 
     def sizes(self) -> Lengths:
-        """Of the last batch, with headers and padding."""
+        """Return the sizes of the last batch's records, with headers and padding."""
         return self._sizes
 
     def close(self) -> bytes:
-        """Nothing: a RecordIO file has no end."""
+        """Return no bytes: a RecordIO file has no footer."""
         return b""
 
     def _maps(self, features: dict[str, FeatureSpec]) -> list[_Entry]:
         sparse = {each.values: each for each in self._options.sparse or []}
         for name in [name for each in sparse.values() for name in (each.values, each.keys)]:
             if name not in features or features[name].shape != (-1,):
-                raise BadSpec(f"output.recordioProtobuf.sparse: {name!r} is no feature of lists; the features are {', '.join(features)}.")
+                raise BadSpec(f"output.recordioProtobuf.sparse: {name!r} isn't a feature of lists; the features are {', '.join(features)}.")
         taken = {each.keys for each in sparse.values()} | {getattr(self._options, field) for field in _TEXTS}
         entries: list[_Entry] = []
         for tag in (_FEATURES, _LABEL):
@@ -176,7 +178,7 @@ class RecordioEncoder(SingleFile):
             keys = {name: "values" if len(named) == 1 else name for name in named}
             entries += [self._entry(keys[name], tag, named[name], features) for name in sorted(named, key=str.encode)]
         if not any(entry.map_tag == _FEATURES for entry in entries):
-            raise BadSpec("recordioProtobuf needs at least one feature that is no label.")
+            raise BadSpec("recordioProtobuf needs at least one feature that isn't a label.")
         return entries
 
     def _entry(self, key: str, tag: bytes, feature: FeatureSpec, features: dict[str, FeatureSpec]) -> _Entry:
@@ -194,17 +196,17 @@ class RecordioEncoder(SingleFile):
     def _text(self, features: dict[str, FeatureSpec], field: str) -> str:
         name: str = getattr(self._options, field)
         if name not in features or features[name].kind != "bytes" or features[name].shape:
-            raise BadSpec(f"output.recordioProtobuf.{field}: {name!r} is no feature of text; the features are {', '.join(features)}.")
+            raise BadSpec(f"output.recordioProtobuf.{field}: {name!r} isn't a feature of text; the features are {', '.join(features)}.")
         return name
 
 
 def with_provenance(options: RecordioProtobufOptions, *, asked: bool) -> RecordioProtobufOptions:
-    """The options, in which `output.provenance` makes its two features uid and metadata."""
+    """Return the options. If `asked`, that is with `output.provenance`, its two features become uid and metadata."""
     return options.model_copy(update={"uid": UID, "metadata": SOURCE}) if asked else options
 
 
 class _Tagged:
-    """A tag and the length that follows it."""
+    """A callable that encodes a tag followed by a length."""
 
     def __init__(self, tag: bytes) -> None:
         self._tag = tag
@@ -214,18 +216,18 @@ class _Tagged:
 
 
 def header(length: int, flag: int = 0) -> bytes:
-    """The eight bytes before data of this length."""
+    """Return the eight bytes that precede data of this length."""
     return MAGIC.to_bytes(4, "little") + (flag << 29 | length).to_bytes(4, "little")
 
 
 def _check_json(texts: Array, name: str) -> None:
-    """Each must be JSON, as the format says of a configuration; an empty one is none."""
+    """Raise BadData if a text isn't JSON, which the format requires of a configuration. An empty text means no configuration."""
     for text in pc.unique(pc.fill_null(texts, "")).to_pylist():
         try:
             json.loads(text or "null")
         except ValueError as exc:
             raise BadData(
-                f"The feature {name!r} is the records' configuration, which must be JSON, and {text[:60]!r} is not: {exc}."
+                f"The feature {name!r} is the records' configuration, which must be JSON, but {text[:60]!r} isn't: {exc}."
             ) from exc
 
 
@@ -234,9 +236,9 @@ def _ragged(part: Part) -> Ragged:
 
 
 def _numbers(column: Array, feature: FeatureSpec) -> Part:
-    """The packed values, or the bytes, of each row."""
+    """Return the packed values, or the bytes, of each row."""
     if column.null_count:
-        raise BadData(f"The feature {feature.name!r} has no value in some records, and recordioProtobuf has no place for that.")
+        raise BadData(f"The feature {feature.name!r} has no value in some records, and recordioProtobuf can't store missing values.")
     if feature.kind in ("int64", "bytes"):
         return contents(column, kind=feature.kind, raw=False)
     stored = np.dtype(feature.dtype).newbyteorder("<")
@@ -249,16 +251,16 @@ def _numbers(column: Array, feature: FeatureSpec) -> Part:
 
 
 def escaped(joined: Array) -> tuple[memoryview, Lengths]:
-    """The framed records, of which those that hold the magic number are split, and the size of each."""
+    """Split the framed records that contain the magic number. Return the bytes of all records, and the size of each."""
     data, offsets = binary_data(joined)
     starts = offsets - offsets[0]
     sizes = np.diff(starts)
     data = data[offsets[0] : offsets[-1]]
     view = memoryview(data.data).toreadonly()
-    # Every frame is a multiple of 4, so the words of the file are those of the records.
+    # The size of every frame is a multiple of 4, so 4-byte words of the file are also words of a record.
     found = np.flatnonzero(data.view("<u4") == MAGIC) * 4
     if len(found) == len(sizes):
-        return view, sizes  # nothing but the frames' own
+        return view, sizes  # only the frames' own magic numbers
     inside = found[~np.isin(found, starts[:-1])]
     out: list[bytes | memoryview] = []
     copied = 0
@@ -274,7 +276,7 @@ def escaped(joined: Array) -> tuple[memoryview, Lengths]:
 
 
 def _parts(payload: memoryview, cuts: list[int]) -> list[bytes | memoryview]:
-    """One record in frames: cut where the magic number begins, which is left out."""
+    """Split one record into frames. It is cut at each magic number, which is left out."""
     if not cuts:
         return [header(len(payload)), payload, bytes(-len(payload) % 4)]
     frames: list[bytes | memoryview] = []

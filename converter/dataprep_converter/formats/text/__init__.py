@@ -1,1 +1,1 @@
-"""JSON Lines and CSV."""
+"""Text formats: JSON Lines and CSV."""

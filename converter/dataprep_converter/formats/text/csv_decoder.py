@@ -1,4 +1,4 @@
-"""`csv`, back into records: every row has its cells, and quotes only where a cell is quoted."""
+"""Decoder of `csv`. Every row must have the right number of cells, and quotes are allowed only around a cell."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,11 +17,11 @@ from dataprep_converter.formats.text.whole_columns import of_cells
 from dataprep_converter.records.feature import FeatureSpec
 
 Cell: TypeAlias = bytes | None
-"""The text of a cell; None for one that is missing, which is empty and not quoted."""
+"""The text of a cell. It is None for a missing value, which is an empty cell without quotes."""
 
 
 class CsvDecoder:
-    """A record is the cells of a row. Offsets are those of the uncompressed rows."""
+    """Decodes each record to the cells of a row. Offsets are those of the uncompressed rows."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._compression = manifest.compression
@@ -30,11 +30,11 @@ class CsvDecoder:
         self._names = [name.encode() for feature in self._features for name in names(feature)]
         self._delimiter = self._options.delimiter.encode()
         stop = re.escape(self._delimiter)
-        # Possessive: nothing is kept to go back to, which would take many times the memory of a large cell.
+        # The quantifiers are possessive: backtracking would take many times the memory of a large cell.
         self._cell = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"|([^"\n%b]*+))(?:(%b)|\n)' % (stop, stop))
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, list[Cell]]]:
-        """Rows with another number of cells, and other headers, are broken."""
+        """Yield the rows. Raises BrokenRecord for a wrong header, and for a row with a wrong number of cells."""
         is_header = self._options.header
         for offset, row in _rows(lines(pieces, compression=self._compression)):
             cells = self._cells(row, offset)
@@ -50,7 +50,7 @@ class CsvDecoder:
             raise BrokenRecord("there is no header", offset=0)
 
     def parse(self, record: list[Cell]) -> dict[str, Any]:
-        """The values of the row."""
+        """Return the values of the row."""
         found: dict[str, Any] = {}
         at = 0
         for feature in self._features:
@@ -60,7 +60,7 @@ class CsvDecoder:
         return found
 
     def columns(self, records: Sequence[list[Cell]], schema: pa.Schema) -> pa.RecordBatch | None:
-        """Columns of text, and of numbers."""
+        """Convert rows to columns of text and of numbers. Return None if a column can't be converted."""
         cells = list(zip(*records, strict=True))
         by_name: dict[str, Array | None] = {}
         at = 0
@@ -80,14 +80,14 @@ class CsvDecoder:
         while at < len(row):
             match = self._cell.match(row, at)
             if match is None:
-                raise BrokenRecord("a quote where none can be", offset=offset + at)
+                raise BrokenRecord("a quote where quotes aren't allowed", offset=offset + at)
             cells.append(match[1].replace(b'""', b'"') if match[1] is not None else match[2] or None)
             at = match.end()
         return cells
 
 
 def _rows(found: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """Lines put together where a line end is within quotes: a row has an even number of quotes."""
+    """Join lines into rows. A line end within quotes doesn't end a row, so every row has an even number of quotes."""
     begun: list[bytes] = []
     first = 0
     is_open = False
@@ -111,7 +111,7 @@ def _value(cell: bytes, feature: FeatureSpec) -> Any:
             return {b"true": True, b"false": False}[cell]
         return int(cell) if feature.kind == "int64" else rounded(float(cell), feature.dtype)
     except (ValueError, KeyError) as exc:
-        raise BrokenRecord(f"the feature {feature.name!r} is {cell[:64]!r}, which is no {feature.dtype}", offset=0) from exc
+        raise BrokenRecord(f"the feature {feature.name!r} is {cell[:64]!r}, which isn't a valid {feature.dtype}", offset=0) from exc
 
 
 def _shown(cells: Iterable[Cell]) -> str:

@@ -1,9 +1,9 @@
-"""CSV: a row a record (RFC 4180's quotes, lines that end with \\n), with the columns in the order of the spec.
+"""Encoder of CSV: a row for each record, with RFC 4180's quotes and \\n as the line end. The columns are in the order of the spec.
 
     id,embedding_0,embedding_1,name,label
     7,0.5,1.0,"a ""b"", c",2
 
-Tensors are columns of their own, `name_0`, `name_1`, … in row-major order. A null is an empty cell, an empty text is `""`.
+Each value of a tensor has a separate column, `name_0`, `name_1`, … in row-major order. A null is an empty cell, and an empty text is `""`.
 """
 
 import math
@@ -26,13 +26,15 @@ from dataprep_converter.records.feature import FeatureSpec
 
 
 class CsvEncoder(SingleFile):
-    """See the module."""
+    """Encodes one CSV file."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.csv
         self._delimiter = self._options.delimiter
         if not self._delimiter.isascii() or self._delimiter.isalnum() or self._delimiter in '"+-.\r\n\0':
-            raise BadSpec(f"output.csv.delimiter must be an ASCII character that is in no number and no line end, got {self._delimiter!r}.")
+            raise BadSpec(
+                f"output.csv.delimiter must be an ASCII character that can't be part of a number or a line end, got {self._delimiter!r}."
+            )
         for feature in features:
             _check(feature, may_be_bytes=self._options.bytes == "Text")
         self._features = in_order(features, labels_first=self._options.labels_first)
@@ -44,20 +46,20 @@ class CsvEncoder(SingleFile):
 
     @staticmethod
     def extension(output: Output) -> str:
-        """`csv`, and `.gz` behind it when it is compressed."""
+        """Return `csv`, or `csv.gz` if it is compressed."""
         return "csv.gz" if output.csv.compression == "Gzip" else "csv"
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """gzip, when the spec asks for it."""
+        """Return gzip if the spec asks for it."""
         return GzipMembers(output.csv.compression_level) if output.csv.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """The header, if it is due, and the lines of the batch. Raises BadData for bytes that should be text and aren't."""
+        """Return the lines of the batch, after the header if it isn't written yet. Raises BadData for bytes that should be text but aren't."""
         return b"".join([self._header(), *(texts.content(self._lines(part)) for part in texts.slices(batch, self._features))])
 
     def close(self) -> bytes:
-        """The header of a file without records."""
+        """Return the header if the file has no records."""
         return self._header()
 
     def _header(self) -> bytes:
@@ -74,19 +76,19 @@ class CsvEncoder(SingleFile):
         return texts.join(*pieces[:-1], texts.text("\n"))
 
     def _column(self, column: Array, feature: FeatureSpec) -> Array:
-        """A cell for each row, or those of a tensor with delimiters between."""
+        """Return each row's cell, or the cells of a tensor with delimiters between them."""
         valid = column.drop_null() if column.null_count else column
         values = leaves(valid)
         made = self._quoted(texts.strings(values, of=feature.name)) if feature.dtype == "bytes" else texts.numbers(values)
         width = math.prod(feature.shape)
         if feature.shape:
             made = texts.lists(made, even_offsets(len(valid), width), self._delimiter)
-        # A line without any character would be no row.
+        # Readers skip an empty line, so a single empty cell is quoted.
         empty = '""' if len(self._names) == 1 else self._delimiter * (width - 1)
         return texts.with_nulls(column, made, empty)
 
     def _quoted(self, values: Array) -> Array:
-        """Quotes where they are needed: around delimiters, quotes, line ends, byte order marks, and what is empty but not missing."""
+        """Quote the values that need it: those with delimiters, quotes, line ends or byte order marks, and empty texts."""
         pattern = f'["\\r\\n\ufeff{re.escape(self._delimiter)}]|^$'
         needed = pc.match_substring_regex(values, pattern)
         if not pc.any(needed).as_py():
@@ -97,12 +99,12 @@ class CsvEncoder(SingleFile):
 
 
 def names(feature: FeatureSpec) -> list[str]:
-    """The columns of a feature."""
+    """Return the names of a feature's columns."""
     return [f"{feature.name}_{number}" for number in range(math.prod(feature.shape))] if feature.shape else [feature.name]
 
 
 def in_order(features: Sequence[FeatureSpec], *, labels_first: bool) -> list[FeatureSpec]:
-    """The features as their columns stand."""
+    """Return the features in the order of their columns."""
     return sorted(ordered(features), key=lambda feature: labels_first and not feature.label)
 
 
@@ -112,5 +114,5 @@ def _check(feature: FeatureSpec, *, may_be_bytes: bool) -> None:
         raise BadSpec(f"The feature {feature.name!r} is {what}, which csv can't hold; jsonl, parquet and tfrecord can.")
     if feature.dtype == "bytes" and not feature.text and not may_be_bytes:
         raise BadSpec(
-            f"The feature {feature.name!r} has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text where they are UTF-8, or take another format."
+            f"The feature {feature.name!r} has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text if they are UTF-8, or use another format."
         )

@@ -1,4 +1,4 @@
-"""`jsonl`, back into records: every line is parsed, and must have exactly the features as keys."""
+"""Decoder of `jsonl`. It parses every line, whose keys must be exactly the features."""
 
 import base64
 import binascii
@@ -19,7 +19,7 @@ from dataprep_converter.records.feature import FeatureSpec
 
 
 class JsonlDecoder:
-    """A record is a parsed line. Offsets are those of the uncompressed lines."""
+    """Decodes each record to a parsed line. Offsets are those of the uncompressed lines."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._compression = manifest.compression
@@ -27,7 +27,7 @@ class JsonlDecoder:
         self._options = JsonlOptions.model_validate(manifest.content["output"].get("jsonl", {}))
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Lines that are no JSON, or have other keys, are broken."""
+        """Yield the parsed lines. Raises BrokenRecord for a line that isn't JSON or has other keys."""
         expected = list(self._features)
         for offset, line in lines(pieces, compression=self._compression):
             try:
@@ -40,7 +40,7 @@ class JsonlDecoder:
             yield offset, record
 
     def parse(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The values of the line."""
+        """Return the values of the line."""
         found: dict[str, Any] = {}
         for name, feature in self._features.items():
             value = record[name]
@@ -51,7 +51,7 @@ class JsonlDecoder:
         return found
 
     def columns(self, records: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
-        """Columns of plain values and of flat lists."""
+        """Convert lines to columns of plain values and of flat lists. Return None if a column can't be converted."""
         made: list[Array] = []
         for field in schema:
             feature = self._features[field.name]
@@ -67,7 +67,7 @@ class JsonlDecoder:
         if isinstance(value, list):
             return [each for inner in value for each in self._flat(inner, feature)]
         if feature.kind == "float":
-            # Also "NaN" and "Infinity", where they are strings, and null among values where it stands for NaN.
+            # By output.jsonl.nonFinite, NaN and infinities may be the strings "NaN" and "Infinity", or null within a list.
             return [rounded(float("nan" if value is None else value), feature.dtype)]
         if not isinstance(value, str):
             return [value]
@@ -76,4 +76,4 @@ class JsonlDecoder:
         try:
             return [base64.b64decode(value, validate=True)]
         except binascii.Error as exc:
-            raise BrokenRecord(f"the feature {feature.name!r} is no base64: {exc}", offset=0) from exc
+            raise BrokenRecord(f"the feature {feature.name!r} isn't valid base64: {exc}", offset=0) from exc

@@ -1,9 +1,9 @@
-"""JSON Lines: an object a line, in UTF-8, with the keys in the order of the spec.
+"""Encoder of JSON Lines: each line is a JSON object in UTF-8, with the keys in the order of the spec.
 
     {"id":7,"score":0.5,"name":"a \\"b\\"","tags":["x","y"],"image":"iVBORw0K…","missing":null}
 
-Numbers are the shortest text that gives the same value in their own type; whole numbers have all their digits. Tensors, lists and sequences
-are nested arrays, bytes are base64. Equal to what Python's json reads, whole columns at a time.
+Floats are the shortest text that gives the same value in their type, and integers have all their digits. Tensors, lists and sequences are nested
+arrays, and bytes are base64. Python's json reads the same values. The encoder works on complete columns.
 """
 
 import json
@@ -32,11 +32,11 @@ _NON_FINITE: Final = {
     "Text": ('"NaN"', '"Infinity"', '"-Infinity"'),
     "Literal": ("NaN", "Infinity", "-Infinity"),
 }
-"""The text for NaN and the two infinities."""
+"""The texts of NaN and of the two infinities."""
 
 
 class JsonlEncoder(SingleFile):
-    """See the module."""
+    """Encodes one JSON Lines file."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.jsonl
@@ -45,21 +45,24 @@ class JsonlEncoder(SingleFile):
 
     @staticmethod
     def extension(output: Output) -> str:
-        """`jsonl`, and `.gz` behind it when it is compressed."""
+        """Return `jsonl`, or `jsonl.gz` if it is compressed."""
         return "jsonl.gz" if output.jsonl.compression == "Gzip" else "jsonl"
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """gzip, when the spec asks for it."""
+        """Return gzip if the spec asks for it."""
         return GzipMembers(output.jsonl.compression_level) if output.jsonl.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """The lines of the batch. Raises BadData for bytes that should be text and aren't, and for NaN where the spec doesn't say what it becomes."""
+        """Return the lines of the batch.
+
+        Raises BadData for bytes that should be text but aren't, and for NaN or an infinity if the spec doesn't say what it becomes.
+        """
         parts = [texts.content(self._lines(part)) for part in texts.slices(batch, self._features)]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> bytes:
-        """Nothing: lines have no end."""
+        """Return no bytes: the file has no footer."""
         return b""
 
     def _lines(self, batch: pa.RecordBatch) -> Array:
@@ -73,14 +76,14 @@ class JsonlEncoder(SingleFile):
     def _column(self, column: Array, feature: FeatureSpec) -> Array:
         if self._options.non_finite == "Fail" and feature.kind == "float" and (found := texts.first_non_finite(column)):
             raise BadData(
-                f"The feature {feature.name!r} is {found[1]} in record {self._records + found[0]} of a shard, which JSON has not;"
-                " say in output.jsonl.nonFinite what it becomes (Null, Text or Literal)."
+                f"The feature {feature.name!r} is {found[1]} in record {self._records + found[0]} of a shard, which JSON can't represent;"
+                " set output.jsonl.nonFinite to what it becomes (Null, Text or Literal)."
             )
         valid = column.drop_null() if column.null_count else column
         return texts.with_nulls(column, self._nested(valid, feature, feature.shape), "null")
 
     def _nested(self, values: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Array:
-        """The JSON of each row, of which none is null; `shape` is that of a row."""
+        """Return the JSON of each row. No row may be null. `shape` is the shape of a row."""
         if -1 in shape:
             rows = flatten_lists(values)
             ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.counts)))
@@ -107,7 +110,7 @@ def _quoted(values: Array) -> Array:
 
 
 def _escaped(values: Array) -> Array:
-    """Texts with JSON's escapes, as short as Python writes them."""
+    """Escape texts for JSON, with the same short escapes as Python."""
     replace: Any = pc.replace_substring
     made: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
     if pc.any(pc.match_substring_regex(made, _ESCAPED)).as_py():

@@ -1,4 +1,4 @@
-"""Lines of a shard of text, for `jsonl` and `csv`."""
+"""The lines of a text shard, for `jsonl` and `csv`."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,10 @@ from dataprep_converter.formats.decompression import decompressed
 
 
 def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, bytes]]:
-    """(offset, line with its end) of the uncompressed text. Raises BrokenRecord for a last line without end, and for broken gzip."""
+    """Yield (offset, line with its line end) pairs of the uncompressed text.
+
+    Raises BrokenRecord for a last line without a line end, and for damaged gzip.
+    """
     offset = 0
     begun: list[bytes] = []
     for piece in decompressed(pieces, compression):
@@ -26,7 +29,7 @@ def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, b
 
 
 def rounded(value: float, dtype: str) -> float:
-    """The number of this type of which `value` is the shortest text."""
+    """Return the float that has the value of the given type nearest to `value`, which was parsed from that type's shortest text."""
     return float(np.dtype(dtype).type(value))
 
 

@@ -1,4 +1,4 @@
-"""Texts: what columns become in formats that are text (`jsonl`, `csv`), whole columns at a time."""
+"""Texts: convert columns to the texts of text formats (`jsonl`, `csv`), a complete column at a time."""
 
 import binascii
 import math
@@ -16,33 +16,33 @@ from dataprep_converter.formats.columnar.tables_encoder import leaves
 from dataprep_converter.records.feature import FeatureSpec
 
 NOTHING: Final = pa.scalar("", pa.large_string())
-"""The separator that Arrow's join of texts asks for."""
+"""The empty separator. Arrow's function for joining texts requires one."""
 
 _VALUES: Final = 1 << 20
-"""Values of tensors that are written at once: as text each takes more than ten bytes."""
+"""The largest number of tensor values that are written in one step. As text, each takes more than ten bytes."""
 _WHOLE: Final = "^-?[0-9]+$"
 _arrow: Any = pa  # the stubs don't know types and buffers that are only known at run time
 
 
 def text(value: str) -> Any:
-    """A constant for `join`."""
+    """Return a constant for `join`."""
     return pa.scalar(value, pa.large_string())
 
 
 def join(*pieces: Any) -> Array:
-    """Texts row by row, one after another."""
+    """Concatenate the pieces row by row."""
     joined: Array = pc.binary_join_element_wise(*pieces, NOTHING)
     return joined
 
 
 def content(lines: Array) -> memoryview:
-    """The bytes of a column of texts, one row after another."""
+    """Return the concatenated bytes of a column of texts."""
     data, offsets = binary_data(lines.cast(pa.large_binary()))
     return memoryview(data[offsets[0] : offsets[-1]].data).toreadonly()
 
 
 def slices(batch: pa.RecordBatch, features: Sequence[FeatureSpec]) -> Iterator[pa.RecordBatch]:
-    """The batch in parts whose text fits into memory."""
+    """Cut the batch into parts whose text fits into memory."""
     values = sum(math.prod(each.shape) for each in features if -1 not in each.shape)
     step = max(1, _VALUES // max(1, values))
     for first in range(0, batch.num_rows, step):
@@ -50,13 +50,16 @@ def slices(batch: pa.RecordBatch, features: Sequence[FeatureSpec]) -> Iterator[p
 
 
 def numbers(values: Array) -> Array:
-    """Numbers without nulls, as the shortest text that gives the same value in their own type: `7`, `0.1`, `1.0`, `1e+20`, `nan`, `true`."""
+    """Convert numbers without nulls to the shortest text that gives the same value in their type.
+
+    Examples are `7`, `0.1`, `1.0`, `1e+20`, `nan` and `true`.
+    """
     if not pa.types.is_floating(values.type):
         whole: Array = values.cast(pa.large_string())
         return whole
     floats: Any = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     texts: Array = floats.cast(pa.large_string())
-    # Arrow writes 1.0 as 1, which readers that tell types from values take for a whole number.
+    # Arrow writes 1.0 as 1, which readers that infer types from values take for an integer.
     is_whole = pc.match_substring_regex(texts, _WHOLE)
     if pc.any(is_whole).as_py():
         texts = pc.if_else(is_whole, join(texts, text(".0")), texts)
@@ -64,16 +67,16 @@ def numbers(values: Array) -> Array:
 
 
 def strings(values: Array, *, of: str) -> Array:
-    """Text, or bytes without nulls that are text, as large_string. Raises BadData naming the feature `of`."""
+    """Convert text or UTF-8 bytes, without nulls, to large_string. Raises BadData, naming the feature `of`, for other bytes."""
     try:
         whole: Array = values.cast(pa.large_binary()).cast(pa.large_string())
     except pa.ArrowInvalid as exc:
-        raise BadData(f"The feature {of!r} has a value that is not UTF-8.") from exc
+        raise BadData(f"The feature {of!r} has a value that isn't UTF-8.") from exc
     return whole
 
 
 def base64(values: Array) -> Array:
-    """Bytes without nulls as base64 text, padded, of all rows in one call."""
+    """Convert bytes without nulls to padded base64 text, all rows in one call."""
     if not len(values):
         return pa.array([], pa.large_string())
     data, offsets = binary_data(values.cast(pa.large_binary()))
@@ -90,14 +93,14 @@ def base64(values: Array) -> Array:
 
 
 def lists(items: Array, offsets: Lengths, separator: str) -> Array:
-    """Texts joined by a separator, in rows that begin and end at the offsets."""
+    """Join the items of each row with a separator. The rows begin and end at the offsets."""
     rows = _arrow.LargeListArray.from_arrays(to_arrow(offsets), items)
     joined: Array = pc.binary_join(rows, text(separator))
     return joined
 
 
 def with_nulls(column: Array, made: Array, null: str) -> Array:
-    """The texts of the rows of `column` that are not null, and `null` for the others."""
+    """Return a text for each row of `column`: `null` if the row is null, else the next text of `made`."""
     if not column.null_count:
         return made
     missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -109,7 +112,7 @@ def with_nulls(column: Array, made: Array, null: str) -> Array:
 
 
 def first_non_finite(column: Array) -> tuple[int, str] | None:
-    """(row, value) of the first NaN or infinity in a column of floats, scalars or below lists."""
+    """Return (row, value) of the first NaN or infinity in a column of floats or of lists of floats. None if all are finite."""
     if _all_finite(column):
         return None
     row = next(row for row in range(len(column)) if not _all_finite(column.slice(row, 1)))

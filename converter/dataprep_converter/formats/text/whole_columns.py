@@ -1,6 +1,6 @@
-"""Columns of many records at once, for readers of text that need not look at every value.
+"""Convert many records of a text format to columns in one call, without a Python loop that checks every value.
 
-What comes is a column, or None: then there is a missing value or a fault, and a look at each record tells which (`values.py`).
+The functions return a column, or None if there is a missing or wrong value. The caller then checks each record to find it (`values.py`).
 """
 
 import itertools
@@ -13,18 +13,18 @@ import pyarrow as pa
 from dataprep_converter.core.tensors import Array, is_tensor, pc, to_arrow
 from dataprep_converter.records.feature import FeatureSpec
 
-_arrow: Any = pa  # the stubs don't know arrays of types that are only known at run time
+_arrow: Any = pa  # the stubs don't know arrays whose types are only known at run time
 _TRUTH: Final = ("true", "false")
 
 
 def of_values(values: Sequence[Any], kind: Any) -> "Array | None":
-    """Values as JSON has them, or flat lists of them, as a column of this type."""
+    """Convert JSON values, or flat lists of them, to a column of this type."""
     if is_tensor(kind) and len(kind.shape) != 1:
         return None
     storage = kind.storage_type if is_tensor(kind) else kind
     is_list = pa.types.is_large_list(storage) or pa.types.is_fixed_size_list(storage)
     try:
-        # Arrow would cut the fraction off a number.
+        # Arrow would truncate the fraction of a number.
         if not set(map(type, itertools.chain.from_iterable(values) if is_list else values)) <= _taken(
             storage.value_type if is_list else kind
         ):
@@ -39,7 +39,7 @@ def of_values(values: Sequence[Any], kind: Any) -> "Array | None":
 
 
 def _taken(kind: pa.DataType) -> set[type]:
-    """The types of JSON values that a column of this type has."""
+    """Return the Python types of JSON values that a column of this type accepts."""
     if pa.types.is_integer(kind):
         return {int}
     if pa.types.is_floating(kind):
@@ -48,7 +48,7 @@ def _taken(kind: pa.DataType) -> set[type]:
 
 
 def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind: pa.DataType) -> "Array | None":
-    """The text of a feature's cells, a sequence for each of its columns, as a column of this type."""
+    """Convert a feature's cells to a column of type `kind`. `cells` has a sequence of texts for each of the feature's CSV columns."""
     texts = [pa.array(column, pa.large_binary()) for column in cells]
     if any(text.null_count for text in texts):
         return None
@@ -65,14 +65,14 @@ def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind
 
 
 def _numbers(text: Any, feature: FeatureSpec) -> Any:
-    """int64, float64 or truth values. Raises ValueError for what is none."""
+    """Convert texts to integers, float64 or booleans. Raises ValueError for a text that isn't a value of the feature's type."""
     if feature.dtype == "bool":
         if not pc.all(pc.is_in(text, value_set=pa.array(_TRUTH, pa.large_string()))).as_py():
             raise ValueError
         return pc.equal(text, "true").to_numpy(zero_copy_only=False)
     if feature.kind == "float":
         return text.cast(pa.float64()).to_numpy()
-    # Arrow takes 0x10 for a number.
+    # Arrow would parse 0x10 as a number.
     if pc.any(pc.match_substring_regex(text, "[^0-9-]")).as_py():
         raise ValueError
     # Arrow's cast, unlike numpy's, refuses numbers that don't fit.

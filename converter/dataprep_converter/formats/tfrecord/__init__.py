@@ -1,1 +1,1 @@
-"""TFRecord and ArrayRecord, of tf.train.Example."""
+"""TFRecord and ArrayRecord: formats whose records are tf.train.Examples."""

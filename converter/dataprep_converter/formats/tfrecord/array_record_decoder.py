@@ -1,4 +1,4 @@
-"""`arrayRecord`, back into messages, by the library that defines the format: it checks the hash of every chunk."""
+"""Decoder of `arrayRecord`. It uses the library that defines the format, which checks the hash of every chunk."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,14 +14,14 @@ _SEQUENTIAL: Final = "readahead_buffer_size:4M,max_parallelism:1"
 
 
 class ArrayRecordDecoder:
-    """A record is the serialised message. The file is put into $TMPDIR first, because its table is at the end."""
+    """Decodes each record to its serialised message. The file is first copied to $TMPDIR, because its table of chunks is at its end."""
 
     def __init__(self, manifest: Manifest) -> None:
-        del manifest  # the messages say all that is needed
+        del manifest  # the messages contain all that is needed
         self._library = array_records.library()
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Offsets are those of the records' bytes one after another; a fault's is that of the chunk in the file."""
+        """Yield the records. Their offsets count only the records' bytes, but the offset of a fault is that of the chunk in the file."""
         with TemporaryFile.of("a shard that is read back", pieces) as file:
             offset = 0
             try:
@@ -35,11 +35,11 @@ class ArrayRecordDecoder:
                 raise _broken(str(exc)) from exc
 
     def parse(self, record: bytes) -> dict[str, Any]:
-        """The features of the message."""
+        """Return the features of the message."""
         return records.parse_example(record)
 
 
 def _broken(message: str) -> BrokenRecord:
-    """The library's message without what belongs into ours: the place of the chunk, or of the byte."""
+    """Make a BrokenRecord of the library's message. The offset of the chunk or byte is moved from the message to the error's offset."""
     places = [int(first or second) for first, second in _PLACE.findall(message)]
-    return BrokenRecord(_PLACE.sub("", message) or "no ArrayRecord file", offset=places[0] if places else 0)
+    return BrokenRecord(_PLACE.sub("", message) or "not an ArrayRecord file", offset=places[0] if places else 0)

@@ -1,7 +1,8 @@
-"""ArrayRecord: tf.train.Example messages, those of the format `tfrecord`, in a file with access to any record, which Grain reads.
+"""Encoder of ArrayRecord: a file with random access to its tf.train.Example messages, which Grain reads. `tfrecord` has the same messages.
 
-The file is a Riegeli file with chunks of `groupSize` records, a table of the chunks behind them, and where that table begins in the last 64 KiB.
-The library that defines it writes it, on one thread: equal records, equal bytes (for one version of it when they are compressed).
+The file is a Riegeli file with chunks of `groupSize` records, followed by a table of the chunks. The last 64 KiB contain the table's offset.
+The library that defines the format writes the file, on one thread. So equal records give equal bytes. If they are compressed, this holds only for
+one version of the library.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ _COMPRESSIONS: Final = {"None": "uncompressed", "Zstd": "zstd", "Brotli": "brotl
 
 
 class ArrayRecordEncoder(SingleFile):
-    """See the module. The file grows in $TMPDIR, because the library writes to paths only."""
+    """Encodes one file (see the module's docstring). The file is written in $TMPDIR, because the library can only write to paths."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         library = array_records.library()
@@ -33,16 +34,16 @@ class ArrayRecordEncoder(SingleFile):
 
     @staticmethod
     def extension(_output: Output) -> str:
-        """`array_record`, as TFDS names them."""
+        """Return `array_record`, the extension that TFDS uses."""
         return "array_record"
 
     @staticmethod
     def numbers(output: Output) -> DtypeSupport:
-        """Those of tf.train.Example."""
+        """Return the number types of tf.train.Example."""
         return TfrecordEncoder.numbers(output)
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Nothing yet: see `rest`."""
+        """Write the batch to the file and return no bytes yet: see `rest`."""
         framed = memoryview(self._messages.encode(batch))
         at = 0
         while at < len(framed):
@@ -53,12 +54,12 @@ class ArrayRecordEncoder(SingleFile):
         return b""
 
     def close(self) -> bytes:
-        """Nothing: the file is whole, and follows."""
+        """Complete the file and return no bytes: see `rest`."""
         self._writer.close()
         return b""
 
     def rest(self) -> Iterator[bytes]:
-        """The file, once."""
+        """Yield the bytes of the file. This can be called only once."""
         with self._file:
             yield from self._file.pieces()
 

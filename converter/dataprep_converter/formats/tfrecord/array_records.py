@@ -1,6 +1,6 @@
-"""The library array_record, which writes and reads ArrayRecord files: it is not always installed, and it wants paths.
+"""The library array_record, which writes and reads ArrayRecord files. It is an optional dependency, and it accepts only paths.
 
-Its files are given it as `/proc/self/fd/<n>`, so that they need no name, and nothing is left of them when a process is killed.
+It gets each file as `/proc/self/fd/<n>`. So the files need no names, and no file is left behind when a process is killed.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from dataprep_converter.runtime.temporary import TemporaryFile
 
 
 def library() -> Any:
-    """Its module; it has no types. Raises BadSpec saying what to install."""
+    """Return the library's module, which has no type annotations. Raises BadSpec, with the package to install, if it is missing."""
     try:
         from array_record.python import array_record_module  # type: ignore[import-untyped]  # it has no types
     except ImportError as exc:
@@ -19,5 +19,5 @@ def library() -> Any:
 
 
 def path_of(file: TemporaryFile) -> str:
-    """A path under which an open file can be opened again by this process."""
+    """Return a path by which this process can open an open file again."""
     return f"/proc/self/fd/{file.descriptor}"

@@ -1,7 +1,7 @@
-"""Contents: what the columns of a batch become inside a protobuf message, row by row, without a loop over values.
+"""Contents: convert the columns of a batch to the bytes inside protobuf messages, without a loop over values.
 
-A content is the packed numbers or the byte string of one row; the encoder adds tags, lengths and keys around it. Where all
-rows have contents of the same length, they are a matrix; else a column of byte strings.
+A content is the packed numbers or the byte string of one row. The encoder adds tags, lengths and keys around it. If the contents of all rows have
+the same length, they are stored as a matrix, otherwise as a column of byte strings.
 """
 
 import math
@@ -20,17 +20,17 @@ from dataprep_converter.core.native import Bytes, DictionaryColumn, Lengths, joi
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_data, is_tensor, pc, to_numpy, widened
 
 MISSING: Final = -1
-"""Length of a null's content."""
+"""The length that stands for a null's content."""
 OWN_PIECE: Final = 512
-"""From this width on, fixed contents are joined from where they are instead of being copied into a run first."""
+"""The width from which fixed contents are joined directly. Narrower ones are first copied into a run of neighbouring contents."""
 _KEPT: Final = 4096
-"""Codes below which all are kept that were looked up."""
+"""The number of codes whose results `LookUp` keeps."""
 _FEW_ROWS: Final = 128
-"""Up to this many rows, plain Python is faster than the first call of numpy: a batch of images is few rows."""
+"""Up to this many rows, plain Python is faster than a call of numpy. Batches of images have few rows."""
 
 
 def varint(value: int) -> bytes:
-    """A non-negative number in base 128, low groups first."""
+    """Encode a non-negative number as a varint: base 128, low groups first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -40,24 +40,24 @@ def varint(value: int) -> bytes:
 
 
 def delimited(tag: bytes, content: bytes) -> bytes:
-    """A field of bytes: tag, length, content."""
+    """Return a length-delimited field: tag, length, content."""
     return tag + varint(len(content)) + content
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Contents of equal length: `values[row]` is written as `dtype`."""
+    """Contents of equal length. `values[row]` is written as `dtype`."""
 
     values: npt.NDArray[Any]
     dtype: np.dtype[Any]
 
     @property
     def width(self) -> int:
-        """Bytes of a content."""
+        """The size of a content in bytes."""
         return math.prod(self.values.shape[1:]) * self.dtype.itemsize
 
     def as_ragged(self) -> "Ragged":
-        """The same as a column of byte strings."""
+        """Return the same contents as a column of byte strings."""
         rows = len(self.values)
         data = np.ascontiguousarray(self.values, dtype=self.dtype)
         return Ragged(content=binary(data, even_offsets(rows, self.width)), lengths=np.full(rows, self.width, np.int64))
@@ -65,18 +65,18 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Ragged:
-    """Contents of different lengths, as a large_binary column, and the lengths: `MISSING` for a null."""
+    """Contents of different lengths, as a large_binary column, and their lengths. A null has the length `MISSING`."""
 
     content: Array
     lengths: Lengths
 
 
 Part: TypeAlias = Fixed | Ragged
-"""The contents of a column."""
+"""The contents of a column, in one of two forms."""
 
 
 def contents(column: Array, *, kind: str, raw: bool) -> Part:
-    """A column's contents for a list of `kind` (as in FeatureSpec); `raw`: numbers as a tensor's bytes."""
+    """Return a column's contents for a list of `kind` (as in FeatureSpec). With `raw`, numbers are written as a tensor's bytes."""
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     if kind == "bytes":
@@ -89,7 +89,7 @@ def contents(column: Array, *, kind: str, raw: bool) -> Part:
 
 
 def grouped(items: Array, counts: Lengths) -> Part:
-    """The contents of rows that are made of so many neighbours of a column of byte strings each."""
+    """Join consecutive byte strings of a column into rows. Row n consists of `counts[n]` byte strings."""
     data, offsets = binary_data(items)
     ends = offsets[np.concatenate(([0], np.cumsum(counts)))]
     lengths = np.diff(ends)
@@ -99,27 +99,27 @@ def grouped(items: Array, counts: Lengths) -> Part:
 
 
 def has_one_size(kind: pa.DataType) -> bool:
-    """Whether each row has the same number of values."""
+    """Return whether each row has the same number of values."""
     return not is_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def is_whole(kind: pa.DataType) -> bool:
-    """Numbers that an int64 holds."""
+    """Return whether an int64 can hold all numbers of this type."""
     return pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64())
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Text or bytes."""
+    """Return whether the type is text or bytes."""
     return any(check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string))
 
 
 def is_raw(kind: pa.DataType) -> bool:
-    """What can be stored as a tensor's bytes, or has been made them before."""
+    """Return whether the type can be stored as a tensor's bytes, or already holds such bytes."""
     return kind in NUMPY_NAMES or is_bytes(kind)
 
 
 def _raw_part(column: Array) -> Fixed:
-    """A tensor's bytes, row-major and little-endian."""
+    """Return tensors as bytes, row-major and little-endian."""
     if column.null_count:
         raise BadSpec("A null can't be written as a tensor's bytes.")
     values = to_numpy(column).reshape(len(column), -1)
@@ -142,7 +142,7 @@ def _bytes_part(column: Array) -> Part:
 
 
 def _bytes_lists(column: Array) -> Ragged:
-    """Each value with its own tag and length, row after row."""
+    """Return the contents of lists of byte strings. Each value has its own tag and length."""
     counts, missing = _counts(column)
     values: Any = column
     flat = _large_binary(no_nulls(values.flatten()))
@@ -180,7 +180,7 @@ def _int_lists(values: npt.NDArray[Any], counts: Lengths, missing: npt.NDArray[n
 
 
 def _flattened(column: Array) -> tuple[npt.NDArray[Any], Lengths, npt.NDArray[np.bool_] | None]:
-    """The values of all rows, how many each row has, and which rows are null."""
+    """Return the values of all rows, the number of values in each row, and a mask of the null rows."""
     rows: Any = column.storage if is_tensor(column.type) else column  # type: ignore[attr-defined] # only extension arrays have it
     if not is_list(rows.type):
         missing = _missing(rows)
@@ -199,20 +199,20 @@ def _missing(column: Array) -> npt.NDArray[np.bool_] | None:
 
 
 def no_nulls(values: Array) -> Array:
-    """The column itself. Raises BadSpec when a null is in it: the projector has made such samples bad."""
+    """Return the column unchanged. Raises BadSpec if it contains a null, because the projector has already rejected such samples."""
     if values.null_count:
-        raise BadSpec("A list holds a null: a record has no place for it.")
+        raise BadSpec("A list contains a null, which a record can't store.")
     return values
 
 
 def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[DictionaryColumn, Lengths]:
-    """`make(code)` of each row, and its length. `make` is called once for each code that there is (or for each of a few rows)."""
+    """Return `make(code)` for each row, and its length. `make` is called once for each distinct code, or once per row for few rows."""
     (found,) = look_ups(codes, make)
     return found
 
 
 def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[DictionaryColumn, Lengths]]:
-    """The same of several, for which the codes are told apart once."""
+    """Yield the result of `look_up` for each of several functions. The distinct codes are determined only once."""
     unique, places = (codes, np.arange(len(codes))) if len(codes) <= _FEW_ROWS else _unique(codes)
     for make in makes:
         made = [make(code) for code in unique.tolist()]
@@ -220,7 +220,7 @@ def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[D
 
 
 class LookUp:
-    """The same as `look_up` for one `make`, which takes every number from `first` on; what it made of small ones is kept."""
+    """Does the same as `look_up` for one `make`, which accepts every number from `first` on. Results for small numbers are cached."""
 
     def __init__(self, make: Callable[[int], bytes], *, first: int = 0) -> None:
         self.make = lru_cache(maxsize=1 << 16)(make)
@@ -229,7 +229,7 @@ class LookUp:
         self._sizes: Lengths = np.empty(0, np.int64)
 
     def __call__(self, codes: Lengths) -> tuple[DictionaryColumn, Lengths]:
-        """`make(code)` of each row, and its length."""
+        """Return `make(code)` for each row, and its length."""
         needed = int(codes.max()) - self._first + 1
         if len(codes) <= _FEW_ROWS or needed > _KEPT:
             return look_up(codes, self.make)
@@ -242,12 +242,12 @@ class LookUp:
 
 
 def _unique(codes: Lengths) -> tuple[Lengths, Lengths]:
-    """The distinct codes in order, and the place of each row's code among them."""
+    """Return the distinct codes in order, and the position of each row's code among them."""
     lowest = codes.min()
     span = int(codes.max() - lowest) + 1
     if span > 4 * len(codes) + 64:
         return np.unique(codes, return_inverse=True)
-    # Lengths lie close together, and counting them takes a fifth of the time of sorting them.
+    # Lengths are close together, so counting them takes a fifth of the time of sorting them.
     present = np.bincount(codes - lowest, minlength=span) > 0
     return np.flatnonzero(present) + lowest, (np.cumsum(present) - 1)[codes - lowest]
 
@@ -258,7 +258,7 @@ def _ragged(data: Bytes, lengths: Lengths, missing: npt.NDArray[np.bool_] | None
 
 
 def even_offsets(rows: int, width: int) -> Lengths:
-    """Where each of this many rows of a width begins, and the last one ends."""
+    """Return the offsets of `rows` rows of equal width: where each row begins and the last one ends."""
     return np.arange(rows + 1, dtype=np.int64) * width
 
 
@@ -268,6 +268,6 @@ def _large_binary(column: Array) -> Array:
     if pa.types.is_large_binary(column.type):
         return column
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        # In a tenth of the time that a call of Arrow's cast takes for a few rows.
+        # For a few rows, this takes a tenth of the time of Arrow's cast.
         return widened(column)
     return column.cast(pa.large_binary())

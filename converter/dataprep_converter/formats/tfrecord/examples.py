@@ -1,4 +1,4 @@
-"""tf.train.Example into columns: the lists that `lockstep.py` finds, decoded for a whole stretch of records at once."""
+"""Convert tf.train.Examples to columns. The lists that `lockstep.py` finds are decoded for a complete stretch of records in one call."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS, KI
 _NUMBERS: Final[Mapping[int, str]] = {FLOATS: "float32", INTS: "int64"}
 _WIDEST_VARINT: Final = 10
 _SHORT: Final = 64
-"""Up to this size, equal spans are taken by numpy rather than by Arrow."""
+"""The largest size of equal spans that are copied by numpy rather than by Arrow."""
 
-_arrow: Any = pa  # the stubs don't know buffers of numpy
+_arrow: Any = pa  # the stubs don't know numpy's buffers
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Expected:
 
     name: str
     kind: int
-    """Tag of its list."""
+    """The tag of the feature's list."""
     shape: tuple[int, ...] | None
-    """Of a tensor; () is one value, None any number of them."""
+    """The shape of the tensor. () means one value, None any number of values."""
     raw: str | None = None
-    """numpy's name of the numbers that a value of bytes holds."""
+    """numpy's name of the number type, if the feature's bytes hold numbers."""
 
     @property
     def values(self) -> int | None:
-        """How many values the list has."""
+        """The number of values in the list, or None for any number."""
         return self.shape if self.shape is None else 1 if self.raw is not None else math.prod(self.shape)
 
     @property
     def type(self) -> pa.DataType:
-        """Type of the column."""
+        """The type of the column."""
         if self.raw is not None:
             return arrow_type(self.raw, self.shape or ())
         if self.shape:
@@ -51,7 +51,7 @@ class Expected:
 def parse(
     data: bytes, starts: Places, ends: Places, expected: Sequence[Expected], *, is_strict: bool
 ) -> tuple[list[Array], dict[int, str]]:
-    """A column for each expected feature, of the good records in order; and why the others are bad, by number.
+    """Return a column of the good records for each expected feature, and the reason why each other record is bad, by its number.
 
     The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad.
     """
@@ -66,7 +66,7 @@ def parse(
 
 
 def _lists(found: Found, expected: Expected) -> Any:
-    """The values of each record as a list; bad records get their reasons, and any list."""
+    """Return the values of each record as a list. A bad record gets a reason in `found`, and its list is arbitrary."""
     spans = found.spans[expected.name]
     name = expected.name
     if expected.shape is not None:
@@ -93,7 +93,7 @@ def _blame(found: Found, rows: Places, reason: str) -> None:
 
 
 def _gathered(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
-    """The bytes of all spans, one after another, and where each begins and the last one ends."""
+    """Return the concatenated bytes of all spans, and their offsets: where each span begins and the last one ends."""
     lengths = spans.ends - spans.starts
     if len(lengths) and lengths[0] == lengths.min() == lengths.max() <= _SHORT:
         width = int(lengths[0])
@@ -102,7 +102,7 @@ def _gathered(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]
         return content, np.arange(len(lengths) + 1, dtype=np.int64) * width
     order = np.argsort(spans.starts, kind="stable")
     cuts = np.stack((spans.starts[order], spans.ends[order]), axis=1).reshape(-1)
-    # Spans and the gaps between them are a column of bytes; taking every other one is a copy without a list of places.
+    # Spans and the gaps between them form a column of byte strings. Taking every other one copies the spans without an index for every byte.
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(0, 2 * len(order), 2)
     column: Array = _arrow.Array.from_buffers(pa.large_binary(), len(cuts) - 1, [None, _arrow.py_buffer(cuts), _arrow.py_buffer(data)])
@@ -117,7 +117,7 @@ def _large_lists(offsets: Places, values: Array) -> Any:
 def _float_lists(found: Found, content: npt.NDArray[np.uint8], offsets: Places, name: str) -> Any:
     odd = np.flatnonzero(np.diff(offsets) % 4)
     if len(odd):
-        _blame(found, odd, f"the feature {name!r} holds no whole number of floats")
+        _blame(found, odd, f"the feature {name!r} has a size that isn't a multiple of 4 bytes, the size of a float")
         content, offsets = _without(content, offsets, odd)
     return _large_lists(offsets // 4, to_arrow(content.view("<f4")))
 
@@ -141,7 +141,7 @@ def _int_lists(found: Found, content: npt.NDArray[np.uint8], offsets: Places, na
 
 
 def _numbers(content: npt.NDArray[np.uint8], starts: Places, widths: Places) -> npt.NDArray[np.int64]:
-    """Varints that begin at `starts`."""
+    """Decode the varints that begin at `starts`."""
     if len(content) == len(starts):
         return content.astype(np.int64)
     values = (content[starts] & 0x7F).astype(np.uint64)
@@ -152,7 +152,7 @@ def _numbers(content: npt.NDArray[np.uint8], starts: Places, widths: Places) -> 
 
 
 def _without(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -> tuple[npt.NDArray[np.uint8], Places]:
-    """The contents with those of some rows emptied."""
+    """Return the contents and offsets after emptying the contents of the given rows."""
     lengths = np.diff(offsets)
     keep = np.ones(len(lengths), np.bool_)
     keep[rows] = False
@@ -161,7 +161,7 @@ def _without(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -> t
 
 
 def _bytes_lists(found: Found, spans: Spans, expected: Expected) -> Any:
-    """Each value has a tag and a length of its own: the n-th values of all records are found at once."""
+    """Return lists of byte strings. Each value has its own tag and length, so the n-th values of all records are found in one step."""
     data = np.frombuffer(found.data, np.uint8)
     rows = np.flatnonzero(spans.ends > spans.starts)
     at, end = spans.starts[rows], spans.ends[rows]
@@ -171,7 +171,7 @@ def _bytes_lists(found: Found, spans: Spans, expected: Expected) -> Any:
         stop = walk.enter(BYTES)
         walk.check(stop <= end)
         good = walk.in_step
-        _blame(found, rows[~good], f"the feature {expected.name!r} is no list of bytes")
+        _blame(found, rows[~good], f"the feature {expected.name!r} isn't a list of bytes")
         pieces.append((rows[good], walk.at[good], stop[good]))
         more = good & (stop < end)
         rows, at, end = rows[more], stop[more], end[more]
@@ -196,7 +196,7 @@ def _check_raw(found: Found, rows: Places, sizes: Places, expected: Expected) ->
 
 
 def _column(lists: Any, expected: Expected, is_good: npt.NDArray[np.bool_]) -> Array:
-    """The lists of the good records, in the form of the feature."""
+    """Convert the lists of the good records to the feature's column."""
     if not is_good.all():
         lists = lists.filter(to_arrow(is_good))
     if expected.shape is None:

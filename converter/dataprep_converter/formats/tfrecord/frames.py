@@ -1,6 +1,6 @@
-"""Where the records of TFRecord files lie: their places from the headers alone while planning, and checked stretches of them while working.
+"""Find the records of TFRecord files. Planning reads only the headers to find their offsets. Workers read and check stretches of records.
 
-Only a length whose own CRC is right is believed, and a payload only when its CRC is.
+A length or a payload is used only if its CRC is correct.
 """
 
 import struct
@@ -26,17 +26,17 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Whole records of a file, one after another, that are parsed together."""
+    """Consecutive complete records of a file that are parsed together."""
 
     offset: int
-    """First byte, header included, in the contents."""
+    """The offset of the first record's header in the uncompressed file."""
     size: int
     first: int
-    """Number of the first record within the file."""
+    """The number of the first record within the file."""
     records: int
 
     def unit(self, root: int, path: str, entry: Entry, *, subset: str = "", extra: str = "") -> Unit:
-        """The unit that it is of the file."""
+        """Return the unit that consists of this stretch of the file."""
         return Unit(
             root=root,
             path=path,
@@ -52,9 +52,9 @@ class Stretch:
 
 
 def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, most: int) -> Iterator[Stretch]:
-    """The records of a file in stretches of at most `most` bytes, or of one larger record.
+    """Yield the records of a file in stretches of at most `most` bytes. A larger record is a stretch by itself.
 
-    Reads `window` bytes at a time and skips what it need not see. Raises BadData naming file and offset for a header that is broken and
+    It reads `window` bytes at a time and skips payloads where possible. Raises BadData, naming the file and the offset, for a damaged header and
     for a file that ends within a record.
     """
     begin = first = count = end = 0
@@ -69,11 +69,11 @@ def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, mo
 
 
 def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> Iterator[tuple[int, int]]:
-    """(offset, length of the data) of every record. The last one is whole when this ends without an error."""
+    """Yield (offset, length of the data) of every record. If there is no error, the last record is complete."""
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:
-        # The footer of the record before is read again: that it is there tells that the record is whole.
+        # The footer of the previous record is read again. If it exists, the record is complete.
         behind = FOOTER if offset else 0
         data = read_at(offset - behind, window + behind)
         if len(data) < behind:
@@ -94,14 +94,14 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
 
 
 class _Headers:
-    """Lengths from headers. Those seen before needn't be checked again: most files have few."""
+    """Reads lengths from headers. It checks each distinct header only once, because most files have few."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._known: dict[bytes, int] = {}
 
     def length(self, data: bytes, at: int, offset: int) -> int:
-        """The length in the header at `data[at:]`, which is at `offset` of the file. Raises BadData."""
+        """Return the length in the header at `data[at:]`, which is at `offset` in the file. Raises BadData."""
         head = data[at : at + HEADER]
         length = self._known.get(head)
         if length is None:
@@ -114,9 +114,9 @@ class _Headers:
 
 
 def payloads(data: bytes, uri: str, offset: int) -> tuple[Places, Places]:
-    """Where the payload of each record in a planned stretch begins and ends, after both CRCs are checked.
+    """Check both CRCs of each record in a planned stretch. Return where the records' payloads begin and end.
 
-    Raises BadData naming file and offset.
+    Raises BadData, naming the file and the offset.
     """
     starts, ends = _places(data, uri, offset)
     wrong = broken(np.frombuffer(data, np.uint8), starts, ends)
@@ -133,7 +133,7 @@ def _places(data: bytes, uri: str, offset: int) -> tuple[Places, Places]:
         if (heads == heads[0]).all():
             starts = np.arange(HEADER, len(data), first, dtype=np.int64)
             return starts, starts + (first - HEADER - FOOTER)
-    # One step a record, so the steps are short: bytes of a header → bytes of the whole record.
+    # There is one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete record.
     sizes: dict[bytes, int] = {}
     begins: list[int] = []
     at = 0
@@ -152,4 +152,4 @@ def _broken(fault: str, offset: int, uri: str) -> BadData:
 
 
 def _truncated(length: int, offset: int, uri: str) -> BadData:
-    return BadData(f"{uri}: truncated record at offset {offset}: it has {length:,} bytes of data, but the file ends before.", uri=uri)
+    return BadData(f"{uri}: truncated record at offset {offset}: it has {length:,} bytes of data, but the file ends before that.", uri=uri)

@@ -1,12 +1,12 @@
-"""Where the features of many tf.train.Examples lie: all records in lockstep, without a loop over records or values.
+"""Find the features of many tf.train.Examples in lockstep, without a loop over records or values.
 
     # Example:  0a <len> | entry | entry | …       An entry of the map:  0a <len> | 0a <len> key | 12 <len> feature
     # A feature:  <0a|12|1a> <len> list | nothing    A list:  0a <len> packed numbers | nothing;  of bytes: 0a <len> value | 0a <len> value | …
 
-Records that were written by one program mostly have the same features in the same order. So one record, the *leader*, is looked at, and all
-records take each of its steps at once: each has a place of its own, where the expected bytes must stand. Records that fall out of step are
-given another leader; those left after a few, or written in an unusual way (several lists for one feature, numbers that aren't packed), are
-parsed by protobuf one by one and written anew behind the others. What the lists hold is `examples.py`.
+Records written by one program mostly have the same features in the same order. So one record, the *leader*, is parsed into steps, and all records
+take each step together. Each record has its own position, at which the expected bytes must be. Records that fall out of step are tried again with
+another leader. After a few leaders, protobuf parses the remaining records one by one, and also records in an unusual form: several lists for one
+feature, or numbers that aren't packed. Their lists are written again, after the data. `examples.py` decodes the lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ BYTES: Final = 0x0A
 FLOATS: Final = 0x12
 INTS: Final = 0x1A
 KINDS: Final[Mapping[int, str]] = {BYTES: "bytes", FLOATS: "floats", INTS: "integers"}
-"""Tag of each list and what it holds."""
+"""Maps the tag of each kind of list to the name of its values' type."""
 
 _PACKED: Final = (FLOATS, INTS)
 _LEADERS: Final = 8
@@ -35,7 +35,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class Spans:
-    """The list of one feature in every record: which bytes of the data, and its tag; 0 when the record has no value for it."""
+    """The list of one feature in every record: its position in the data, and its tag. The tag is 0 if the record has no value for the feature."""
 
     starts: Places
     ends: Places
@@ -44,10 +44,10 @@ class Spans:
 
 @dataclass
 class Found:
-    """What is known about the records so far."""
+    """The results of parsing the records so far."""
 
     data: bytes
-    """The records, and behind them what was written anew."""
+    """The records, followed by the lists that were written again."""
     starts: Places
     ends: Places
     spans: Mapping[str, Spans]
@@ -57,7 +57,7 @@ class Found:
 
 
 def in_lockstep(found: Found) -> Places:
-    """Finds the lists of most records; returns the numbers of those that are left."""
+    """Find the lists of most records, and return the numbers of the remaining records."""
     data = np.frombuffer(found.data, np.uint8)
     left = np.arange(len(found.starts), dtype=np.int64)
     unusual: list[int] = []
@@ -76,18 +76,18 @@ def in_lockstep(found: Found) -> Places:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A feature of the leader."""
+    """A feature of the leader record."""
 
     key: bytes
     kind: int
     prefix: bytes
-    """The bytes before its values."""
+    """The bytes that precede its values."""
     length: int
-    """Bytes of its values."""
+    """The size of its values in bytes."""
 
 
 def _steps(found: Found, data: npt.NDArray[np.uint8], rows: Places, entries: Sequence[_Entry]) -> npt.NDArray[np.bool_]:
-    """Which of the records have exactly these features; their lists are put down."""
+    """Return a mask of the records that have exactly these features, after storing their lists in `found`."""
     end = found.ends[rows]
     walk = Walk(data, found.starts[rows])
     if entries:
@@ -103,7 +103,7 @@ def _steps(found: Found, data: npt.NDArray[np.uint8], rows: Places, entries: Seq
             walk.check(walk.jump() == entry_end)
             walk.check((walk.enter(entry.kind) if entry.kind else walk.at) == entry_end)
             if entry.kind in _PACKED:
-                # Numbers are packed: one list of them, or none at all.
+                # Numbers are packed, so there is one list of them or none.
                 empty = walk.at == entry_end
                 walk.check((walk.enter(BYTES, where=~empty) == entry_end) | empty)
         walk.check(entry_end <= end)
@@ -122,10 +122,10 @@ def _steps(found: Found, data: npt.NDArray[np.uint8], rows: Places, entries: Seq
 
 
 class Walk:
-    """The places of many records, each in its own payload.
+    """The current positions in many records, each in its own payload.
 
-    A record out of step may have its place behind the end, where any byte is read. No record comes back into step: whoever enters
-    something checks that it ends within the payload.
+    A record that is out of step may have a position after its end, where arbitrary bytes are read. No record gets back into step: the caller of
+    `enter` checks that the entered field ends within the payload.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], at: Places) -> None:
@@ -134,20 +134,23 @@ class Walk:
         self.in_step = np.ones(len(at), np.bool_)
 
     def check(self, is_so: npt.NDArray[np.bool_]) -> None:
-        """Records for which it isn't so are out of step."""
+        """Mark the records for which `is_so` is false as out of step."""
         self.in_step &= is_so
 
     def are_all_at(self, constant: bytes) -> bool:
-        """Whether every record has these bytes at its current position."""
+        """Return whether every record has these bytes at its current position."""
         return bool(self._is_at(constant).all())
 
     def expect(self, constant: bytes) -> None:
-        """The same bytes in every record."""
+        """Skip these bytes in every record. A record without them is out of step."""
         self.check(self._is_at(constant))
         self.at = self.at + len(constant)
 
     def enter(self, tag: int, where: npt.NDArray[np.bool_] | None = None) -> Places:
-        """Goes past a tag and a length; returns where what has this length ends. Records that aren't `where` stay where they are."""
+        """Skip a tag and a length, and return where the field with this length ends.
+
+        If `where` is given, records for which it is false keep their positions.
+        """
         before = self.at
         is_tag = self._bytes(self.at) == tag
         self.at = self.at + 1
@@ -160,7 +163,7 @@ class Walk:
         return end
 
     def jump(self) -> Places:
-        """Goes past a length; returns where what has this length ends."""
+        """Skip a length, and return where the field with this length ends."""
         byte = self._bytes(self.at)
         length = byte & 0x7F
         at = self.at + 1
@@ -189,7 +192,7 @@ class Walk:
 
 
 def _entries(payload: bytes) -> list[_Entry] | None:
-    """The features of an Example that is written the usual way, else None."""
+    """Return the features of an Example in the usual form, or None for an Example in another form."""
     if not payload:
         return []
     inner = _delimited_at(payload, 0, BYTES)
@@ -218,7 +221,7 @@ def _entries(payload: bytes) -> list[_Entry] | None:
 
 
 def _delimited_at(payload: bytes, at: int, tag: int) -> tuple[int, int] | None:
-    """(start, end) of the content of a field of this tag, or None."""
+    """Return (start, end) of the content of a field with this tag, or None."""
     if at >= len(payload) or payload[at] != tag:
         return None
     length = shift = 0
@@ -232,7 +235,7 @@ def _delimited_at(payload: bytes, at: int, tag: int) -> tuple[int, int] | None:
 
 
 def one_by_one(found: Found, rows: Places) -> None:
-    """Parses records by protobuf; their lists are written anew behind the data."""
+    """Parse records with protobuf, and write their lists again, after the data."""
     written: list[bytes] = []
     size = len(found.data)
     for row in rows.tolist():
@@ -256,16 +259,16 @@ def one_by_one(found: Found, rows: Places) -> None:
 
 
 def example(payload: bytes) -> dict[str, list[Any]]:
-    """The features of one record. Raises NotWhole, also for a SequenceExample."""
+    """Return the features of one record. Raises NotWhole for a damaged record and for a SequenceExample."""
     features = parse_example(payload)
     inner = _delimited_at(payload, 0, BYTES)
     if payload[:1] == b"\x12" or (inner is not None and payload[inner[1] : inner[1] + 1] == b"\x12"):
-        raise NotWhole("The record holds a tf.train.SequenceExample, and no feature of source.tfrecord.features is a sequence.")
+        raise NotWhole("The record holds a tf.train.SequenceExample, but no feature of source.tfrecord.features is a sequence.")
     return features
 
 
 def _rewritten(values: Sequence[Any]) -> tuple[int, bytes]:
-    """Tag and content of a list, as `_steps` finds them."""
+    """Return the tag and the content of a list, in the form that `_steps` finds."""
     if not values:
         return 0, b""
     if isinstance(values[0], bytes):

@@ -1,7 +1,7 @@
-"""Reading TFRecord back: for `verify` and `inspect`, which trust nothing that a file says.
+"""Read TFRecord files back, for `verify` and `inspect`, which check everything that a file claims.
 
-Both CRCs of every record are checked, and memory holds no more than the largest record and one piece of the file. Only the length
-whose own CRC is right is believed, so a broken file can't ask for room.
+Both CRCs of every record are checked. Memory holds at most the largest record and one piece of the file. A length is used only if its CRC is
+correct, so a damaged file can't cause a large allocation.
 """
 
 import struct
@@ -24,14 +24,14 @@ from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
 _ALIKE: Final = 8
-"""More records than this of one length in a piece, and their headers are compared together."""
+"""If a piece begins with more records of equal length than this, their headers are compared in one step."""
 _KNOWN_HEADERS: Final = 1 << 16
 
 
 def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tuple[int, bytes]]:
-    """(offset of the record, its data) for every record of the file that `pieces` make up.
+    """Yield (offset, data) of every record of a file, whose bytes come in `pieces`.
 
-    `compression` is the manifest's: `none` or `gzip`. Raises BrokenRecord at the first fault, after all good records before it.
+    `compression` is the manifest's: `none` or `gzip`. Raises BrokenRecord at the first fault, after yielding all good records before it.
     """
     for block in blocks(pieces, compression=compression):
         data, before = block.data, block.offset - block.head
@@ -40,14 +40,14 @@ def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tupl
 
 
 def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Checked]:
-    """`read`, with the records of a piece together: nothing is done for each but its CRC."""
+    """Yield the records of each piece together. The only work for each record is its CRC."""
     offset = size = 0
     waiting: list[bytes] = []
     wanted = HEADER
     sizes: dict[bytes, int] = {}
     for piece in _gunzipped(pieces) if compression == "gzip" else pieces:
         at = 0
-        # A record that began in a piece before: first its header, then all of it. What follows stays where it is.
+        # A record that began in an earlier piece is completed: first its header, then the rest. The bytes after it aren't copied.
         while size and at < len(piece):
             waiting.append(piece[at : at + wanted - size])
             at += len(waiting[-1])
@@ -80,7 +80,7 @@ def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Ch
 
 
 def _good(data: bytes, offset: int, bounds: Places) -> Iterator[Checked]:
-    """The records between the bounds. Raises BrokenRecord at the first whose data is not whole, after those before it."""
+    """Yield the records between the bounds. Raises BrokenRecord at the first record with a wrong CRC, after yielding those before it."""
     block = _checked(data, offset, bounds)
     if len(block):
         yield block
@@ -89,15 +89,17 @@ def _good(data: bytes, offset: int, bounds: Places) -> Iterator[Checked]:
 
 
 def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:
-    """Where each whole record begins, from `start` on, and the last one ends; and the fault there, if any. `sizes` has the
-    headers seen so far."""
+    """Return where each complete record begins, from `start` on, and where the last one ends. Also return the fault at that end, or "".
+
+    `sizes` has the headers seen so far.
+    """
     alike = _alike(data, start, sizes)
     begins = list(alike)
     at = alike.stop
     last = len(data) - HEADER
     fault = ""
     while at <= last:
-        # One step a record, so the steps are short: bytes of a header → bytes of the whole record.
+        # There is one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete record.
         head = data[at : at + HEADER]
         whole = sizes.get(head) or _whole(head, sizes)
         if not whole:
@@ -111,7 +113,7 @@ def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, s
 
 
 def _whole(head: bytes, sizes: dict[bytes, int]) -> int:
-    """Bytes of the record with this header, or 0 when its CRC is wrong."""
+    """Return the size of the record with this header in bytes, or 0 if the header's CRC is wrong."""
     length, crc = _LENGTH.unpack(head)
     if mask(crc32c(head[:8])) != crc:
         return 0
@@ -122,7 +124,10 @@ def _whole(head: bytes, sizes: dict[bytes, int]) -> int:
 
 
 def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
-    """Where the first records begin, as long as all have one header; its `stop` is where they end. Empty for a few only."""
+    """Return where the first records with equal headers begin. The range's `stop` is where they end.
+
+    The range is empty if there are too few such records.
+    """
     head = data[start : start + HEADER]
     whole = (sizes.get(head) or _whole(head, sizes)) if len(head) == HEADER else 0
     count = (len(data) - start) // whole if whole else 0
@@ -135,7 +140,7 @@ def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
 
 
 def _checked(data: bytes, offset: int, bounds: Places) -> Checked:
-    """The records between the bounds, as far as their data is whole."""
+    """Return the records between the bounds, up to the first one with a wrong CRC."""
     starts, ends = bounds[:-1] + HEADER, bounds[1:] - FOOTER
     wrong = broken(np.frombuffer(data, np.uint8), starts, ends)
     good = int(wrong[0]) if len(wrong) else len(starts)
@@ -156,19 +161,24 @@ def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parse_example(payload: bytes) -> dict[str, list[Any]]:
-    """The features of one tf.train.Example or SequenceExample by name, sorted: ints, floats or bytes; an empty list for a feature
-    without a value. The feature lists of a SequenceExample are lists of steps, each such a list; its context is beside them.
+    """Return the features of one tf.train.Example or SequenceExample, sorted by name.
 
-    Raises NotWhole when the payload is neither.
+    A feature is a list of ints, floats or bytes, which is empty if it has no value. A feature list of a SequenceExample is a list of such lists, one
+    per step. The features of its context are returned beside its feature lists.
+
+    Raises NotWhole if the payload is neither.
     """
     context, lists = parse_sequence(payload)
     return dict(sorted((context | lists).items()))
 
 
 def parse_sequence(payload: bytes) -> tuple[dict[str, list[Any]], dict[str, list[list[Any]]]]:
-    """The context of a SequenceExample and its feature lists, each a list of steps; of an Example all is context. Raises NotWhole."""
+    """Return the context and the feature lists of a SequenceExample. A feature list is a list of steps.
+
+    All features of an Example are context. Raises NotWhole if the payload is neither.
+    """
     try:
-        # An Example is a SequenceExample with nothing but a context.
+        # In its serialised form, an Example is a SequenceExample that has only a context.
         message = _record_class().FromString(payload)
     except DecodeError as exc:
         raise NotWhole("The record holds no tf.train.Example.") from exc
@@ -184,7 +194,10 @@ def _values(feature: Any) -> list[Any]:
 
 @cache
 def _record_class() -> Any:
-    """The message class of tf.train.SequenceExample, from a description of its own pool: TensorFlow's may be loaded beside it."""
+    """Return the message class of tf.train.SequenceExample.
+
+    It is built in a separate descriptor pool, because TensorFlow's class may be loaded in the same process.
+    """
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, kind in (("BytesList", kinds.TYPE_BYTES), ("FloatList", kinds.TYPE_FLOAT), ("Int64List", kinds.TYPE_INT64)):
@@ -210,7 +223,7 @@ def _record_class() -> Any:
 
 
 def _map(file: Any, message: str, field: str) -> Any:
-    """A message with a map of this name from strings, and the entry of the map, whose value is still to be added."""
+    """Add a message that has a map with string keys to `file`. Return the map's entry type, to which the caller must add the value field."""
     kinds = descriptor_pb2.FieldDescriptorProto
     owner = file.message_type.add(name=message)
     entry_name = f"{field.title().replace('_', '')}Entry"

@@ -1,4 +1,4 @@
-"""`tfrecord`, back into records: see `records.py` for framing and messages."""
+"""Decoder of `tfrecord`. See `records.py` for the framing and the messages."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,19 +9,19 @@ from dataprep_converter.formats.tfrecord import records
 
 
 class TfrecordDecoder:
-    """A record is the serialised message."""
+    """Decodes each record to its serialised message."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._compression = manifest.compression
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Both CRCs of every record are checked."""
+        """Yield the records. Both CRCs of every record are checked."""
         return records.read(pieces, compression=self._compression)
 
     def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
-        """The same, those of a piece together."""
+        """Yield the same records as `read`, but those of a piece together."""
         return records.blocks(pieces, compression=self._compression)
 
     def parse(self, record: bytes) -> dict[str, Any]:
-        """The features of the message."""
+        """Return the features of the message."""
         return records.parse_example(record)

@@ -1,4 +1,6 @@
-"""tf.train.Example and SequenceExample in TFRecord framing: a whole batch at once, without a message object and without a loop over values.
+"""Encoder of tf.train.Example and SequenceExample in TFRecord framing.
+
+It encodes a batch in one call, without message objects and without a loop over values.
 
     # Example { Features features = 1 },    SequenceExample { Features context = 1, FeatureLists feature_lists = 2 }
     # Features { map<string, Feature> feature = 1 },    FeatureLists { map<string, FeatureList> feature_list = 1 }
@@ -6,17 +8,17 @@
     # FeatureList { repeated Feature feature = 1 }
     # An entry of a map:  0a <len> | 0a <len> key | 12 <len> feature or list of them;    numbers:  <1a|12|0a> <len> | 0a <len> values
 
-Records are SequenceExamples as soon as one feature is a sequence; the others are their context. Entries are in the byte order of their keys,
-numbers are packed, varints are minimal, an empty context is left out: the same values give the same bytes always. (protobuf promises no order,
-and TensorFlow's changes from process to process.)
+If any feature is a sequence, records are SequenceExamples, and the other features are their context. Entries are sorted by key in byte order,
+numbers are packed, varints are minimal, and an empty context is left out. So the same values always give the same bytes. (protobuf promises no
+order, and TensorFlow's order changes from process to process.)
 
-A column's values in one row are its *content* (`contents.py`), for a sequence the bytes of all its steps; everything before it in its
-entry, the *prefix*, follows from the content's length alone. When every column has the same content length in all rows, the records are a
-matrix: a template of constant bytes with columns of values poked in. Else the rows are joined by an Arrow kernel from runs of such fixed
-bytes, prefixes looked up by length, and ragged contents. Steps are made in the same two ways, each as a row.
+A column's value in one row is its *content* (`contents.py`). For a sequence, it is the bytes of all steps. The bytes before the content in its
+entry, the *prefix*, depend only on the content's length. If the contents of each column have the same length in all rows, the records are a
+matrix: a template of constant bytes, into which the columns of values are copied. Otherwise an Arrow kernel joins the rows from runs of such fixed
+bytes, prefixes looked up by length, and ragged contents. Steps of sequences are made in the same two ways, each step as a row.
 
-A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key; an empty list is a list without values,
-and a sequence that is null or empty has no steps.
+A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a
+sequence that is null or empty has no steps.
 """
 
 from collections import deque
@@ -62,14 +64,14 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 _LIST_TAGS: Final[Mapping[str, bytes]] = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
 _CONTEXT: Final = b"\x0a"
-"""Of the features of an Example, and of the context of a SequenceExample."""
+"""The tag of an Example's features, and of a SequenceExample's context."""
 _FEATURE_LISTS: Final = b"\x12"
 _LARGE_VALUE: Final = 16 << 10
-"""Columns of values as large as this, on average, are written from where they are."""
+"""If the values of a column have at least this average size, they are written without being copied."""
 
 
 class _Field:
-    """One feature: its key, and how its columns become contents."""
+    """Encodes one feature: its key, and the conversion of its columns to contents."""
 
     def __init__(self, feature: FeatureSpec) -> None:
         self.feature = feature
@@ -78,10 +80,10 @@ class _Field:
         self._type: pa.DataType | None = None
         self._holds_list = False
         self.prefix = LookUp(self._prefix, first=MISSING)
-        """The bytes before contents, by their lengths."""
+        """The bytes that precede a content, by the content's length."""
 
     def part(self, column: Array) -> Part:
-        """The contents of one batch's column."""
+        """Return the contents of a column of one batch."""
         if column.type != self._type:
             self._check(column.type)
             self._type = column.type
@@ -90,7 +92,7 @@ class _Field:
         return contents(column, kind=self.feature.kind, raw=self.feature.raw)
 
     def _sequences(self, column: Array) -> Part:
-        """The steps of each row, with all that stands around each."""
+        """Return the steps of each row, with the bytes that precede each step's values."""
         lists = flatten_lists(column)
         steps, counts = no_nulls(lists.items), lists.counts
         if not len(steps):
@@ -102,7 +104,7 @@ class _Field:
         return grouped(join([prefixes, part.content], len(steps)), counts)
 
     def _prefix(self, length: int) -> bytes:
-        """The bytes before a content of this length, from the entry's tag on."""
+        """Return the bytes that precede a content of this length, from the entry's tag on."""
         if self.feature.record:
             return b""
         if length == MISSING:
@@ -112,18 +114,18 @@ class _Field:
         return b"\x0a" + varint(len(self._key) + len(feature) + length) + self._key + feature
 
     def _step(self, length: int) -> bytes:
-        """The bytes before a step with a content of this length, in the list of all steps."""
+        """Return the bytes that precede the content of a step, in the list of all steps."""
         values = self._values(length)
         return b"\x0a" + varint(len(values) + length) + values
 
     def _values(self, length: int) -> bytes:
-        """The bytes before a content of this length, within the Feature."""
+        """Return the bytes that precede a content of this length within the Feature."""
         has_values = length > 0 or self.feature.kind == "bytes"
         inner = b"\x0a" + varint(length) if has_values and not self._holds_list else b""
         return self._tag + varint(len(inner) + length) + inner
 
     def _check(self, kind: pa.DataType) -> None:
-        """Refuses columns that the feature can't hold, and notes whether a row (or step) has a list of byte strings."""
+        """Check that the feature can hold a column of this type, and note whether a row or step has a list of byte strings."""
         rows: Any = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
         is_as_deep = not self.feature.sequence or is_list(rows)
         if self.feature.sequence and is_as_deep:
@@ -133,25 +135,25 @@ class _Field:
         fits = {"int64": is_whole, "float": pa.types.is_floating, "bytes": is_raw if self.feature.raw else is_bytes}[self.feature.kind]
         if not is_as_deep or not fits(value) or (value in NUMPY_NAMES and self.feature.raw and not has_one_size(rows)):
             held = f"{'steps of ' if self.feature.sequence else ''}{self.feature.kind}"
-            raise BadSpec(f"The feature {self.feature.name!r} is to hold {held}, but its column is {kind}.")
+            raise BadSpec(f"The feature {self.feature.name!r} must hold {held}, but the type of its column is {kind}.")
         self._holds_list = is_list(rows) and is_bytes(value) and not self.feature.record
         self.prefix = LookUp(self._prefix, first=MISSING)
 
 
 @dataclass(frozen=True)
 class _Section:
-    """Fields of one message inside the record, which has this tag; without a tag, they are the record."""
+    """The fields of one message inside the record, and the message's tag. Without a tag, the fields are the complete record."""
 
     tag: bytes
     fields: Sequence[_Field]
 
     @cached_property
     def heads(self) -> LookUp:
-        """`head` of each row."""
+        """The result of `head`, looked up by length for each row."""
         return LookUp(self.head)
 
     def head(self, length: int) -> bytes:
-        """Tag and length, before this many bytes of fields."""
+        """Return the tag and the length that precede fields with a total of `length` bytes."""
         return self.tag + varint(length) if self.tag and length else b""
 
 
@@ -160,7 +162,7 @@ def _sections(features: Sequence[FeatureSpec]) -> list[_Section]:
     if any(field.feature.record for field in fields):
         if len(fields) > 1:
             raise BadSpec(
-                f"The feature {next(f.feature.name for f in fields if f.feature.record)!r} is a whole record, so it must be the only one."
+                f"The feature {next(f.feature.name for f in fields if f.feature.record)!r} is a complete record, so it must be the only feature."
             )
         return [_Section(b"", fields)]
     context = [field for field in fields if not field.feature.sequence]
@@ -170,46 +172,49 @@ def _sections(features: Sequence[FeatureSpec]) -> list[_Section]:
 
 @dataclass(frozen=True)
 class _Room:
-    """Room for records of one layout, with all that is constant in place."""
+    """A buffer for records of one layout, whose constant bytes are already in place."""
 
     layout: tuple[tuple[int, ...], ...]
     records: npt.NDArray[Any]
 
 
 class TfrecordEncoder(SingleFile):
-    """See the module. Nothing is held from one batch to the next but such room."""
+    """Encodes one TFRecord file (see the module's docstring). Between batches it keeps only reusable buffers."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self.output = output
         self._sections = _sections(features)
         self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 3)
-        """Three, in turn: while one batch is made, the one before waits, and the one before that is written."""
+        """Three buffers that are used in turn: one for the current batch, one for the batch that waits, and one for the batch being written."""
         self._joined_records: deque[Bytes] = deque([np.empty(0, np.uint8)] * 3)
-        """The same for records of different layouts."""
+        """Three buffers for records of different layouts, which are used in the same way."""
         self._sizes: Lengths = np.empty(0, np.int64)
 
     @staticmethod
     def extension(output: Output) -> str:
-        """`tfrecords`, and `tfrecords.gz` when compressed."""
+        """Return `tfrecords`, or `tfrecords.gz` if it is compressed."""
         return "tfrecords.gz" if output.tfrecord.compression == "Gzip" else "tfrecords"
 
     @staticmethod
     def numbers(_output: Output) -> DtypeSupport:
-        """The only float of a list in tf.train.Example is float32."""
+        """Numbers of type float64 become float32, the only float type in the lists of a tf.train.Example."""
         return DtypeSupport(unasked={"float64": "float32"}, raw=True)
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """gzip, as TensorFlow's own `compression_type="GZIP"`."""
+        """Return gzip if the spec asks for it, like TensorFlow's `compression_type="GZIP"`."""
         return GzipMembers(output.tfrecord.compression_level) if output.tfrecord.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
-        """The framed records of the batch; columns that are no features are left out. Valid until the third call after this one."""
+        """Return the framed records of the batch, without columns that aren't features.
+
+        The buffer stays valid until the third call after this one.
+        """
         pieces = self.pieces(batch)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
-        """The same; large values are pieces of their own."""
+        """Return the same bytes as `encode`, as pieces. Each large value is a separate piece."""
         if batch.num_rows == 0:
             self._sizes = np.empty(0, np.int64)
             return []
@@ -220,15 +225,15 @@ class TfrecordEncoder(SingleFile):
         return self._joined(parts, batch.num_rows)
 
     def sizes(self) -> Lengths:
-        """Of the last batch, with header and footer."""
+        """Return the sizes of the last batch's records, with header and footer."""
         return self._sizes
 
     def close(self) -> bytes:
-        """Nothing: a TFRecord file has no end."""
+        """Return no bytes: a TFRecord file has no footer."""
         return b""
 
     def _matrix(self, parts: Sequence[Fixed], rows: int) -> memoryview:
-        """All records have the same layout."""
+        """Encode records that all have the same layout."""
         room = self._records.popleft()
         layout = tuple(part.values.shape[1:] for part in parts)
         if layout != room.layout or rows > len(room.records):
@@ -237,7 +242,7 @@ class TfrecordEncoder(SingleFile):
         records = room.records[:rows]
         for number, part in enumerate(parts):
             if part.width:
-                # A float64 too large for float32 becomes infinite here, as in TensorFlow; the projector has refused it before.
+                # A float64 too large for float32 would become infinite here, as in TensorFlow, but the projector has already refused it.
                 with np.errstate(over="ignore"):
                     records[f"value{number}"] = part.values
         data = memoryview(records.view(np.uint8).data)
@@ -248,7 +253,7 @@ class TfrecordEncoder(SingleFile):
         return data.toreadonly()
 
     def _template(self, parts: Sequence[Fixed], rows: int) -> npt.NDArray[Any]:
-        """Room for the records, with all that is constant in place."""
+        """Return a buffer for the records, whose constant bytes are already in place."""
         prefixes: list[bytes] = []
         for section in self._sections:
             here = parts[len(prefixes) : len(prefixes) + len(section.fields)]
@@ -260,7 +265,7 @@ class TfrecordEncoder(SingleFile):
         return _template(prefixes, parts, rows, [("footer", np.dtype("<u4"))])
 
     def _joined(self, parts: Sequence[Sequence[Part]], rows: int) -> Sequence[Buffer]:
-        """Records of different layouts, joined piece by piece but for large values."""
+        """Encode records of different layouts. All pieces are joined, except large values."""
         pieces, sizes = _record_pieces(self._sections, parts, rows)
         self._sizes = sizes + (HEADER + FOOTER)
         apart = [_has_large_values(piece) for piece in pieces]
@@ -279,13 +284,13 @@ class TfrecordEncoder(SingleFile):
 
 
 class Messages:
-    """The bare messages, for formats with frames of their own."""
+    """Encodes messages without framing, for formats that have their own."""
 
     def __init__(self, features: Sequence[FeatureSpec]) -> None:
         self._sections = _sections(features)
 
     def column(self, batch: pa.RecordBatch) -> Ragged:
-        """One message for each row."""
+        """Return one message for each row."""
         pieces, sizes = _record_pieces(self._sections, _parts(self._sections, batch), batch.num_rows)
         return Ragged(content=join(pieces, batch.num_rows), lengths=sizes)
 
@@ -298,7 +303,7 @@ def _parts(sections: Sequence[_Section], batch: pa.RecordBatch) -> list[list[Par
 
 
 def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]], rows: int) -> tuple[list[Piece], Lengths]:
-    """The columns that the messages are joined from, and the length of each."""
+    """Return the columns whose concatenation gives the messages, and the length of each message."""
     pieces: list[Piece] = []
     sizes: Lengths = np.zeros(rows, np.int64)
     for section, contents_of in zip(sections, parts, strict=True):
@@ -310,7 +315,7 @@ def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]]
 
 
 def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) -> tuple[list[Piece], Lengths]:
-    """The columns that a section is joined from, and its length in each row."""
+    """Return the columns whose concatenation gives a section, and the section's length in each row."""
     pieces: list[Piece] = []
     lengths: Lengths = np.zeros(rows, np.int64)
     run: list[tuple[bytes, Fixed]] = []
@@ -333,7 +338,7 @@ def _section_pieces(fields: Sequence[_Field], parts: Sequence[Part], rows: int) 
 
 
 def _template(prefixes: Sequence[bytes], parts: Sequence[Fixed], rows: int, ends: list[tuple[str, np.dtype[Any]]]) -> npt.NDArray[Any]:
-    """Rows of `prefix value prefix value …` with the prefixes in place and the values open."""
+    """Return rows of `prefix value prefix value …`. The prefixes are in place, and the values are left uninitialised."""
     fields: list[Any] = []
     for number, prefix in enumerate(prefixes):
         if prefix:
@@ -350,7 +355,7 @@ def _template(prefixes: Sequence[bytes], parts: Sequence[Fixed], rows: int, ends
 
 
 def _run_piece(run: Sequence[tuple[bytes, Fixed]], rows: int) -> Array:
-    """Neighbours of short fixed contents, as one column."""
+    """Combine consecutive short contents of fixed length into one column."""
     parts = [part for _, part in run]
     records = _template([prefix for prefix, _ in run], parts, rows, [])
     for number, part in enumerate(parts):
@@ -368,13 +373,13 @@ def _has_large_values(piece: Piece) -> bool:
 
 
 def _cut(data: Bytes, ends: Iterable[int]) -> list[memoryview]:
-    """What is between each two of the ends."""
+    """Cut the data at the given ends. Return the pieces between them."""
     view = memoryview(data.data).toreadonly()
     return [view[start:end] for start, end in pairwise(ends)]
 
 
 def _interleaved(outer: Sequence[memoryview], inner: Sequence[memoryview]) -> list[memoryview]:
-    """The two in turn, an outer one first and last."""
+    """Interleave the two sequences, beginning and ending with an outer item."""
     both = [outer[0]] * (len(outer) + len(inner))
     both[::2], both[1::2] = outer, inner
     return both
