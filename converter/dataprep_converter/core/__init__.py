@@ -1,1 +1,1 @@
-"""The base of all other packages: errors, tensors, the native library, framing, digests."""
+"""Basic modules that all other packages use: errors, tensors, the native library, framing and digests."""

@@ -1,4 +1,4 @@
-"""Bytes in whatever holds them."""
+"""The type of all objects that hold bytes."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""Closing: a base class whose `close` ends a `with` block, and closing of generators."""
+"""Closing of resources: a base class that is closed at the end of a `with` block, and helpers for errors and generators."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,10 +7,10 @@ from typing import Any, Self
 
 
 class Closeable:
-    """An object with a `close`, to be used in a `with` block. Closing twice does no harm."""
+    """An object with a `close` method, for use in a `with` block. It may be closed more than once."""
 
     def close(self) -> None:
-        """Releases what this object holds."""
+        """Release the resources that this object holds."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -22,7 +22,7 @@ class Closeable:
 
 @contextmanager
 def closed_on_error(resource: Closeable) -> Iterator[None]:
-    """Closes `resource` if the block raises. Otherwise it stays open for whoever gets it."""
+    """Close `resource` if the block raises. Otherwise it stays open, and the caller must close it."""
     try:
         yield
     except BaseException:
@@ -31,6 +31,6 @@ def closed_on_error(resource: Closeable) -> Iterator[None]:
 
 
 def close_generator(items: Iterable[Any]) -> None:
-    """Closes `items` if it is a generator, so that it releases its resources. Not while another thread runs it."""
+    """Close `items` if it is a generator, so that it releases its resources. Do nothing while another thread runs it."""
     if isinstance(items, GeneratorType) and not items.gi_running:
         items.close()

@@ -1,7 +1,7 @@
-"""Compression of a shard: gzip as independent members, cut at fixed places of the raw stream.
+"""Compression of a shard. A gzip file consists of independent members, which are cut at fixed offsets of the raw stream.
 
-The cuts depend on nothing but the bytes, so the same records give the same file however they arrive. Readers take
-concatenated members as one stream (RFC 1952, section 2.2).
+The cuts don't depend on how the bytes are cut into calls, so the same records always give the same file. Readers treat concatenated members as one
+stream (RFC 1952, section 2.2).
 
     A member: 1f 8b | 08 deflate | 00 flags | 00000000 no time | 00 | 03 Unix | deflate data | uint32 crc32 | uint32 size   (little-endian)
 """
@@ -15,41 +15,41 @@ import pyarrow as pa
 from dataprep_converter.core.crc32 import crc32
 
 MEMBER_BYTES: Final = 4 * 2**20
-_arrow: Any = pa  # the stubs don't know a codec's levels
+_arrow: Any = pa  # the stubs don't know a codec's compression level
 _HEADER: Final = bytes.fromhex("1f8b08000000000000 03")
 
 
 class Compressor(Protocol):
-    """Raw bytes in, file bytes out."""
+    """Turns raw bytes into the bytes of the file."""
 
     name: ClassVar[str]
-    """`none`, `gzip` or `zstd`, for the manifest."""
+    """The name for the manifest: `none`, `gzip` or `zstd`."""
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-        """What can be written now; may be empty, may be `data` itself."""
+        """Return the bytes that can be written now. They may be empty, or `data` itself."""
         ...
 
     def finish(self) -> bytes:
-        """The rest."""
+        """Return the remaining bytes."""
         ...
 
 
 class Plain:
-    """No compression."""
+    """Doesn't compress."""
 
     name: ClassVar[str] = "none"
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-        """`data` itself."""
+        """Return `data` unchanged."""
         return data
 
     def finish(self) -> bytes:
-        """Nothing."""
+        """Return no bytes."""
         return b""
 
 
 class GzipMembers:
-    """Independent gzip members of MEMBER_BYTES raw bytes each."""
+    """Compresses to independent gzip members of MEMBER_BYTES raw bytes each."""
 
     name: ClassVar[str] = "gzip"
 
@@ -59,7 +59,7 @@ class GzipMembers:
         self._written = False
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Every member that became full."""
+        """Return every member that is now full."""
         self._waiting += data
         done = bytearray()
         while len(self._waiting) >= MEMBER_BYTES:
@@ -68,7 +68,7 @@ class GzipMembers:
         return bytes(done)
 
     def finish(self) -> bytes:
-        """The last member; an empty file is one empty member, because zero bytes are no gzip file."""
+        """Return the last member. An empty file is one empty member, because zero bytes aren't a valid gzip file."""
         return self._member(bytes(self._waiting)) if self._waiting or not self._written else b""
 
     def _member(self, raw: bytes) -> bytes:
@@ -79,7 +79,10 @@ class GzipMembers:
 
 
 class ZstdFrame:
-    """One Zstandard frame of all bytes, which says their number: readers that decompress a file at once want that. Holds them until the end."""
+    """Compresses all bytes to one Zstandard frame, and holds them in memory until the end.
+
+    The frame contains the size of the raw bytes, which readers need if they decompress a file in one call.
+    """
 
     name: ClassVar[str] = "zstd"
 
@@ -88,11 +91,11 @@ class ZstdFrame:
         self._waiting = bytearray()
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Nothing yet."""
+        """Hold the data and return no bytes yet."""
         self._waiting += data
         return b""
 
     def finish(self) -> bytes:
-        """The frame."""
+        """Return the frame."""
         made: bytes = self._codec.compress(bytes(self._waiting), asbytes=True)
         return made

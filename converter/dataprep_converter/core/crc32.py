@@ -1,8 +1,8 @@
-"""CRC-32 as zip and gzip have it: by ISA-L, which takes a tenth of zlib's time, where that is installed."""
+"""The CRC-32 of zip and gzip. It is computed by ISA-L if that is installed, which takes a tenth of zlib's time."""
 
 try:
     from isal.isal_zlib import crc32
-except ModuleNotFoundError:  # processors for which there is no wheel
+except ModuleNotFoundError:  # there are no wheels for some processors
     from zlib import crc32
 
 __all__ = ["crc32"]

@@ -1,25 +1,25 @@
-"""The converter's errors. Each knows its exit code and the reason that the operator shows.
+"""The converter's errors. Each has an exit code, and the reason that the operator shows.
 
 ConvertError
 ├── BadSpec           the spec asks for something impossible with this input        exit 2
 ├── BadData           more bad records than the spec allows                         exit 3
-├── StoreError        a store refused for a reason that is none of these               exit 5
-│   ├── Unreachable   a store can't be reached or failed on its own side            exit 4
+├── StoreError        a store refused for a reason not listed below                 exit 5
+│   ├── Unreachable   a store can't be reached, or has an internal fault            exit 4
 │   ├── NotFound                                                                    exit 5
 │   ├── NotPermitted                                                                exit 5
 │   ├── BadCredentials                                                              exit 5
 │   ├── StoreFull     no space or quota left                                        exit 5
-│   └── AlreadyExists an exclusive create met an existing object                    exit 5
+│   └── AlreadyExists an exclusive create failed because the object exists          exit 5
 ├── NoInput           the source holds no records                                   exit 5
-├── InputChanged      an input is not the one that was planned                      exit 5
+├── InputChanged      an input has changed since it was planned                     exit 5
 ├── OutputExists      the output holds another run's data                           exit 5
 ├── OutputLost        another run took over the output                              exit 5
-├── ScriptFailed      the program of `spec.script` ended with an error               exit 5
+├── ScriptFailed      the program of `spec.script` ended with an error              exit 5
 ├── NotWhole          files and reports don't agree                                 exit 5
-│   ├── Missing       a planned file or its report is not there                     exit 5
+│   ├── Missing       a planned file or its report doesn't exist                    exit 5
 │   └── BrokenRecord  a record's CRC or length is wrong                             exit 5
-├── NewerFormat       a stored file is of a newer format than this release knows        exit 5
-└── StoppedError      another task failed, this one ended too (`steps/pool.py`)     exit 70
+├── NewerFormat       a stored file has a newer format than this release supports   exit 5
+└── StoppedError      this task ended because another one failed (`steps/pool.py`)  exit 70
 """
 
 from typing import ClassVar
@@ -29,7 +29,7 @@ from dataprep_api.reasons import Reason
 
 
 class ConvertError(Exception):
-    """Base. `uri` is the input or file at fault, when there is one."""
+    """The base class of all errors. `uri` is the input or file that caused the error, if there is one."""
 
     exit: ClassVar[Exit] = Exit.INTERNAL
     reason: ClassVar[Reason] = Reason.INTERNAL_ERROR
@@ -40,7 +40,7 @@ class ConvertError(Exception):
 
 
 class BadSpec(ConvertError):
-    """The spec is valid by itself and impossible with this input."""
+    """The spec is valid in itself, but impossible with this input."""
 
     exit = Exit.BAD_SPEC
     reason = Reason.INVALID_SPEC
@@ -54,14 +54,14 @@ class BadData(ConvertError):
 
 
 class StoreError(ConvertError):
-    """A store refused, for none of the reasons below."""
+    """A store refused for a reason that has no class below."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED
 
 
 class Unreachable(StoreError):
-    """Host not reachable, timed out, or answered with a fault of its own. The message names the host."""
+    """A host can't be reached, timed out, or reported an internal fault. The message names the host."""
 
     exit = Exit.UNREACHABLE
     reason = Reason.STORE_UNREACHABLE
@@ -75,28 +75,28 @@ class NotFound(StoreError):
 
 
 class NotPermitted(StoreError):
-    """A right is missing; the message names it, the user and the path."""
+    """A permission is missing. The message names the permission, the user and the path."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.NOT_PERMITTED
 
 
 class BadCredentials(StoreError):
-    """The credentials themselves are refused."""
+    """The store rejects the credentials themselves."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.BAD_CREDENTIALS
 
 
 class StoreFull(StoreError):
-    """No space or quota left."""
+    """The store has no space or quota left."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_FULL
 
 
 class AlreadyExists(StoreError):
-    """An exclusive create met an existing object."""
+    """An exclusive create failed because the object exists."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.OUTPUT_EXISTS
@@ -110,14 +110,14 @@ class NoInput(ConvertError):
 
 
 class InputChanged(ConvertError):
-    """An input is not the one that was planned."""
+    """An input has changed since it was planned."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.INPUT_CHANGED
 
 
 class OutputExists(ConvertError):
-    """The output holds another run's data and may not be replaced."""
+    """The output holds another run's data, and may not be replaced."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.OUTPUT_EXISTS
@@ -131,38 +131,38 @@ class OutputLost(ConvertError):
 
 
 class ScriptFailed(ConvertError):
-    """The user's own program ended with an error; its output comes before this one."""
+    """The user's own program ended with an error. The program's output precedes this error in the log."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.SCRIPT_FAILED
 
 
 class NotWhole(ConvertError):
-    """Files, reports and manifest don't agree; the message names file and offset."""
+    """Files, reports and manifest don't agree. The message names the file and the offset."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.VERIFICATION_FAILED
 
 
 class Missing(NotWhole):
-    """A planned file or its report is not there."""
+    """A planned file or its report doesn't exist."""
 
     reason = Reason.OUTPUT_MISSING
 
 
 class NewerFormat(ConvertError):
-    """A stored file is of a newer format than this release knows. It isn't damaged, and this release must not touch it."""
+    """A stored file has a newer format than this release supports. It isn't damaged, and this release must not change it."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.NEWER_FORMAT
 
 
 class BadSample(Exception):
-    """One sample can't be read or doesn't fit. Never leaves the engine: it is counted, or becomes BadData."""
+    """A sample can't be read or doesn't fit. The engine always handles this error: it counts it or raises BadData."""
 
 
 class BrokenRecord(NotWhole):
-    """The first fault of a file. Offsets are those of the uncompressed records."""
+    """The first fault in a file. Its offset is that in the uncompressed records."""
 
     def __init__(self, fault: str, *, offset: int) -> None:
         super().__init__(f"{fault} at offset {offset}")

@@ -1,10 +1,10 @@
-"""Globs: patterns of paths, as sources and `script.outputs` have them."""
+"""Globs: the path patterns in sources and in `script.outputs`."""
 
 import re
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """`*` and `?` stay within a folder, `**/` is any folders, `[…]` a set of characters."""
+    """Compile a glob. `*` and `?` match within a folder, `**/` matches any number of folders, and `[…]` is a set of characters."""
     out = ""
     for part in re.findall(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", pattern, re.DOTALL):
         known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

@@ -1,4 +1,4 @@
-"""Columns of lists: all their items as one column, and lists made of items again. Pure."""
+"""Columns of lists: flatten their items to one column, and rebuild lists from items. The functions have no side effects."""
 
 import math
 from dataclasses import dataclass
@@ -15,32 +15,32 @@ _arrow: Any = pa  # the stubs don't know the classes of list arrays as values
 
 @dataclass(frozen=True)
 class Lists:
-    """A column of lists, taken apart."""
+    """The parts of a column of lists."""
 
     items: Array
-    """Of all rows, one after another."""
+    """The items of all rows, concatenated."""
     counts: npt.NDArray[np.int64]
-    """How many items each row has; a null has none."""
+    """The number of items in each row. A null has none."""
     missing: npt.NDArray[np.bool_] | None
-    """The rows that are null, if any is."""
+    """A mask of the rows that are null, or None if no row is."""
 
     def rows(self) -> npt.NDArray[np.int64]:
-        """The row of each item."""
+        """Return the row number of each item."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Lists of any length or of one."""
+    """Return whether the type is a list, of variable or fixed size."""
     return is_ragged(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def is_ragged(kind: pa.DataType) -> bool:
-    """Lists that may have different lengths."""
+    """Return whether the type is a list of variable size."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def item_type(kind: pa.DataType) -> pa.DataType:
-    """Type of the single values, below all lists and tensors."""
+    """Return the type of the innermost values, below all lists and tensors."""
     inner: Any = kind
     if is_tensor(kind):
         return value_type(kind)
@@ -48,7 +48,7 @@ def item_type(kind: pa.DataType) -> pa.DataType:
 
 
 def row_shape(kind: pa.DataType) -> tuple[int, ...]:
-    """Shape of a row: -1 for lists of any length."""
+    """Return the shape of a row, with -1 for a list of variable size."""
     inner: Any = kind
     if is_ragged(kind):
         return (-1, *row_shape(inner.value_type))
@@ -58,7 +58,7 @@ def row_shape(kind: pa.DataType) -> tuple[int, ...]:
 
 
 def flatten_lists(column: Array) -> Lists:
-    """The items of a column of lists, or of tensors: these are lists along their first dimension."""
+    """Flatten a column of lists, or of tensors, which are treated as lists along their first dimension."""
     rows: Any = column
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     if is_tensor(column.type):
@@ -72,7 +72,7 @@ def flatten_lists(column: Array) -> Lists:
 
 
 def put_together(items: Array, lists: Lists) -> Array:
-    """Other items in the lists of `lists`."""
+    """Return lists with the structure of `lists` and with other items."""
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts, dtype=np.int64)))
     is_large = ends[-1] > np.iinfo(np.int32).max
     made: Array = (_arrow.LargeListArray if is_large else _arrow.ListArray).from_arrays(
@@ -84,7 +84,7 @@ def put_together(items: Array, lists: Lists) -> Array:
 
 
 def stored(column: Array) -> Array:
-    """The lists below a column of tensors; any other column itself."""
+    """Return the storage of a tensor column, which is a column of lists. Any other column is returned unchanged."""
     tensors: Any = column
     storage: Array = tensors.storage if is_tensor(column.type) else column
     return storage

@@ -11,7 +11,10 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """The most recently used values: at most a given number, and at most one beyond a bound on their weight."""
+    """Keeps the most recently used values, within a limit on their number and on their total weight.
+
+    A single value is kept even if it exceeds the limit on the weight.
+    """
 
     def __init__(
         self,
@@ -21,7 +24,7 @@ class LruCache(Generic[K, V]):
         *,
         evicted: Callable[[K, V], None] = lambda _key, _value: None,
     ) -> None:
-        """`evicted` is called for each key and value that leaves the cache."""
+        """Make an empty cache. `evicted` is called with each key and value that leaves the cache."""
         self._evicted = evicted
         self._most = most
         self._most_weight = most_weight
@@ -30,7 +33,7 @@ class LruCache(Generic[K, V]):
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value of `key`, made if missing."""
+        """Return the value of `key`. If it is missing, `make` creates it."""
         if key not in self._values:
             value = make()
             self._weight += self._weigh(value)
@@ -41,12 +44,12 @@ class LruCache(Generic[K, V]):
         return self._values[key]
 
     def discard(self, key: K) -> None:
-        """Drops the value of `key`, if it is there."""
+        """Remove the value of `key`, if the cache has it."""
         if key in self._values:
             self._evict(key, self._values.pop(key))
 
     def clear(self) -> None:
-        """Drops all values, the oldest first."""
+        """Remove all values, the oldest first."""
         while self._values:
             self._evict(*self._values.popitem(last=False))
 

@@ -1,7 +1,7 @@
-"""The loops over records and values that neither numpy nor Arrow has a call for, in C, or in Python without the library.
+"""Loops over records and values that neither numpy nor Arrow can do in one call. They are in C, with a Python equivalent if there is no library.
 
-`native.c` and `resampling.c` are built by `build_native.py` when the package is installed, if there is a C compiler, and make the same bytes as what
-is here; of resampling, as what Pillow makes (`images/resampling.py`).
+`build_native.py` builds `native.c` and `resampling.c` when the package is installed, if there is a C compiler. The library gives the same bytes as
+the Python code in this module. Its resampling gives the same bytes as Pillow (`images/resampling.py`).
 """
 
 import ctypes
@@ -22,33 +22,33 @@ from dataprep_converter.core.framing import FOOTER, HEADER, header, mask_all
 from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_arrow
 
 _SOURCES: Final = [Path(__file__).with_name(name) for name in ("native.c", "resampling.c")]
-"""In the order of `build_native.py`."""
+"""The C sources, in the order of `build_native.py`."""
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
-"""The separator that Arrow's join of byte strings asks for."""
+"""The empty separator. Arrow's function for joining byte strings requires one."""
 _NO_BYTES: Final = ctypes.create_string_buffer(1)
-"""Where a column without any bytes begins."""
+"""A valid address for columns without any bytes."""
 _BLOCK: Final = 16
-"""Bytes of room that native.c wants behind what it joins."""
+"""The number of spare bytes that native.c needs after the joined data."""
 _LINE: Final = 42
-"""Bytes of two numbers of 20 digits, what is between them, and the end of their line."""
+"""The largest size of a line in bytes: two numbers of 20 digits, a separator and a line end."""
 _VARINT: Final = 10
-"""Bytes of a varint at most."""
+"""The largest size of a varint in bytes."""
 _BYTES_OF_A_LINE: Final = 32
-"""Where lines are shorter, their ends are looked for twice."""
+"""The assumed average size of a line. If lines are shorter, `places_of` must search twice."""
 _PLACES_AT_ONCE: Final = 64
-"""Possible values of a byte: native.c needs room for this many."""
+"""The number of positions that native.c may find in one step. It needs room for this many."""
 _COPIED: Final = 4096
-"""Up to this size, copying a record out is cheaper than a view of it."""
+"""Up to this size, copying a record is cheaper than making a view of it."""
 _LOOKED_UP: Final = 2
-"""Bytes of an entry of the tables that native.c looks up in."""
+"""The size of a table entry that native.c's `look_up` supports, in bytes."""
 _BOUNDED: Final = ("<i2", "<i4", "<i8", "<u2", "<u4", "<f2", "<f4", "<f8")
-"""Types in the order of native.c's."""
+"""The types that native.c's `bounds` supports, in its order."""
 _UNREAD: Final = int(np.iinfo(np.int64).min)
-"""native.c's result for a file that it could not read."""
+"""native.c's result for a file that it couldn't read."""
 _RESAMPLED: Final = (1, 3)
-"""Channels of images that resampling.c takes."""
+"""The numbers of image channels that resampling.c supports."""
 _LONGEST: Final = 1 << 24
-"""Pixels of a side that Pillow knows exactly, which keeps it as a float of 32 bits."""
+"""Below this number of pixels, Pillow stores the length of a side exactly. It uses a 32-bit float."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -57,31 +57,31 @@ Lengths: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DictionaryColumn:
-    """A column of byte strings of which there are few different ones: each row takes that of its place (an int64) in the table."""
+    """A column of byte strings with few distinct values. `places` has the index (an int64) of each row's value in `table`."""
 
     table: Array
     places: Lengths
 
     def column(self) -> Array:
-        """The byte string of each row."""
+        """Return the byte string of each row."""
         return self.table.take(self.places)
 
 
 Piece: TypeAlias = "Array | DictionaryColumn | bytes"
-"""The bytes of each row: its own value of a large_binary column without nulls, or the same for all rows."""
+"""The bytes of each row: the values of a large_binary column without nulls, or the same bytes for all rows."""
 
 
 def is_there() -> bool:
-    """Whether the library was built, and runs on this processor."""
+    """Return whether the library was built and runs on this processor."""
     return _library() is not None
 
 
 def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.uint32]:
-    """The masked CRC-32C of `data[start:end]` for each, as TFRecord has it. Raises ValueError for a range outside the data."""
+    """Return TFRecord's masked CRC-32C of `data[start:end]` for each pair of start and end. Raises ValueError for a range outside the data."""
     library = _library()
     starts, ends = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ends, np.int64)
     if len(starts) != len(ends) or (len(starts) and (starts.min() < 0 or ends.max() > len(data) or bool((ends < starts).any()))):
-        raise ValueError(f"{len(starts)} starts and {len(ends)} ends are not the stretches of {len(data)} bytes")
+        raise ValueError(f"{len(starts)} starts and {len(ends)} ends aren't valid ranges of {len(data)} bytes")
     if library is None:
         sliced: Any = data.tobytes() if len(data) <= len(starts) * _COPIED else memoryview(data.data)
         found = map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist())))
@@ -92,13 +92,16 @@ def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.u
 
 
 def broken(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.int64]:
-    """Which of TFRecord's records have, behind their data `data[start:end]`, another CRC than that of the data."""
+    """Return the numbers of the TFRecord records whose CRC is wrong. A record's data is `data[start:end]`, and its CRC follows."""
     footers = data[ends[:, None] + np.arange(FOOTER)].view("<u4")[:, 0]
     return np.flatnonzero(masked_crcs(data, starts, ends) != footers)
 
 
 def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
-    """All values in base 128, low groups first, and how many bytes each row has: row n are the values from `ends[n]` up to `ends[n + 1]`."""
+    """Encode all values as varints (base 128, low groups first). Also return the number of bytes in each row.
+
+    Row n has the values from `ends[n]` up to `ends[n + 1]`.
+    """
     library = _library()
     values, ends = np.ascontiguousarray(values), np.ascontiguousarray(ends, np.int64)
     if library is None:
@@ -109,7 +112,7 @@ def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengt
 
 
 def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memoryview":
-    """A line for each row: two numbers that are not negative, in decimal, and the character between them."""
+    """Return a line for each row: two non-negative numbers in decimal, with the character `between` them."""
     library = _library()
     first, second = np.ascontiguousarray(first, np.int64), np.ascontiguousarray(second, np.int64)
     if library is None:
@@ -120,9 +123,9 @@ def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memo
 
 
 def places_of(text: bytes, byte: int) -> npt.NDArray[np.int64]:
-    """Where the text has this byte, in order."""
+    """Return the positions of this byte in the text, in order."""
     library, values = _library(), np.frombuffer(text, np.uint8)
-    # Without vectors of its own, the library is no quicker than numpy.
+    # Without AVX2, the library is no faster than numpy.
     if library is None or not _is_wide():
         return np.flatnonzero(values == byte)
     room = len(text) // _BYTES_OF_A_LINE + _PLACES_AT_ONCE
@@ -135,7 +138,7 @@ def places_of(text: bytes, byte: int) -> npt.NDArray[np.int64]:
 
 
 def byte_sums(values: Bytes) -> tuple[int, int]:
-    """The sum of the values, and of their squares."""
+    """Return the sum of the values and the sum of their squares."""
     library = _library()
     if library is None:
         return int(values.sum(dtype=np.uint64)), int(np.square(values, dtype=np.uint16).sum(dtype=np.uint64))
@@ -145,10 +148,10 @@ def byte_sums(values: Bytes) -> tuple[int, int]:
 
 
 def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, line: tuple[float, float] | None = None) -> None:
-    """Writes to `out`, of the shape of the values, what the table, which has 256 entries, has for each. Raises ValueError for other shapes.
+    """Look up each value in a table of 256 entries, and write the entry to `out`, which has the shape of the values.
 
-    `line` are (middle, factor) of a table of float16 whose entries are about (place - middle) * factor: they are computed instead where that gives
-    the very same ones.
+    If entry n of a float16 table is about (n - middle) * factor, `line` may be (middle, factor). Entries are then computed instead of looked up, if
+    the computation gives exactly the table's entries. Raises ValueError for wrong shapes.
     """
     if table.shape != (256,) or out.shape != values.shape:
         raise ValueError(f"expected a table of 256 entries and room of shape {values.shape}, found {table.shape} and {out.shape}")
@@ -159,26 +162,29 @@ def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, li
             return
         library.look_up(_address(table), *given, _address(out, table.dtype))
     else:
-        # Arrow takes bytes as they are for indices, numpy makes eight bytes of each first.
+        # Arrow uses bytes directly as indices, but numpy first converts each to eight bytes.
         out[...] = pc.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What `bounds` finds: an entry for each column."""
+    """The result of `bounds`, with an entry for each column."""
 
     least: npt.NDArray[Any]
     greatest: npt.NDArray[Any]
-    """Where a column has NaN or an infinity, one of these two at least isn't finite. No zero is the negative one."""
+    """The greatest values. If a column has NaN or an infinity, its least or its greatest value isn't finite. A zero is never negative zero."""
     looked_at: npt.NDArray[Any]
-    """[columns, n]."""
+    """The sampled values, an array [columns, n]."""
 
 
 def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bounds:
-    """Least and greatest value of each column, which have one type and length, not 0, and every so many of their values from `first` on."""
+    """Return the least and the greatest value of each column, and every `every`th of its values, beginning with value `first`.
+
+    All columns must have the same type and the same length, which may not be 0.
+    """
     library, dtype, rows = _library(), columns[0].dtype, len(columns[0])
     if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
-        raise ValueError(f"expected columns of {rows} {dtype}, one at least, found {[(len(each), each.dtype.name) for each in columns]}")
+        raise ValueError(f"expected at least one column of {rows} {dtype}, found {[(len(each), each.dtype.name) for each in columns]}")
     if library is None:
         return _without_negative_zeros(_bounds(np.stack(columns), slice(first, None, every)))
     some = len(range(first, rows, every))
@@ -190,9 +196,9 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
 
 
 def _without_negative_zeros(found: Bounds) -> Bounds:
-    """Which of several zeros was found is chance, and adding zero makes it the positive one."""
+    """Turn negative zeros into positive ones, because it is arbitrary which of a column's zeros was found."""
     if found.least.dtype.kind == "f":
-        # A NaN may be one that signals; who asks sees that it isn't finite.
+        # A signalling NaN would cause a warning. The caller sees that the value isn't finite.
         with np.errstate(invalid="ignore"):
             for ends in (found.least, found.greatest):
                 np.add(ends, 0.0, out=ends)
@@ -200,7 +206,10 @@ def _without_negative_zeros(found: Bounds) -> Bounds:
 
 
 def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes | None:
-    """uint8[height, width, channels] of such an image of another size, bilinear or bicubic. None where it is left to Pillow, which makes the same."""
+    """Resize an image uint8[height, width, channels] with a bilinear or bicubic filter.
+
+    Return None if this function doesn't support the image. Pillow then gives the same bytes.
+    """
     library = _library()
     sizes = np.array([*image.shape[:2], height, width, image.shape[2]], np.int64)
     if library is None or image.shape[2] not in _RESAMPLED or sizes.min() < 1 or sizes.max() >= _LONGEST:
@@ -212,7 +221,7 @@ def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes 
 
 
 def join(pieces: Sequence[Piece], rows: int) -> Array:
-    """Each row's pieces, of which one at least is a column, one after another: a large_binary column."""
+    """Concatenate the pieces of each row to a large_binary column. At least one piece must be a column."""
     library = _library()
     if library is None:
         joined: Array = pc.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
@@ -226,7 +235,10 @@ def join(pieces: Sequence[Piece], rows: int) -> Array:
 
 
 def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
-    """The same as TFRecord's records, framed; `sizes` are those of their data. They are in the room, if it is large enough."""
+    """Concatenate the pieces of each row and frame them as TFRecord records. `sizes` are the sizes of the records' data.
+
+    The result is in `room` if that is large enough.
+    """
     library = _library()
     if library is None:
         return _framed(pieces, sizes)
@@ -240,7 +252,10 @@ def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
 
 
 def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
-    """The same without the values of those pieces that are apart, columns all, and where each of them is missing: row by row, in the order of the pieces."""
+    """Return the same bytes as `framed`, without the values of the pieces marked in `apart`, which must be columns.
+
+    Also return the offset at which each of these values is left out, row by row, in the order of the pieces.
+    """
     library = _library()
     rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
     if library is None:
@@ -256,7 +271,10 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
 
 
 def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
-    """int64[n, 2]: height and width of the JPEGs `data[ends[n]:ends[n + 1]]`. None where one of them isn't quite as usual, and without the library."""
+    """Return the height and the width of each JPEG `data[ends[n]:ends[n + 1]]`, as int64[n, 2].
+
+    Return None if a JPEG has an unusual structure, or without the library.
+    """
     library = _library()
     sizes = np.empty((len(ends) - 1, 2), np.int64)
     if library is None or library.jpeg_sizes(_address(data), _address(ends, np.int64), len(sizes), _address(sizes)) != len(sizes):
@@ -265,10 +283,10 @@ def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
 
 
 def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> tuple[list[int | None], list[float]] | None:
-    """Reads whole files of these sizes into the room, one after another.
+    """Read complete files of these sizes into the room, one after another.
 
-    Returns when each was modified, in nanoseconds, and how many seconds it took; None for one that has another size or can't be read: what is in
-    its part of the room is anything. None without the library.
+    Return each file's modification time in nanoseconds, and the number of seconds that reading it took. The modification time is None for a file that
+    has another size or can't be read. The content of its part of the room is then undefined. Return None without the library.
     """
     library = _library()
     if library is None:
@@ -282,20 +300,26 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
 
 
 def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple[int, int]:
-    """(address, bytes) of a buffer, which must outlive them."""
+    """Return the address and the size in bytes of a buffer. The buffer must outlive the use of the address."""
     whole = pa.py_buffer(data)  # type: ignore[arg-type]  # its stubs know no arrays
     return whole.address, whole.size
 
 
 def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> None:
-    """Digests the pieces with the C function at the address `update`. Only where `is_there`. Raises ValueError when it says that it can't."""
+    """Digest the pieces with the C function at the address `update`. This needs the library (see `is_there`).
+
+    Raises ValueError if the C function reports an error.
+    """
     addresses, sizes = _places(pieces)
     if not _library().digest_pieces(update, digest, _address(addresses), _address(sizes), len(pieces)):
-        raise ValueError("the digest takes no more bytes")
+        raise ValueError("the digest can't take more bytes")
 
 
 def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> int:
-    """Writes the pieces to a file and returns the bytes of all. Only where `is_there`. Raises OSError; then some of it may be written."""
+    """Write the pieces to a file, and return their total size in bytes. This needs the library (see `is_there`).
+
+    Raises OSError. Some of the bytes may then have been written.
+    """
     addresses, sizes = _places(pieces)
     wrong = _library().write_pieces(descriptor, _address(addresses), _address(sizes), len(pieces))
     if wrong:
@@ -304,7 +328,7 @@ def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryvi
 
 
 def _places(pieces: "Sequence[bytes | bytearray | memoryview]") -> tuple[Lengths, Lengths]:
-    """Addresses and sizes of pieces, which must outlive them."""
+    """Return the addresses and sizes of pieces. The pieces must outlive the use of the addresses."""
     places = np.array([place_of(piece) for piece in pieces], np.int64).reshape(len(pieces), 2)
     return np.ascontiguousarray(places[:, 0]), np.ascontiguousarray(places[:, 1])
 
@@ -313,7 +337,7 @@ def _places(pieces: "Sequence[bytes | bytearray | memoryview]") -> tuple[Lengths
 
 
 class _Piece(ctypes.Structure):
-    """`piece` of native.c."""
+    """The struct `piece` of native.c."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -325,18 +349,18 @@ class _Piece(ctypes.Structure):
 
 @cache
 def _library() -> Any:
-    """The library, loaded once."""
+    """Return the library, which is loaded only once."""
     return _load()
 
 
 @cache
 def _is_wide() -> bool:
-    """Whether the processor has the wider vectors that the library can use."""
+    """Return whether the processor has AVX2, the wider vectors that the library can use."""
     return bool(_library().has_avx2())
 
 
 def _load() -> Any:
-    """The library, or None if it wasn't built from the current sources, or can't run."""
+    """Return the library, or None if it wasn't built from the current sources or can't run on this processor."""
     try:
         digest = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()
         library = ctypes.CDLL(str(Path(__file__).with_name(f"libnative-{digest[:12]}.so")))
@@ -377,7 +401,7 @@ def _load() -> Any:
 
 
 def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
-    """The pieces for native.c, which must not outlive them. Raises ValueError if it would read out of bounds."""
+    """Convert the pieces for a call of native.c, and keep no reference to them. Raises ValueError if native.c would read out of bounds."""
     return (_Piece * len(pieces))(*(_piece(piece, rows) for piece in pieces))
 
 
@@ -396,7 +420,7 @@ def _piece(piece: Piece, rows: int) -> _Piece:
 def _address(array: npt.NDArray[Any], dtype: Any = None) -> int:
     if not array.flags.c_contiguous or (dtype is not None and array.dtype != dtype):
         raise ValueError(
-            f"expected neighbouring numbers of type {dtype or array.dtype}, found {array.dtype} at every {array.strides} bytes"
+            f"expected a contiguous array of {dtype or array.dtype}, found {array.dtype} with strides of {array.strides} bytes"
         )
     address: int = array.__array_interface__["data"][0]
     return address
@@ -443,8 +467,8 @@ def _lengths(piece: Piece, rows: int) -> Lengths:
 def _bounds(matrix: npt.NDArray[Any], some: slice) -> Bounds:
     if matrix.dtype != np.float16:
         return Bounds(matrix.min(axis=1), matrix.max(axis=1), matrix[:, some].copy())
-    # numpy compares these one by one, which takes thirty times as long as to compare their bits: as integers, of which all bits of a negative one but
-    # the sign are flipped.
+    # numpy compares float16 values one by one, which takes thirty times as long as comparing their bits as integers. The integers have the same
+    # order as the floats if all bits of a negative value except the sign are flipped.
     bits = matrix.view(np.int16)
     keys = bits ^ ((bits >> 15) & np.int16(0x7FFF))
     least, greatest = ((ends ^ ((ends >> 15) & np.int16(0x7FFF))).view(np.float16) for ends in (keys.min(axis=1), keys.max(axis=1)))
@@ -461,7 +485,7 @@ def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Leng
     width = int(widths.max(initial=1))
     out = np.empty((len(values), width), np.uint8)
     for group in range(width):
-        # The cast to uint8 drops what is above the group, but for its highest bit.
+        # The cast to uint8 drops the bits above the group, except one bit, which is overwritten below.
         out[:, group] = values >> np.uint64(7 * group)
     groups = np.arange(width, dtype=np.uint8)
     out |= 0x80

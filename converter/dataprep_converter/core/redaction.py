@@ -1,4 +1,4 @@
-"""Redaction: no line of logs or output may contain a possible credential or a terminal's control sequence."""
+"""Redaction: log lines and output must not contain possible credentials or terminal control sequences."""
 
 import io
 import sys
@@ -8,44 +8,44 @@ from dataprep_api.shown import printable, shown
 
 
 class ShownStream(io.TextIOBase):
-    """Standard output or error, through which every text of ours, of libraries and of plug-ins goes `shown`."""
+    """Wraps standard output or error, and passes every text through `shown`, including texts of libraries and plug-ins."""
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
-        """The stream itself, for what is a file rather than a message, and for colours."""
+        """The wrapped stream, for writing a file rather than a message, and for colours."""
 
     def write(self, text: str, /) -> int:
-        """Writes what is to be shown of it."""
+        """Write the redacted form of the text."""
         self.raw.write(shown(text))
         return len(text)
 
     def flush(self) -> None:
-        """Flushes the stream."""
+        """Flush the stream."""
         self.raw.flush()
 
     def fileno(self) -> int:
-        """The stream's."""
+        """Return the file descriptor of the wrapped stream."""
         return self.raw.fileno()
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
+        """Return whether the stream is a terminal."""
         return self.raw.isatty()
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # typeshed has an attribute
-        """The stream's."""
+        """The encoding of the wrapped stream."""
         return self.raw.encoding
 
     def close(self) -> None:
-        """The stream is another's to close."""
+        """Do nothing: this object doesn't own the wrapped stream."""
 
 
 def guard() -> None:
-    """Redacts both standard streams of this process, once."""
+    """Redact both standard streams of this process. A second call does nothing."""
     if not isinstance(sys.stdout, ShownStream):
         sys.stdout = cast("TextIO", ShownStream(sys.stdout))
     if not isinstance(sys.stderr, ShownStream):
@@ -53,12 +53,12 @@ def guard() -> None:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """The unredacted stream: for writing a file to it, and for colours around texts that were `shown`."""
+    """Return the unredacted stream, for writing a file to it, and for colours around texts that have passed `shown`."""
     return stream.raw if isinstance(stream, ShownStream) else stream
 
 
 def yaml_text(document: object) -> str:
-    """A document as YAML that means the same and is safe to be looked at: what isn't `printable` is escaped as YAML does it."""
+    """Return a document as YAML that is safe to display: characters that aren't `printable` are escaped in YAML's way."""
     import yaml
 
     written = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))

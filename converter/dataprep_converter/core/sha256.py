@@ -1,5 +1,6 @@
-"""SHA-256 of many pieces by one call of C, without waiting for the GIL in between. It calls OpenSSL's functions, as hashlib does, if OpenSSL is
-a shared library of the system; otherwise hashlib is used.
+"""SHA-256 of many pieces by a single call of a C function, which doesn't wait for the GIL between the pieces.
+
+If OpenSSL is a shared library of the system, this module calls its functions, like hashlib. Otherwise callers use hashlib.
 """
 
 import ctypes
@@ -13,11 +14,11 @@ from dataprep_converter.core import native
 from dataprep_converter.core.buffers import Buffer
 
 _LIBRARY: Final = "libcrypto.so.3"
-"""The name that OpenSSL 3 has wherever Linux loads it. Python has loaded it already, or has one of its own within."""
+"""The file name of OpenSSL 3 on every Linux system. Python has already loaded this library, unless it was built with its own OpenSSL."""
 
 
 class Sha256:
-    """One digest, like hashlib's. `is_there` says whether there can be any."""
+    """A digest object like hashlib's. It is available only if `is_there` returns True."""
 
     def __init__(self) -> None:
         self._openssl = _openssl()
@@ -26,17 +27,17 @@ class Sha256:
         weakref.finalize(self, self._openssl.EVP_MD_CTX_free, self._context)
 
     def update(self, data: Buffer) -> None:
-        """Takes some bytes."""
+        """Add bytes to the digest."""
         address, size = native.place_of(data)
         self._openssl.EVP_DigestUpdate(self._context, address, size)
 
     def update_all(self, pieces: Sequence[Buffer]) -> None:
-        """Takes many pieces."""
+        """Add many pieces to the digest."""
         update = ctypes.cast(self._openssl.EVP_DigestUpdate, ctypes.c_void_p)
         native.digest_pieces(update.value or 0, self._context, pieces)
 
     def hexdigest(self) -> str:
-        """Of all so far."""
+        """Return the digest of all bytes added so far, in hexadecimal."""
         found = ctypes.create_string_buffer(hashlib.sha256().digest_size)
         copy = _context(self._openssl)
         try:
@@ -48,13 +49,16 @@ class Sha256:
 
 
 def is_there() -> bool:
-    """Whether OpenSSL's functions and native.c are."""
+    """Return whether OpenSSL's functions and native.c are available."""
     return native.is_there() and _openssl() is not None
 
 
 @cache
 def _openssl() -> Any:
-    """OpenSSL's library, or None where it hasn't the functions that are needed. The answer of each of them is 1, or a fault that SHA-256 doesn't have."""
+    """Return OpenSSL's library, or None if it is missing or lacks a needed function.
+
+    Callers ignore the functions' return values, because they can't fail for SHA-256.
+    """
     try:
         library = ctypes.CDLL(_LIBRARY)
         address, count = ctypes.c_void_p, ctypes.c_size_t
@@ -69,7 +73,7 @@ def _openssl() -> Any:
 
 
 def _context(openssl: Any) -> Any:
-    """Where OpenSSL keeps a digest. Raises MemoryError."""
+    """Return a new context, in which OpenSSL keeps the state of a digest. Raises MemoryError."""
     context = openssl.EVP_MD_CTX_new()
     if not context:
         raise MemoryError("OpenSSL has no memory left for a digest")

@@ -1,4 +1,4 @@
-"""Tensors between Arrow and numpy: FixedShapeTensor columns without a copy, whatever their offset."""
+"""Convert tensors between Arrow and numpy. FixedShapeTensor columns with any offset are converted without a copy."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ import pyarrow.compute
 from dataprep_converter.core.errors import BadSpec
 
 Array: TypeAlias = "pa.Array[Any]"
-"""An Arrow array of any type: what the type holds is checked at run time, by its DataType."""
+"""An Arrow array of any type. Its DataType is checked at run time."""
 
 pc: Any = pyarrow.compute
-"""Arrow's compute functions: the stubs know only some of the types that each takes."""
+"""Arrow's compute functions. They are untyped here, because the stubs know only some of the types that each function accepts."""
 
 _arrow: Any = pa  # the stubs don't know value types and buffers that are only known at run time
 
@@ -24,19 +24,19 @@ NUMPY_NAMES: Final[Mapping[pa.DataType, str]] = {
     pa.uint8(): "uint8", pa.uint16(): "uint16", pa.uint32(): "uint32",
     pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64", pa.bool_(): "bool",
 }  # fmt: skip
-"""Arrow types of numbers that records can hold, by their numpy names."""
+"""Maps the Arrow types of numbers that records can hold to their numpy names."""
 
 _ARROW_TYPES: Final = {name: arrow for arrow, name in NUMPY_NAMES.items()}
 
 
 _MOST_VALUES: Final = 2**31 - 1
-"""Of a tensor: a list of Arrow's has no more."""
+"""The largest number of values in a tensor, which is Arrow's limit for the size of a list."""
 _MOST_DIMENSIONS: Final = 63
-"""Of a tensor: numpy has one more, which counts the records."""
+"""The largest number of dimensions of a tensor. numpy supports one more, which is needed for the records."""
 
 
 def shape_fault(shape: Sequence[int]) -> str | None:
-    """Why no record can hold a tensor of this shape, or None."""
+    """Return the reason why a record can't hold a tensor of this shape, or None if it can."""
     if len(shape) > _MOST_DIMENSIONS:
         return f"a tensor has at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}"
     if math.prod(shape) > _MOST_VALUES:
@@ -45,7 +45,10 @@ def shape_fault(shape: Sequence[int]) -> str | None:
 
 
 def arrow_type(dtype: str, shape: tuple[int, ...] = ()) -> pa.DataType:
-    """The column type of numbers `dtype` (numpy's name), as scalars or as tensors of `shape`. Raises BadSpec for a shape that no record can hold."""
+    """Return the column type for numbers of `dtype` (numpy's name), as scalars or as tensors of `shape`.
+
+    Raises BadSpec for a shape that no record can hold.
+    """
     kind: pa.DataType = _ARROW_TYPES[dtype]
     if shape:
         if fault := shape_fault(shape):
@@ -55,28 +58,28 @@ def arrow_type(dtype: str, shape: tuple[int, ...] = ()) -> pa.DataType:
 
 
 def is_tensor(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds one tensor a row, each of the same shape."""
+    """Return whether a column of this type holds one tensor per row, all with the same shape."""
     return isinstance(kind, pa.FixedShapeTensorType)
 
 
 def shape_of(kind: pa.DataType) -> tuple[int, ...]:
-    """Shape of a row of a tensor column, () of any other."""
+    """Return the shape of a row of a tensor column, or () for any other column."""
     return tuple(kind.shape) if isinstance(kind, pa.FixedShapeTensorType) else ()
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Type of the numbers of a tensor column, the type itself of any other."""
+    """Return the type of the numbers in a tensor column. Any other type is returned unchanged."""
     return kind.value_type if isinstance(kind, pa.FixedShapeTensorType) else kind
 
 
 def tensor_bytes(schema: pa.Schema) -> int:
-    """Bytes of all the tensors of one row."""
+    """Return the total size of the tensors in one row, in bytes."""
     tensors = [field.type for field in schema if is_tensor(field.type)]
     return sum(math.prod(shape_of(kind)) * max(1, value_type(kind).bit_width // 8) for kind in tensors)
 
 
 def to_arrow(values: npt.NDArray[Any]) -> Array:
-    """A column with one row for each entry of the first dimension: scalars, or tensors of the other dimensions."""
+    """Return a column with one row for each entry of the first dimension: a scalar, or a tensor of the other dimensions."""
     shape = values.shape[1:]
     column: Array = _arrow.array(np.ascontiguousarray(values).reshape(-1))
     if shape:
@@ -86,7 +89,7 @@ def to_arrow(values: npt.NDArray[Any]) -> Array:
 
 
 def to_numpy(column: Array) -> npt.NDArray[Any]:
-    """The numbers of a column without nulls, one entry of the first dimension for each row. No copy but of booleans."""
+    """Return the numbers of a column without nulls. The first dimension is that of the rows. Only booleans are copied."""
     kind = column.type
     if isinstance(kind, pa.FixedShapeTensorType):
         if kind.permutation is not None and list(kind.permutation) != list(range(len(kind.shape))):
@@ -110,7 +113,7 @@ def _flat(column: Array) -> npt.NDArray[Any]:
 
 
 def binary(data: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> Array:
-    """A large_binary column over `data`, cut at `offsets`. No copy."""
+    """Return a large_binary column over `data`, cut at `offsets`, without a copy."""
     column: Array = _arrow.Array.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, _arrow.py_buffer(offsets), _arrow.py_buffer(data)]
     )
@@ -118,14 +121,14 @@ def binary(data: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> Array:
 
 
 def binary_data(column: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The bytes of a large_binary column without nulls, and where each row begins and the last one ends. No copy."""
+    """Return the bytes of a large_binary column without nulls, and the offsets of its rows, without a copy."""
     _, ends, data = column.buffers()
     offsets = _view(ends, np.dtype(np.int64))[column.offset : column.offset + len(column) + 1]
     return _view(data, np.dtype(np.uint8)), offsets
 
 
 def widened(column: Array) -> Array:
-    """A column of strings or binaries without nulls as large_binary. Its bytes aren't copied."""
+    """Convert a string or binary column without nulls to large_binary. Its bytes aren't copied."""
     if not len(column):
         return pa.array([], pa.large_binary())
     _, ends, data = column.buffers()

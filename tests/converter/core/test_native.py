@@ -310,13 +310,13 @@ def test_bounds_are_those_of_each_column(dtype: str, rows: int, count: int, firs
 
 
 def test_columns_of_different_lengths_have_no_bounds() -> None:
-    with pytest.raises(ValueError, match=r"expected columns of 2 int64, one at least, found \[\(2, 'int64'\), \(1, 'int64'\)\]"):
+    with pytest.raises(ValueError, match=r"expected at least one column of 2 int64, found \[\(2, 'int64'\), \(1, 'int64'\)\]"):
         native.bounds([np.zeros(2, np.int64), np.zeros(1, np.int64)], first=0, every=1)
-    with pytest.raises(ValueError, match="expected columns of 0 int64"):
+    with pytest.raises(ValueError, match="expected at least one column of 0 int64"):
         native.bounds([np.zeros(0, np.int64)], first=0, every=1)
 
 
 @pytest.mark.parametrize(("starts", "ends"), [([4], [2]), ([-1], [2]), ([0], [9]), ([0, 1], [1])])
 def test_a_crc_of_what_is_no_stretch_of_the_data_is_refused(starts: list[int], ends: list[int]) -> None:
-    with pytest.raises(ValueError, match=rf"{len(starts)} starts and {len(ends)} ends are not the stretches of 8 bytes"):
+    with pytest.raises(ValueError, match=rf"{len(starts)} starts and {len(ends)} ends aren't valid ranges of 8 bytes"):
         native.masked_crcs(np.zeros(8, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64))
