@@ -1,1 +1,1 @@
-"""Images: headers, decoding, resampling."""
+"""Images: parsing of headers, decoding and resampling."""

@@ -1,6 +1,7 @@
-"""Image files ↔ pixels. JPEG by libjpeg-turbo (simplejpeg), all other formats by Pillow; both are imported only when a step needs them.
+"""Decode image files to pixels, and encode pixels to image files.
 
-Pixels are those of TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp`, where it decodes at all.
+JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. Both are imported only when a step needs them. If TensorFlow can
+decode a file, its `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp` give the same pixels.
 """
 
 import contextlib
@@ -29,36 +30,36 @@ _MARKER: Final = 0xFF
 _SCAN: Final = 0xDA
 """The second byte of the marker that begins a scan."""
 _SCALES: Final = (8, 4, 2)
-"""Denominators that libjpeg-turbo has SIMD code for."""
+"""The scaling denominators for which libjpeg-turbo has SIMD code."""
 _LARGE_PIXELS: Final = 16 << 20
-"""Larger images are copied from Pillow by strips, which take a little longer for images that fit into the processor's cache."""
+"""Images with more pixels than this are copied from Pillow in strips. Strips are a little slower for images that fit into the CPU cache."""
 _STRIP_PIXELS: Final = 1 << 20
 _MOST_SCANS: Final = 500
-"""Each scan of a progressive JPEG goes over the whole image: a small file could keep a decoder busy for hours."""
+"""The largest number of scans in a JPEG. Each scan of a progressive JPEG covers the complete image, so a small file could take hours to decode."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """A file's header, and its orientation."""
+    """The header of an image file, and its orientation."""
 
     format: str
     height: int
     width: int
-    """As stored."""
+    """The stored width, before any rotation."""
     orientation: int
-    """As stored, 1 … 8."""
+    """The stored EXIF orientation, 1 to 8."""
     upright: bool
-    """Whether the orientation is applied."""
+    """Whether the orientation is applied when the image is decoded."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) of the pixels."""
+        """The (height, width) of the decoded pixels."""
         swapped = self.upright and orientation.swaps_sides(self.orientation)
         return (self.width, self.height) if swapped else (self.height, self.width)
 
 
 def require_libraries(of: str) -> None:
-    """Raises BadSpec when a library that decodes is missing; `of` says who needs it."""
+    """Raise BadSpec if a library for decoding is missing. `of` is what needs it, for the message."""
     for name in ("simplejpeg", "PIL.Image"):
         try:
             import_module(name)
@@ -67,7 +68,7 @@ def require_libraries(of: str) -> None:
 
 
 def header(data: bytes, decode: Decode) -> Header:
-    """The header of a whole file. Raises BadSample when it is no image, not whole, or larger than `maxPixels`."""
+    """Return the header of a complete file. Raises BadSample if it isn't an image, is incomplete, or has more pixels than `maxPixels`."""
     found = image_headers.parse(data)
     if found.height * found.width > decode.max_pixels:
         raise BadSample(
@@ -77,22 +78,22 @@ def header(data: bytes, decode: Decode) -> Header:
 
 
 def decoded(data: bytes, head: Header, decode: Decode, *, at_least: tuple[int, int] | None = None) -> Pixels:
-    """uint8[height, width, channels]. Raises BadSample with the decoder's reason.
+    """Decode a file to pixels uint8[height, width, channels]. Raises BadSample with the decoder's reason.
 
-    With `at_least` a JPEG may come at 1/2, 1/4 or 1/8 of its size, but no smaller than that (height, width).
+    With `at_least`, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, but not below this (height, width).
     """
     if head.format == "jpeg":
         image = _jpeg(data, head, decode.channels, at_least)
         return orientation.turned(image, head.orientation) if head.upright else image
     image = _pillow(data, head, decode)
-    # Pillow turns a TIFF by itself, and nothing else.
+    # Pillow applies the orientation of TIFF files itself, but not that of other formats.
     if head.format == "tiff":
         return image if head.upright else orientation.turned_back(image, head.orientation)
     return orientation.turned(image, head.orientation) if head.upright else image
 
 
 def encoded(image: Pixels, encode: Encode) -> bytes:
-    """A JPEG or PNG file of uint8[height, width, channels]. Raises BadSample when there can be none of that size."""
+    """Encode pixels uint8[height, width, channels] to a JPEG or PNG file. Raises BadSample if the format doesn't support the size."""
     if encode.format == "Png":
         file = io.BytesIO()
         to_picture(image).save(file, "PNG")
@@ -108,7 +109,7 @@ def encoded(image: Pixels, encode: Encode) -> bytes:
             fastdct=False,
         )
     except ValueError as exc:
-        raise BadSample(f"no jpeg of {image.shape[1]} x {image.shape[0]} pixels can be made: {exc}") from exc
+        raise BadSample(f"can't encode {image.shape[1]} x {image.shape[0]} pixels as jpeg: {exc}") from exc
     return data
 
 
@@ -126,7 +127,7 @@ def _jpeg(data: bytes, head: Header, channels: int, at_least: tuple[int, int] | 
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
         _check_size("jpeg", head.height, head.width, height, width)
         colour = "CMYK" if space in _INKS else _JPEG_COLOURS[channels]
-        # Strict: otherwise the library fills missing parts with grey and only warns.
+        # With strict=False, the library would fill missing parts with grey and only warn.
         image: Pixels = simplejpeg.decode_jpeg(data, colour, fastdct=False, fastupsample=False, strict=True, **smallest)
     except ValueError as exc:
         raise BadSample(f"damaged jpeg: {_one_line(exc)}") from exc
@@ -134,13 +135,13 @@ def _jpeg(data: bytes, head: Header, channels: int, at_least: tuple[int, int] | 
 
 
 def _scans(data: bytes) -> int:
-    """How often there are the two bytes with which a scan begins: `data.count` takes four times as long."""
+    """Count the occurrences of the two bytes that begin a scan. `data.count` would take four times as long."""
     found = np.frombuffer(data, np.uint8)
     return int(np.count_nonzero((found[:-1] == _MARKER) & (found[1:] == _SCAN)))
 
 
 def _scale(head: Header, at_least: tuple[int, int] | None) -> int:
-    """The largest denominator with which both sides are still long enough."""
+    """Return the largest denominator with which both sides are still long enough."""
     if at_least is None:
         return 1
     swapped = head.size != (head.height, head.width)
@@ -149,7 +150,7 @@ def _scale(head: Header, at_least: tuple[int, int] | None) -> int:
 
 
 def _from_inks(image: Pixels, data: bytes, channels: int) -> Pixels:
-    """CMYK as TensorFlow converts it: Adobe's files hold the inks inverted."""
+    """Convert CMYK to pixels in the same way as TensorFlow. Adobe's files store inverted ink values."""
     wide = image.astype(np.uint16)
     if _ADOBE not in data:
         wide = 255 - wide
@@ -163,7 +164,7 @@ def _from_inks(image: Pixels, data: bytes, channels: int) -> Pixels:
 def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
     image_module: Any = import_module("PIL.Image")
     try:
-        # Pillow's warnings aren't errors, or it raises them as well.
+        # Pillow's warnings can be ignored, because it also raises an exception for a real error.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if head.format == "tiff":
@@ -177,17 +178,17 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
     except (BadSample, MemoryError):
         raise
     except Exception as exc:
-        # Pillow's plug-ins raise whatever their parsing meets: OSError, SyntaxError, KeyError, zlib.error …
+        # Pillow's plug-ins raise any kind of exception on damaged data: OSError, SyntaxError, KeyError, zlib.error …
         raise BadSample(f"damaged {head.format}: {_one_line(exc)}") from exc
 
 
 @cache
 def _quiet_libtiff() -> None:
-    """libtiff writes what it finds wrong to stderr, by a handler that Pillow leaves in place. Pillow gets the errors anyway."""
+    """Stop libtiff from writing errors to stderr by its default handler, which Pillow leaves in place. Pillow gets the errors anyway."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
     for path in {line[line.index("/") :] for line in lines if "/libtiff" in line}:
-        # Without it, there are only extra lines.
+        # If this fails, the only effect is extra lines on stderr.
         with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(path)
             library.TIFFSetErrorHandler(None)
@@ -195,7 +196,10 @@ def _quiet_libtiff() -> None:
 
 
 def _by_strips(picture: Any, decode: Decode) -> Pixels:
-    """Pixels of one of Pillow's images. Of a large one some rows at a time: intermediate results would take as much memory again as the picture and its pixels."""
+    """Convert a Pillow image to pixels.
+
+    A large image is converted some rows at a time. Otherwise intermediate results would double the memory of the picture and its pixels.
+    """
     if picture.width * picture.height <= _LARGE_PIXELS:
         return _from_strip(picture, decode)
     rows = max(1, min(picture.height, _STRIP_PIXELS // picture.width))
@@ -215,12 +219,12 @@ def _from_strip(picture: Any, decode: Decode) -> Pixels:
 
 
 def _from_picture(picture: Any, channels: int) -> Pixels:
-    """Pixels of one of Pillow's images. Of 16 bits the upper 8 are taken, as TensorFlow does."""
+    """Convert a Pillow image to pixels. Of 16-bit values the upper 8 bits are used, as TensorFlow does."""
     if picture.mode.startswith("I;16"):
         grey = (np.asarray(picture) >> 8).astype(np.uint8)
         picture = to_picture(grey[:, :, None])
     elif picture.mode in ("I", "F"):
-        raise BadSample("it has pixels of 32 bits, whose range isn't known")
+        raise BadSample("it has 32-bit pixels, whose range isn't known")
     if picture.mode != MODES[channels]:
         picture = picture.convert(MODES[channels])
     return np.asarray(picture, np.uint8).reshape(picture.height, picture.width, channels)
@@ -228,7 +232,7 @@ def _from_picture(picture: Any, channels: int) -> Pixels:
 
 def _check_size(kind: str, height: int, width: int, found_height: int, found_width: int) -> None:
     if (found_height, found_width) != (height, width):
-        raise BadSample(f"damaged {kind}: its header says {width} x {height} pixels, its decoder {found_width} x {found_height}")
+        raise BadSample(f"damaged {kind}: its header says {width} x {height} pixels, but it decodes to {found_width} x {found_height}")
 
 
 def _one_line(exc: Exception) -> str:

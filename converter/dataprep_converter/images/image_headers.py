@@ -1,6 +1,6 @@
-"""Headers of image files, without decoding: format, height, width, and whether the file is complete.
+"""Parse the headers of image files without decoding them: the format, the height and width, and whether the file is complete.
 
-About a microsecond per file. The content decides, never the extension: a PNG named .jpg is a PNG.
+This takes about a microsecond per file. The format is detected from the content, never from the extension: a PNG named .jpg is a PNG.
 """
 
 import struct
@@ -10,14 +10,14 @@ from typing import Final
 from dataprep_converter.core.errors import BadSample
 
 MOST_PIXELS: Final = 1 << 29
-"""More than any usual decoder accepts."""
+"""The largest accepted number of pixels, which is more than any usual decoder accepts."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB\x60\x82"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _JPEG_MARKERS = 65_536
-"""Far more than any camera writes before the pixels; each costs one loop iteration."""
+"""The largest accepted number of markers before the pixels. It is far more than any camera writes, and each costs one loop iteration."""
 _TIFF_WIDTH = 256
 _TIFF_HEIGHT = 257
 _TIFF_SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}
@@ -25,7 +25,7 @@ _TIFF_SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """Format in lower case (`jpeg`, `png`, `gif`, `bmp`, `webp`, `tiff`) and size in pixels."""
+    """The format in lower case (`jpeg`, `png`, `gif`, `bmp`, `webp`, `tiff`) and the size in pixels."""
 
     format: str
     height: int
@@ -33,17 +33,17 @@ class ImageHeader:
 
 
 def parse(data: bytes) -> ImageHeader:
-    """The header of a whole file. Raises BadSample with the reason if it isn't a complete image."""
+    """Parse the header of a complete file. Raises BadSample with the reason if it isn't a complete image."""
     if not data:
         raise BadSample("the file is empty")
     try:
         header = _parsed(data)
     except (struct.error, IndexError, OverflowError) as exc:
-        raise BadSample(f"truncated image: the header is not whole in {len(data):,} bytes") from exc
+        raise BadSample(f"truncated image: the header is incomplete in {len(data):,} bytes") from exc
     if header.height <= 0 or header.width <= 0:
         raise BadSample(f"the {header.format} image is {header.width} x {header.height} pixels")
     if header.height * header.width > MOST_PIXELS:
-        raise BadSample(f"the {header.format} image claims {header.width:,} x {header.height:,} pixels, more than decoders take")
+        raise BadSample(f"the {header.format} image claims {header.width:,} x {header.height:,} pixels, more than decoders accept")
     return header
 
 
@@ -65,7 +65,7 @@ def _parsed(data: bytes) -> ImageHeader:
 
 
 def _jpeg(data: bytes) -> ImageHeader:
-    # Segments: ff marker | uint16 length, itself included | content; big-endian. A marker may be preceded by fill bytes ff.
+    # A segment: ff marker | uint16 length of the length field and the content | content; big-endian. Fill bytes ff may precede a marker.
     size: tuple[int, int] | None = None
     at = 2
     for _ in range(_JPEG_MARKERS):
@@ -91,7 +91,7 @@ def _jpeg(data: bytes) -> ImageHeader:
         raise BadSample(f"damaged jpeg: more than {_JPEG_MARKERS:,} markers before its pixels")
     if size is None:
         raise BadSample("damaged jpeg: it has no frame header")
-    # In the pixels, ff is followed by 00 or a restart marker: the end marker is the end, whatever was appended behind it.
+    # In pixel data, ff is followed by 00 or a restart marker, so the end marker can't be part of it. Data may be appended after the end marker.
     if data.rfind(b"\xff\xd9", at) < 0:
         raise BadSample(f"truncated jpeg: no end of image in {len(data):,} bytes")
     return ImageHeader("jpeg", *size)
@@ -111,7 +111,7 @@ def _bmp(data: bytes) -> ImageHeader:
     if header == 12:
         width, height = struct.unpack_from("<HH", data, 18)
     else:
-        # A negative height is an image stored from top to bottom.
+        # A negative height means that the image is stored from top to bottom.
         width, height = struct.unpack_from("<ii", data, 18)
     (pixels,) = struct.unpack_from("<I", data, 10)
     if pixels >= len(data):

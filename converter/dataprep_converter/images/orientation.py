@@ -1,6 +1,8 @@
-"""EXIF orientation: finding it in a file without decoding, and turning pixels by it.
+"""EXIF orientation: find it in a file without decoding, and rotate or mirror pixels by it.
 
-1 as it is   2 mirrored   3 by 180°   4 upside down   5 transposed   6 by 90° clockwise   7 transposed over the other diagonal   8 by 90° back
+To be upright, an image with each orientation must be:
+1 left unchanged   2 mirrored   3 rotated by 180°   4 flipped vertically   5 transposed   6 rotated by 90° clockwise
+7 transposed over the other diagonal   8 rotated by 90° counterclockwise
 """
 
 import struct
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
-"""uint8[height, width, channels]."""
+"""An image as uint8[height, width, channels]."""
 
 _TAG: Final = 0x0112
 _SHORT: Final = 3
@@ -31,22 +33,22 @@ _BACK: Final = {6: 8, 8: 6}
 
 
 def turned(image: Pixels, orientation: int) -> Pixels:
-    """The image upright, as a view."""
+    """Return the upright image, as a view."""
     return _TURNS[orientation](image) if orientation in _TURNS else image
 
 
 def turned_back(image: Pixels, orientation: int) -> Pixels:
-    """An upright image as it is stored, as a view."""
+    """Return an upright image in its stored orientation, as a view."""
     return turned(image, _BACK.get(orientation, orientation))
 
 
 def swaps_sides(orientation: int) -> bool:
-    """Whether height and width change places."""
+    """Return whether the orientation swaps height and width."""
     return orientation >= 5
 
 
 def of(data: bytes, kind: str) -> int:
-    """Orientation of a whole file of the format `kind`: 1 … 8, and 1 if it is missing or broken."""
+    """Return the orientation of a complete file of the format `kind`: 1 to 8, or 1 if it is missing or damaged."""
     try:
         block = _BLOCKS[kind](data) if kind in _BLOCKS else None
         found = 1 if block is None else _orientation(block)
@@ -72,7 +74,7 @@ def _jpeg(data: bytes) -> bytes | None:
 
 
 def _png(data: bytes) -> bytes | None:
-    # Chunks: uint32 length | type | content | uint32 CRC; big-endian.
+    # A chunk: uint32 length | type | content | uint32 CRC; big-endian.
     at = 8
     while at + 8 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -83,7 +85,7 @@ def _png(data: bytes) -> bytes | None:
 
 
 def _webp(data: bytes) -> bytes | None:
-    # Chunks: type | uint32 length | content, to an even length; little-endian.
+    # A chunk: type | uint32 length | content, padded to an even length; little-endian.
     at = 12
     while at + 8 <= len(data):
         kind, length = struct.unpack_from("<4sI", data, at)
@@ -97,7 +99,7 @@ _BLOCKS: Final[Mapping[str, Callable[[bytes], bytes | None]]] = {"jpeg": _jpeg, 
 
 
 def _orientation(block: bytes) -> int:
-    """The tag in the first directory of a TIFF structure."""
+    """Return the orientation tag in the first directory of a TIFF structure."""
     order = {b"II": "<", b"MM": ">"}.get(block[:2])
     if order is None:
         return 1

@@ -1,5 +1,8 @@
-"""Another size for one image. Bilinear and bicubic are Pillow's arithmetic (fixed-point, the same on every machine), in C of our own where that was built;
-nearest is Pillow's. Area is computed here, because Pillow's box filter takes or leaves whole pixels."""
+"""Resize an image.
+
+Bilinear and bicubic resizing use Pillow's fixed-point arithmetic, which is the same on every machine. The code is the native library's if that was
+built, or else Pillow's. Nearest is done by Pillow. Area is computed here, because Pillow's box filter either includes a pixel completely or not at all.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,11 +15,11 @@ from dataprep_converter.core import native
 from dataprep_converter.images.orientation import Pixels
 
 MODES: Final[Mapping[int, str]] = {1: "L", 3: "RGB", 4: "RGBA"}
-"""Pillow's mode by number of channels."""
+"""Maps the number of channels to Pillow's mode."""
 
 
 def size_after(resize: Resize, height: int, width: int) -> tuple[int, int]:
-    """(height, width) that an image of this size gets."""
+    """Return the (height, width) that an image of this size has after resizing."""
     if resize.height is not None and resize.width is not None:
         return resize.height, resize.width
     shortest = resize.shortest_side or min(height, width)
@@ -26,14 +29,14 @@ def size_after(resize: Resize, height: int, width: int) -> tuple[int, int]:
 
 
 def resized(image: Pixels, height: int, width: int, method: str) -> Pixels:
-    """uint8[height, width, channels]. With four channels, colours are weighted by their alpha."""
+    """Resize an image uint8[height, width, channels]. With four channels, colours are weighted by their alpha."""
     if image.shape[:2] == (height, width):
         return image
     if method == "Area":
         rows = _averaged(image.reshape(len(image), -1), height).reshape(height, *image.shape[1:])
         columns = _averaged(rows.swapaxes(0, 1).reshape(image.shape[1], -1), width)
         averaged = columns.reshape(width, height, image.shape[2]).swapaxes(0, 1)
-        # Half to even, and never beyond 255: it is a mean of bytes.
+        # This rounds half to even, and never exceeds 255, because the values are means of bytes.
         return np.rint(averaged).astype(np.uint8)
     if method != "Nearest":
         made = native.resample(image, height, width, is_cubic=method == "Bicubic")
@@ -44,7 +47,7 @@ def resized(image: Pixels, height: int, width: int, method: str) -> Pixels:
 
 
 def to_picture(image: Pixels) -> Any:
-    """The image as Pillow's."""
+    """Convert the image to a Pillow image."""
     from PIL import Image
 
     flat = image[:, :, 0] if image.shape[2] == 1 else image
@@ -58,13 +61,13 @@ def _filter(method: str) -> Any:
 
 
 def _averaged(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
-    """[n, k] → [size, k]: each row the mean of the stretch of rows that it covers, the ones at its ends by their covered part.
+    """Average an array [n, k] to [size, k]. Each new row is the mean of the rows that it covers. Partly covered rows count by their covered part.
 
-    A stretch is its whole rows, less the part of the first that lies before it, plus the part of the row that it ends in.
+    The sum of a new row is the sum of the complete rows, minus the part of the first row before it, plus the covered part of the last row.
     """
     edges = np.arange(size + 1) * len(values)
     whole, part = edges // size, (edges % size / size)[:, None]
-    # At the very end there is no row to take a part of, and the part is 0.
+    # After the last row there is no row left, and the part is 0.
     at_edges = part * values[np.minimum(whole, len(values) - 1)]
     sums = np.add.reduceat(values, whole[:-1], axis=0, dtype=np.float64)
     sums[whole[:-1] == whole[1:]] = 0

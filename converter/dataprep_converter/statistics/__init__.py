@@ -1,1 +1,1 @@
-"""Statistics of the records, by split."""
+"""Statistics of a data set's records, by split."""

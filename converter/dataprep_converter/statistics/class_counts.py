@@ -1,4 +1,4 @@
-"""Records of each class, of the features that are labels: always of all records, whatever else the statistics look at."""
+"""Count the records of each class, for the features that are labels. Classes are always counted in all records, never in a sample."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,20 +17,23 @@ from dataprep_converter.statistics.top_values import LONGEST
 Class: TypeAlias = int | bytes
 
 MOST_CLASSES: Final = 65_536
-"""A label with more different values is a number to predict, not a class."""
+"""A label with more distinct values than this is treated as a number to predict, not as a class."""
 _LARGEST: Final = 2.0**53
 
 
 @dataclass
 class ClassCounts:
-    """Counts by class of one label: a number, the place of the 1 in a vector, or a text; of every step where the label is a sequence."""
+    """The counts of one label's classes. A class is a number, the index of a 1 in a vector, or a text.
+
+    If the label is a sequence, every step is counted.
+    """
 
     counts: Counter[Class] = field(default_factory=Counter)
     is_class: bool = True
-    """False as soon as a value was seen that is none, such as 0.5; nothing is counted then."""
+    """False after a value that can't be a class, such as 0.5. Then there are no counts."""
 
     def add(self, column: Array, feature: FeatureSpec) -> None:
-        """Takes a batch's column."""
+        """Count the column of a batch."""
         if not self.is_class:
             return
         if isinstance(column.type, pa.DictionaryType):
@@ -46,18 +49,18 @@ class ClassCounts:
         self._add_values(column.drop_null() if column.null_count else column)
 
     def merge(self, other: "ClassCounts") -> None:
-        """Adds another shard's."""
+        """Add the counts of another shard."""
         self.counts.update(other.counts)
         self._judge(is_class=other.is_class)
 
     def to_json(self) -> list[Any]:
-        """Compact; texts one character a byte."""
+        """Return a compact form for JSON. Byte strings become texts with one character per byte."""
         items = sorted(self.counts.items())
         return [[name.decode("latin-1") if isinstance(name, bytes) else name for name, _ in items], [n for _, n in items], self.is_class]
 
     @classmethod
     def from_json(cls, found: list[Any]) -> "ClassCounts":
-        """The inverse of `to_json`."""
+        """Rebuild the counts from the form that `to_json` returns."""
         classes, counts, is_class = found
         named = (name.encode("latin-1") if isinstance(name, str) else name for name in classes)
         return cls(Counter(dict(zip(named, counts, strict=True))), is_class)
@@ -79,7 +82,7 @@ class ClassCounts:
         self._judge(is_class=True)
 
     def _add_places(self, vectors: npt.NDArray[Any]) -> None:
-        """Vectors of zeros and ones: one of `oneHot`, or several labels of a record."""
+        """Count vectors of zeros and ones, which come from `oneHot` or hold several labels of a record."""
         self._judge(is_class=bool(((vectors == 0) | (vectors == 1)).all()))
         if self.is_class:
             sums = vectors.astype(np.bool_).sum(axis=0).tolist()
@@ -92,10 +95,10 @@ class ClassCounts:
 
 
 def is_countable(feature: FeatureSpec) -> bool:
-    """Whether a feature is a label of which classes can be counted: no masks and no boxes."""
+    """Return whether a feature is a label whose classes can be counted. Masks and boxes can't."""
     return feature.label and not feature.record and len(feature.shape) <= 1
 
 
 def as_texts(counts: Mapping[Class, int]) -> dict[str, int]:
-    """Classes as the manifest has them, by name: numbers only."""
+    """Return the counts in the manifest's form, by class name. Only classes that are numbers are included."""
     return {str(name): count for name, count in sorted(item for item in counts.items() if isinstance(item[0], int))}

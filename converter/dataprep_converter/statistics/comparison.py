@@ -1,8 +1,8 @@
-"""Comparing splits: what a person should know before training on one and measuring on another.
+"""Compare splits, to find differences that matter for training on one split and evaluating on another.
 
-Each split is compared with the training split (the one named `train`, else the first). Chance alone makes small splits differ, so a shift is told
-only when it is both too much for chance (chi-square test of two samples, p < 0.001) and large (total variation distance: the share of one split
-that would have to be something else to be like the other).
+Each split is compared with the training split, which is the split named `train` or else the first split. Small splits differ by chance alone. So a
+shift is reported only if it is both unlikely by chance (chi-square test of two samples, p < 0.001) and large. Its size is the total variation
+distance: the share of one split's records that would have to change to match the other split.
 """
 
 import math
@@ -18,24 +18,24 @@ from dataprep_converter.statistics.statistics import SplitStatistics
 from dataprep_converter.statistics.summaries import NumberSummary, Summary
 
 MOST: Final = 100
-"""Warnings of a data set."""
+"""The largest number of warnings for a data set."""
 _CLASSES_APART: Final = 0.05
 _VALUES_APART: Final = 0.1
 _MISSING_APART: Final = 0.1
 _GAPS: Final = 2
 _BEYOND: Final = 0.1
-"""Of the training split's range: values that lie further outside are told."""
+"""A share of the training split's range. Values are reported if they are further outside the range than this."""
 _PARTS: Final = 10
-"""Parts of about equal counts that the training split's values are cut into for the test."""
+"""The number of parts, with about equal counts, into which the training split's values are cut for the test."""
 _UNLIKELY: Final = 3.0902
-"""Standard deviations of p = 0.001, one-sided."""
+"""The number of standard deviations for p = 0.001, one-sided."""
 _SHOWN: Final = 5
 
 Counts = npt.NDArray[np.float64]
 
 
 def warnings(manifest: Manifest, found: Mapping[str, SplitStatistics]) -> list[str]:
-    """One sentence for each difference, classes first."""
+    """Return one sentence for each difference between splits. Differences in classes come first."""
     splits = [split.name for split in manifest.splits if split.name in found and found[split.name].records]
     if len(splits) < 2:
         return []
@@ -77,7 +77,7 @@ def _values(features: Sequence[Mapping[str, Any]], found: Mapping[str, SplitStat
         if mine is None or theirs is None:
             continue
         said += _missing(name, mine, theirs, base=base, other=other)
-        # Classes are compared as such, and lengths of texts tell little.
+        # Classes are compared separately, and the lengths of texts say little.
         if mine.numbers is None or theirs.numbers is None or name in found[base].classes:
             continue
         if not _are_identifiers(mine, theirs):
@@ -87,7 +87,7 @@ def _values(features: Sequence[Mapping[str, Any]], found: Mapping[str, SplitStat
 
 
 def _are_identifiers(mine: Summary, theirs: Summary) -> bool:
-    """Whether both have different whole numbers without large gaps, such as numbers of rows: where they are cut says nothing."""
+    """Return whether both splits have distinct integers without large gaps, such as row numbers. Their ranges differ in any case."""
     for each in (mine, theirs):
         numbers, top = each.numbers, each.top
         if numbers is None or top is None or not top.mostly_different or numbers.least is None or numbers.greatest is None:
@@ -121,7 +121,7 @@ def _shift(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) 
         return []
     first, second = _parts(mine.numbers, theirs.numbers)
     apart = distance(first, second)
-    # The values of one record are alike (an image is dark or bright), so that only records count as independent.
+    # The values within a record are similar (an image is dark or bright), so only records count as independent samples.
     independent = ((first, mine), (second, theirs))
     per_record = [counts * min(1.0, each.records / max(1.0, float(counts.sum()) * each.every)) for counts, each in independent]
     if apart < _VALUES_APART or not is_unlikely(*per_record):
@@ -131,7 +131,7 @@ def _shift(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) 
 
 
 def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
-    """Counts of both in the same parts, each with about a tenth of the first's values."""
+    """Return the counts of both summaries in the same parts. Each part has about a tenth of the first summary's values."""
     shift = max(mine.histogram.shift, theirs.histogram.shift)
     one, two = mine.histogram.at(shift), theirs.histogram.at(shift)
     keys = sorted({*one, *two})
@@ -147,16 +147,16 @@ def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
 
 
 def distance(first: Counts, second: Counts) -> float:
-    """Total variation distance of two distributions given by counts: 0 for equal ones, 1 for such that share nothing."""
+    """Return the total variation distance of two distributions, given by counts. It is 0 if they are equal and 1 if they are disjoint."""
     if not first.sum() or not second.sum():
         return 0.0
     return float(np.abs(first / first.sum() - second / second.sum()).sum()) / 2
 
 
 def is_unlikely(first: Counts, second: Counts) -> bool:
-    """Whether counts of two samples of the same distribution differ so much with a probability below 0.001: a chi-square test.
+    """Return whether two samples of the same distribution would differ this much with a probability below 0.001, by a chi-square test.
 
-    Beyond its table the quantile is Wilson and Hilferty's: (the cube root of chi-square over its degrees is nearly normal).
+    The quantile is computed by the approximation of Wilson and Hilferty: the cube root of (chi-square / degrees of freedom) is nearly normal.
     """
     there = (first + second) > 0
     first, second = first[there], second[there]
@@ -170,7 +170,7 @@ def is_unlikely(first: Counts, second: Counts) -> bool:
 
 
 def class_name(found: Class, names: Sequence[str]) -> str:
-    """A class for people: `3 (frog)`."""
+    """Return a class in a readable form, such as `3 (frog)`."""
     if isinstance(found, bytes):
         return repr(found.decode(errors="backslashreplace"))
     return f"{found} ({names[found]})" if 0 <= found < len(names) else str(found)
@@ -185,7 +185,7 @@ def _some(classes: Sequence[Class], names: Sequence[str]) -> str:
 
 
 def order(found: Class) -> tuple[bool, int, bytes]:
-    """A sort key: numbers before texts."""
+    """Return a sort key that puts numbers before texts."""
     return (True, 0, found) if isinstance(found, bytes) else (False, found, b"")
 
 

@@ -1,10 +1,10 @@
-"""Histograms of numbers whose range nobody knows before they come: log-linear buckets, as in HDR histograms and DDSketch.
+"""Histograms of numbers whose range isn't known in advance. Their buckets are log-linear, as in HDR histograms and DDSketch.
 
     # A bucket's number:  the first 64 - shift bits of the value's float64, sign | exponent | first bits of the fraction
 
-Each octave (a factor of two) has 2^(52 - shift) buckets of one width. A histogram begins with very narrow ones, and doubles their width
-whenever more than `limit` hold a value. So the buckets and counts depend on the values alone, in whatever order and parts they come: merging
-is exact, but for the last step to the limit that both sides share.
+Each octave (a factor of two) has 2^(52 - shift) buckets of equal width. A histogram begins with very narrow buckets, and doubles their width
+whenever more than `limit` buckets have values. So the buckets and counts depend only on the values, not on their order or on how they were cut into
+batches. Merging is exact, except that buckets may have to become wider to stay within the limit.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 _NARROWEST: Final = 32
-"""Leaves 20 bits of the fraction: integers below two million have buckets of their own."""
+"""The shift of a new histogram. It leaves 20 bits of the fraction, so each integer below two million has its own bucket."""
 _MAGNITUDE: Final = np.int64(2**63 - 1)
 _DENSE: Final = 4
-"""Buckets for each value up to which counting in an array is faster than sorting."""
+"""If there are at most this many possible buckets per value, counting in an array is faster than sorting."""
 
 _FIRST: Final = 512
-"""Values after which a histogram knows about how wide its buckets are."""
+"""The number of values after which a histogram roughly knows how wide its buckets must be."""
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -33,20 +33,20 @@ def _nothing() -> Integers:
 
 @dataclass
 class Histogram:
-    """Counts by bucket, in ascending order. Changed by `add` and `merge`."""
+    """The counts of buckets, in ascending order of the buckets. `add` and `merge` change the histogram in place."""
 
     limit: int
-    """Most buckets."""
+    """The largest number of buckets."""
     shift: int = _NARROWEST
     keys: Integers = field(default_factory=_nothing)
     counts: Integers = field(default_factory=_nothing)
 
     def add(self, values: Floats, counts: Integers | None = None) -> None:
-        """Counts finite values, one-dimensional; with `counts`, each so many times."""
+        """Count a one-dimensional array of finite values. With `counts`, value n is counted `counts[n]` times."""
         if not len(values):
             return
         if counts is None and not len(self.keys) and len(values) > _FIRST:
-            # They tell about how wide the buckets will be, so that the others are counted in wide ones, without sorting.
+            # The first values show roughly how wide the buckets will be. The others are then counted in wide buckets, without sorting.
             self.add(values[:_FIRST])
             values = values[_FIRST:]
         keys = _keys(values, self.shift)
@@ -57,32 +57,32 @@ class Histogram:
             self._take(*_grouped(keys[order], counts[order]))
 
     def merge(self, other: "Histogram") -> None:
-        """Adds another histogram's counts; buckets become as wide as the wider of both."""
+        """Add the counts of another histogram. Buckets become as wide as the wider ones of both histograms."""
         wider = max(self.shift, other.shift)
         self._widen(wider - self.shift)
         self._take(*_grouped(other.keys >> (wider - other.shift), other.counts))
 
     def narrowed_to(self, limit: int) -> "Histogram":
-        """The same counts in at most so many buckets."""
+        """Return the same counts in at most `limit` buckets."""
         made = Histogram(limit=limit, shift=self.shift)
         made._take(self.keys, self.counts)
         return made
 
     def at(self, shift: int) -> dict[int, int]:
-        """Counts by bucket number at a shift that is no smaller than the own."""
+        """Return the counts by bucket number for another shift, which must not be smaller than the histogram's shift."""
         keys, counts = _grouped(self.keys >> (shift - self.shift), self.counts)
         return dict(zip(keys.tolist(), counts.tolist(), strict=True))
 
     def total(self) -> int:
-        """How many values were counted."""
+        """Return the number of counted values."""
         return int(self.counts.sum())
 
     def buckets(self) -> list[tuple[float, float, int]]:
-        """(low, high, count) of every bucket that holds a value; low belongs to it, or high where both are negative."""
+        """Return (low, high, count) of every bucket with values. The bucket includes low, or high if both are negative."""
         return list(zip(*_bounds(self.keys, self.shift), self.counts.tolist(), strict=True))
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """The values that these shares of all values don't exceed, found within their buckets by a straight line; none of an empty histogram."""
+        """Return the quantiles for the given shares, by linear interpolation within buckets. An empty histogram has none."""
         if not len(self.counts):
             return []
         ends = np.cumsum(self.counts)
@@ -90,22 +90,22 @@ class Histogram:
         places = np.minimum(np.searchsorted(ends, ranks), len(ends) - 1)
         within = (ranks - (ends - self.counts)[places]) / self.counts[places]
         found = zip(*_bounds(self.keys[places], self.shift), within.tolist(), strict=True)
-        # The bucket of zero reaches to the smallest of all floats.
+        # The bucket of zero extends only to the smallest floats, so its quantile is zero.
         return [0.0 if low == 0 or high == 0 else low + (high - low) * share for low, high, share in found]
 
     def to_json(self) -> list[Any]:
-        """Compact: shift, first key, steps between keys, counts."""
+        """Return a compact form for JSON: the shift, the first key, the steps between keys, and the counts."""
         return [self.shift, self.keys[:1].tolist(), np.diff(self.keys).tolist(), self.counts.tolist()]
 
     @classmethod
     def from_json(cls, found: Sequence[Any], *, limit: int) -> "Histogram":
-        """The inverse of `to_json`."""
+        """Rebuild a histogram from the form that `to_json` returns."""
         shift, first, steps, counts = found
         keys = np.cumsum(np.array([*first, *steps], np.int64))
         return cls(limit=limit, shift=shift, keys=keys, counts=np.array(counts, np.int64))
 
     def _take(self, keys: Integers, counts: Integers) -> None:
-        """Adds counts by ascending keys of the own shift."""
+        """Add counts whose keys are ascending and have the histogram's shift."""
         if len(self.keys):
             both = np.concatenate((self.keys, keys))
             order = np.argsort(both, kind="stable")
@@ -120,7 +120,7 @@ class Histogram:
 
 
 def _bounds(keys: Integers, shift: int) -> tuple[list[float], list[float]]:
-    """The numbers between which each bucket lies: the low ones, and the high ones."""
+    """Return the lower bounds and the upper bounds of the buckets."""
     below = keys < 0
     magnitudes = np.where(below, ~keys, keys)
     nearer, farther = _numbers(magnitudes, shift), _numbers(magnitudes + 1, shift)
@@ -128,7 +128,7 @@ def _bounds(keys: Integers, shift: int) -> tuple[list[float], list[float]]:
 
 
 def _numbers(magnitudes: Integers, shift: int) -> Floats:
-    """Where these buckets of positive numbers begin; the largest float stands for all beyond it."""
+    """Return the lower bounds of these buckets of positive numbers. A bound above the largest float is replaced by the largest float."""
     infinity = -(-(0x7FF << 52) >> shift)
     return np.where(magnitudes < infinity, (np.minimum(magnitudes, infinity) << shift).view(np.float64), np.finfo(np.float64).max)
 
@@ -142,7 +142,7 @@ def _keys(values: Floats, shift: int) -> Integers:
 
 
 def _counted(keys: Integers) -> tuple[Integers, Integers]:
-    """Different keys, ascending, and how often each is there."""
+    """Return the distinct keys in ascending order, and the number of occurrences of each."""
     lowest = keys.min()
     span = int(keys.max()) - int(lowest)
     if span > _DENSE * len(keys):
@@ -154,7 +154,7 @@ def _counted(keys: Integers) -> tuple[Integers, Integers]:
 
 
 def _grouped(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
-    """Sums of the counts of equal keys, which are adjacent."""
+    """Add up the counts of equal keys, which must be adjacent."""
     if not len(keys):
         return keys, counts
     starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), keys[1:] != keys[:-1])))

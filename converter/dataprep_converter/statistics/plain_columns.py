@@ -1,6 +1,6 @@
-"""Plain numbers of many features at once: a table of many columns would cost a call of each function for each column of each batch.
+"""Summarise plain numbers of many features together. For a table with many columns, separate calls for each column and batch would be slow.
 
-A column is plain in a batch when it has one number a record and no null. Those of one type are a matrix, whose rows are the features.
+A column is plain in a batch if it has one number per record and no null. Plain columns of one type form a matrix, whose rows are the features.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,14 +15,14 @@ from dataprep_converter.statistics.summaries import PLAIN, TOGETHER, Summariser
 
 _ROWS: Final = 32_768
 _VALUES: Final = 1 << 20
-"""Of all features that are described at once, at most: the more, the fewer calls."""
+"""The largest number of values, of all features together, that are described in one step. More values mean fewer calls."""
 
 
 class PlainColumns:
-    """Looks at the batches of some summarisers, and tells each what it found of its own feature."""
+    """Computes statistics of plain columns for a group of summarisers, and passes each summariser the results for its feature."""
 
     def __init__(self, summarisers: Sequence[Summariser], *, dtype: np.dtype[Any], every: int) -> None:
-        """One record of `every` is looked at for all but the bounds. The summarisers have seen as many records, one as the other."""
+        """Sample one of every `every` records, except for the bounds. All summarisers must have seen the same number of records."""
         self.summarisers = summarisers
         self._every = every
         self._before = summarisers[0].summary.records
@@ -35,7 +35,7 @@ class PlainColumns:
         self._held = 0
 
     def add(self, columns: Sequence[Array]) -> None:
-        """Takes a batch."""
+        """Add the columns of a batch."""
         values = [column.to_numpy() for column in columns]
         found = bounds(values, first=-(self._before + self._records) % self._every, every=self._every)
         is_finite = np.isfinite(found.least) & np.isfinite(found.greatest)
@@ -50,7 +50,7 @@ class PlainColumns:
             self._describe()
 
     def end(self) -> None:
-        """Tells the summarisers what they don't know yet."""
+        """Pass the remaining results to the summarisers."""
         self._describe()
         for summariser, least, greatest in zip(self.summarisers, self._least.tolist(), self._greatest.tolist(), strict=True):
             summariser.take_plain(self._records, least, greatest)
@@ -65,13 +65,13 @@ class PlainColumns:
 
 
 class Columns:
-    """All features of a shard: plain columns side by side, each other one by itself."""
+    """Summarises all features of a shard. Plain columns are processed together, and each other column separately."""
 
     def __init__(self) -> None:
         self._plain: dict[tuple[int, int], PlainColumns] = {}
 
     def add(self, columns: Iterable[tuple[Summariser, Array]]) -> None:
-        """Takes a batch, with every column that there is."""
+        """Add a batch, with all of its columns."""
         alone: list[tuple[Summariser, Array]] = []
         alike: dict[tuple[int, int], list[tuple[Summariser, Array]]] = {}
         for summariser, column in columns:
@@ -82,7 +82,7 @@ class Columns:
             else:
                 alone.append((summariser, column))
         for key in list(self._plain):
-            # Others than before, because a column has a null now, or none any more.
+            # The group of plain columns has changed, because nulls have appeared in a column or disappeared from it.
             if self._plain[key].summarisers != [summariser for summariser, _ in alike.get(key, [])]:
                 self._plain.pop(key).end()
         for summariser, column in alone:
@@ -94,7 +94,7 @@ class Columns:
             self._plain[key].add([column for _, column in found])
 
     def end(self) -> None:
-        """Once all batches were added."""
+        """Pass the remaining results to the summarisers, after all batches."""
         for plain in self._plain.values():
             plain.end()
         self._plain = {}

@@ -1,7 +1,7 @@
-"""Summaries: what is known of one feature's values. A worker fills them batch by batch, and the commit step merges the shards'.
+"""Summaries of a feature's values. A worker fills a summary batch by batch, and the commit step merges the summaries of all shards.
 
-Counts, missing values, least and greatest values are those of all records. The rest (mean, deviation, histogram, frequent values) looks at about
-as many values of a shard as `enough` says, evenly over its records: all of them in small data sets, every k-th record where there are more.
+Counts, missing values, least and greatest values cover all records. The other statistics (mean, deviation, histogram, frequent values) are computed
+from a sample of about `enough` values of each shard. The sample is spread evenly: all records in small data sets, or else every k-th record.
 """
 
 import math
@@ -21,31 +21,31 @@ from dataprep_converter.statistics.histograms import Histogram
 from dataprep_converter.statistics.top_values import LONGEST, TopValues
 
 _ENOUGH: Final = (2**13, 2**16, 2**24)
-"""Values of a feature that are looked at: at least and at most in one shard, and in the whole job."""
+"""The number of sampled values of a feature: the minimum and maximum in one shard, and the maximum in the complete job."""
 _AS_FAST: Final = 16
-"""Integers of eight bits are counted so many times as fast, so that so many more are looked at."""
+"""8-bit integers are counted this many times as fast, so the sample is larger by this factor."""
 MOST_BUCKETS: Final = 256
 
 TOGETHER: Final = 8192
-"""Values that are described at once, at least."""
+"""The smallest number of values that are described in one step."""
 _FEW: Final = 256
-"""Of so many whole numbers that follow each other, each is counted."""
+"""If the range of integers is smaller than this, each integer is counted separately."""
 _MANY_OCTETS: Final = 2**19
 _OCTETS: Final = ("int8", "uint8", "bool")
 PLAIN: Final = frozenset(kind.id for kind, name in NUMPY_NAMES.items() if name not in _OCTETS)
-"""Types of columns of single numbers that `PlainColumns` takes."""
+"""The types of columns with single numbers that `PlainColumns` supports."""
 
 
 @dataclass
 class Moments:
-    """Count, mean and sum of squared differences from it: Chan's formula keeps small deviations of large numbers."""
+    """The count, the mean and the sum of squared differences from the mean. Chan's formula is accurate for small deviations of large numbers."""
 
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def add(self, count: int, mean: float, squares: float) -> None:
-        """Adds the moments of other values."""
+        """Add the moments of other values."""
         if not count:
             return
         total = self.count + count
@@ -55,7 +55,7 @@ class Moments:
         self.count = total
 
     def deviation(self) -> float:
-        """Of the values themselves, not estimated for more than these."""
+        """Return the standard deviation of exactly these values, not an estimate for a larger population."""
         return math.sqrt(self.squares / self.count) if self.count else 0.0
 
 
@@ -69,10 +69,10 @@ class NumberSummary:
     greatest: int | float | None = None
     nan: int = 0
     infinite: int = 0
-    """NaN and the infinities are counted, and in nothing else."""
+    """The number of infinities. NaN and infinities are counted, but don't affect the other statistics."""
 
     def bound(self, values: npt.NDArray[Any]) -> None:
-        """Takes only the least and greatest of some values, and counts what isn't finite."""
+        """Update only the least and the greatest value, and count the values that aren't finite."""
         if not values.size:
             return
         least, greatest = extremes(values)
@@ -86,12 +86,12 @@ class NumberSummary:
         self.bound_by(least, greatest)
 
     def bound_by(self, least: float, greatest: float) -> None:
-        """Takes the least and greatest of some values, which are finite."""
+        """Update the least and the greatest value with those of other values. Both must be finite."""
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Takes one-dimensional values for all else."""
+        """Add one-dimensional values to all other statistics."""
         wide = values.astype(np.float64)
         mean = float(wide.mean()) if wide.size else 0.0
         if not math.isfinite(mean):
@@ -100,27 +100,27 @@ class NumberSummary:
         if not wide.size:
             return
         self.histogram.add(wide)
-        # Numbers of which even the squares are too large have no deviation.
+        # There is no deviation for numbers that are so large that their squares overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             wide -= mean
-            # No np.dot: of large arrays its library makes another sum on other processors, and its threads then wait for more on all cores.
+            # np.dot isn't used: for large arrays, its result depends on the processor, and its threads then wait for more work on all cores.
             self.moments.add(wide.size, mean, float(np.square(wide, out=wide).sum()))
 
     def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
-        """Integers low, low + 1, … so many times each: exact."""
+        """Add the integers low, low + 1, …. `counts` has the exact number of occurrences of each."""
         there = np.flatnonzero(counts)
         if not len(there):
             return
         times = counts[there]
         total = int(times.sum())
-        # Counted from the lowest, so that no product is too large for 64 bits.
+        # The mean is computed relative to the lowest integer, so that products fit into 64 bits.
         mean = low + int((there * times).sum()) / total
         values = (there + low).astype(np.float64)
         self.moments.add(total, mean, math.fsum((times * np.square(values - mean)).tolist()))
         self.histogram.add(values, times)
 
     def merge(self, other: "NumberSummary") -> None:
-        """Adds the numbers of another shard."""
+        """Add the numbers of another shard."""
         if other.least is not None and other.greatest is not None:
             self.bound_by(other.least, other.greatest)
         self.nan += other.nan
@@ -129,7 +129,7 @@ class NumberSummary:
         self.histogram.merge(other.histogram)
 
     def to_json(self, room: int) -> list[Any]:
-        """Compact, with at most so many buckets."""
+        """Return a compact form for JSON, with at most `room` buckets."""
         moments = [self.moments.mean, self.moments.squares]
         finite = [value if math.isfinite(value) else None for value in moments]
         buckets = self.histogram.narrowed_to(room).to_json()
@@ -137,7 +137,7 @@ class NumberSummary:
 
     @classmethod
     def from_json(cls, found: list[Any]) -> Self:
-        """The inverse of `to_json`."""
+        """Rebuild a summary from the form that `to_json` returns."""
         buckets, count, mean, squares, least, greatest, nan, infinite = found
         moments = Moments(count, *(math.nan if value is None else value for value in (mean, squares)))
         return cls(Histogram.from_json(buckets, limit=MOST_BUCKETS), moments, least, greatest, nan, infinite)
@@ -145,23 +145,23 @@ class NumberSummary:
 
 @dataclass
 class Summary:
-    """What is known of a feature in one shard, or in a split when shards are merged."""
+    """The statistics of a feature in one shard, or in a split after shards are merged."""
 
     records: int = 0
     missing: int = 0
-    """Records without a value."""
+    """The number of records without a value."""
     values: int = 0
     every: int = 1
-    """One record of so many was looked at for all that isn't counted."""
+    """The sampling interval: one of this many records is sampled for the statistics that don't cover all records."""
     numbers: NumberSummary | None = None
     sizes: NumberSummary | None = None
-    """How many values records have, where that differs."""
+    """The number of values in each record, if it varies."""
     lengths: NumberSummary | None = None
-    """Bytes of byte strings."""
+    """The lengths of byte strings in bytes."""
     top: TopValues | None = None
 
     def merge(self, other: "Summary") -> None:
-        """Adds another shard's."""
+        """Add the summary of another shard."""
         self.records += other.records
         self.missing += other.missing
         self.values += other.values
@@ -174,14 +174,14 @@ class Summary:
                 mine.merge(theirs)
 
     def to_json(self, room: int) -> dict[str, Any]:
-        """Compact, in at most so many buckets and values."""
+        """Return a compact form for JSON, with at most `room` buckets and frequent values."""
         numbers = {name: found.to_json(room) for name, found in (("n", self.numbers), ("s", self.sizes), ("l", self.lengths)) if found}
         top = {"t": self.top.cut_to(room).to_json()} if self.top is not None else {}
         return {"c": [self.records, self.missing, self.values, self.every], **numbers, **top}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
+        """Rebuild a summary from the form that `to_json` returns."""
         numbers, sizes, lengths = (NumberSummary.from_json(found[key]) if key in found else None for key in ("n", "s", "l"))
         top = TopValues.from_json(found["t"]) if "t" in found else None
         records, missing, values, every = found["c"]
@@ -192,7 +192,7 @@ class Summariser:
     """Fills the summary of one feature of one shard."""
 
     def __init__(self, feature: FeatureSpec, *, records: int, enough: int | None) -> None:
-        """`records` is how many the shard will have, more or less; `enough` how many of its values are looked at, None for all."""
+        """Prepare for about `records` records in the shard. `enough` is the size of the sample, or None to use all values."""
         self.summary = Summary()
         self._records = records
         self._enough = enough
@@ -203,7 +203,7 @@ class Summariser:
         self._waiting: dict[str, list[Array]] = {}
 
     def add(self, column: Array) -> None:
-        """Takes a batch's column, in whatever form encoders are given it."""
+        """Add the column of a batch, in any form that encoders accept."""
         summary = self.summary
         first = summary.records
         summary.records += len(column)
@@ -227,14 +227,17 @@ class Summariser:
         self._describe(kind, values, looked_at)
 
     def take_plain(self, count: int, least: float, greatest: float) -> None:
-        """This many records with a plain number each, of which `PlainColumns` has found the bounds; without any, least is above greatest."""
+        """Count `count` records with one plain number each, and their bounds, which `PlainColumns` has found.
+
+        If no bounds were found, `least` is greater than `greatest`.
+        """
         self.summary.records += count
         self.summary.values += count
         if least <= greatest:
             self.numbers.bound_by(least, greatest)
 
     def describe_plain(self, looked_at: npt.NDArray[Any]) -> None:
-        """Takes plain numbers for all else."""
+        """Add sampled plain numbers to all other statistics."""
         least, greatest = extremes(looked_at) if looked_at.dtype.kind == "i" else (0, math.inf)
         if greatest - least < _FEW:
             self.numbers.add_counted(least, np.bincount(looked_at - least))
@@ -246,18 +249,21 @@ class Summariser:
 
     @property
     def numbers(self) -> NumberSummary:
-        """Of the summary."""
+        """The summary's numbers, which are created when they are first used."""
         self.summary.numbers = self.summary.numbers or NumberSummary()
         return self.summary.numbers
 
     def settle(self, kind: pa.DataType, *, rows: int, values: int) -> int:
-        """One record of how many is looked at. From the first batch alone: its size follows from the plan, so every worker finds the same."""
+        """Return the sampling interval: one of this many records is sampled.
+
+        It is determined by the first batch. The size of that batch follows from the plan, so every worker gets the same interval.
+        """
         if self._every is None:
             self._every = self.summary.every = self._thinning(kind, rows=rows, values=values)
         return self._every
 
     def finished(self) -> Summary:
-        """The summary, once all batches were added."""
+        """Return the summary, after all batches."""
         for name in list(self._waiting):
             self._now(name)
         if self._octets is not None:
@@ -294,13 +300,13 @@ class Summariser:
                 self._later("top", looked_at.filter(pc.less_equal(lengths, LONGEST)))
 
     def _later(self, name: str, values: Array) -> None:
-        """Batches of few records (files, images) are described together: most of the time would be for calling functions."""
+        """Collect values from batches of few records (files, images) and describe them together, to save function calls."""
         if not len(values):
             return
         if not self._waiting.get(name) and len(values) >= TOGETHER:
             self._take(name, values)
             return
-        # A copy of its own, so that nothing else of the batch is kept with it.
+        # A copy, so that the rest of the batch isn't kept in memory.
         self._waiting.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]))
         if sum(map(len, self._waiting[name])) >= TOGETHER:
             self._now(name)
@@ -317,7 +323,7 @@ class Summariser:
         if not values.size:
             return
         limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
-        # Pixels reach both ends of their range soon, and then nothing is beyond.
+        # Pixels soon reach both ends of their range. After that, no value can change the bounds.
         if (numbers.least, numbers.greatest) != limits:
             numbers.bound(values)
         if values.dtype == np.int8:
@@ -327,9 +333,9 @@ class Summariser:
 
 
 def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
-    """(least, greatest), as Python's numbers; where there are NaN or infinities, at least one of both is none that is finite.
+    """Return (least, greatest) as Python numbers. If there are NaN or infinities, at least one of the two isn't finite.
 
-    numpy compares float16 one by one, which takes thirty times as long as `bounds` does.
+    For float16 it calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long.
     """
     if values.dtype != np.float16:
         return values.min().item(), values.max().item()
@@ -338,13 +344,16 @@ def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
 
 
 def enough(shards: int) -> int:
-    """How many values of a feature are looked at in each of this many shards."""
+    """Return the number of values of a feature that are sampled in each shard, if there are `shards` shards."""
     least, most, together = _ENOUGH
     return max(least, min(most, together // shards))
 
 
 def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """How often each of the 256 values is there. Many are counted two at a time: counting is as fast for pairs as for single bytes."""
+    """Return the number of occurrences of each of the 256 values.
+
+    Large arrays are counted in pairs, because counting a pair takes as long as counting a byte.
+    """
     if values.size < _MANY_OCTETS:
         return np.bincount(values, minlength=256).astype(np.int64, copy=False)
     even = values.size & ~1
@@ -356,17 +365,17 @@ def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 
 
 def _thinned(column: Array, *, first: int, every: int) -> Array:
-    """Rows of a column at this interval, from the first one on."""
+    """Return every `every`th row of a column, beginning with row `first`."""
     if not column.null_count and (column.type in NUMPY_NAMES or is_tensor(column.type)):
         return to_arrow(to_numpy(column)[first::every])
     return column.take(to_arrow(np.arange(first, len(column), every)))
 
 
 def _values(column: Array) -> Array:
-    """All single values of a column, one after another, without nulls."""
+    """Return all innermost values of a column as a flat array, without nulls."""
     while is_tensor(column.type) or is_list(column.type):
         lists: Any = stored(column)
-        # `flatten` copies where the lists have one size, and is needed only to drop what lies below a null.
+        # `flatten` copies lists of fixed size, and is needed only to drop the values below a null.
         is_whole = pa.types.is_fixed_size_list(lists.type) and not lists.null_count
         size = lists.type.list_size if is_whole else 0
         column = lists.values.slice(lists.offset * size, len(lists) * size) if is_whole else lists.flatten()

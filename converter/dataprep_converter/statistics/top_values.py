@@ -1,4 +1,4 @@
-"""The most frequent values of a column, in bounded memory: exact as long as there are few different ones, with a stated error beyond."""
+"""Find the most frequent values of a column in bounded memory. The counts are exact for few distinct values, or else have a known error bound."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,31 +12,31 @@ from dataprep_converter.core.tensors import Array, pc
 Value: TypeAlias = int | bytes
 
 _KEPT: Final = 1024
-"""Different values that are counted at the same time."""
+"""The number of distinct values whose counts are kept."""
 _ENOUGH: Final = 1024
-"""Values after which a column whose values are mostly different is no longer counted."""
+"""The number of values after which counting stops if the values are mostly distinct."""
 LONGEST: Final = 64
-"""Longer byte strings are no categories; they aren't given to be counted."""
+"""The largest length of byte strings that are counted. Longer ones aren't categories."""
 
 
 @dataclass
 class TopValues:
-    """Counts by value. Changed by `add` and `merge`.
+    """The counts of the most frequent values. `add` and `merge` change them in place.
 
-    Whenever there are more than the limit, the rarest go, and `error` rises by the largest count that went. So a value's true count is between
-    its own and that plus `error`, and a value that isn't here has at most `error`.
+    If there are more values than `limit`, the rarest values are dropped, and `error` grows by the largest dropped count. So a value's true count is
+    between its stored count and that count plus `error`. The true count of a value that isn't stored is at most `error`.
     """
 
     limit: int = _KEPT
     counts: dict[Value, int] = field(default_factory=dict)
     error: int = 0
     seen: int = 0
-    """Values that were counted or left out."""
+    """The number of values added so far, including dropped values."""
     mostly_different: bool = False
-    """The values are names of single records rather than categories: counting has ended, and `counts` is empty."""
+    """Whether the values identify single records rather than categories. Then counting has stopped, and `counts` is empty."""
 
     def add(self, values: Array) -> None:
-        """Counts a column of integers or byte strings without nulls."""
+        """Count the values of a column of integers or byte strings without nulls."""
         if self.mostly_different or not len(values):
             return
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
@@ -48,7 +48,7 @@ class TopValues:
             self._give_up()
             return
         if len(found) > self.limit:
-            # Without an object for each of many values that won't be kept.
+            # Values that won't be kept are dropped here, to avoid creating a Python object for each.
             most = np.partition(counts, len(counts) - self.limit - 1)[len(counts) - self.limit - 1]
             kept = counts > most
             found, counts = found.filter(pa.array(kept)), counts[kept]
@@ -56,7 +56,7 @@ class TopValues:
         self._take(zip(found.to_pylist(), counts.tolist(), strict=True))
 
     def merge(self, other: "TopValues") -> None:
-        """Adds another's counts and error."""
+        """Add the counts and the error of another column or shard."""
         self.seen += other.seen
         if self.mostly_different or other.mostly_different:
             self._give_up()
@@ -65,24 +65,24 @@ class TopValues:
         self._take(other.counts.items())
 
     def most(self, count: int) -> list[tuple[Value, int]]:
-        """The most frequent values and their counts, equal ones in the order of the values."""
+        """Return the most frequent values and their counts. Values with equal counts are in ascending order."""
         return sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))[:count]
 
     def cut_to(self, limit: int) -> "TopValues":
-        """The same in at most this many values."""
+        """Return a copy with at most `limit` values."""
         made = TopValues(limit=limit, error=self.error, seen=self.seen, mostly_different=self.mostly_different)
         made._take(self.counts.items())
         return made
 
     def to_json(self) -> list[Any]:
-        """Compact; byte strings as text of one character a byte."""
+        """Return a compact form for JSON. Byte strings become texts with one character per byte."""
         items = self.most(len(self.counts))
         texts = [value.decode("latin-1") if isinstance(value, bytes) else value for value, _ in items]
         return [texts, [count for _, count in items], self.error, self.seen, self.mostly_different]
 
     @classmethod
     def from_json(cls, found: Sequence[Any]) -> "TopValues":
-        """The inverse of `to_json`."""
+        """Rebuild the counts from the form that `to_json` returns."""
         texts, counts, error, seen, mostly_different = found
         values = [value.encode("latin-1") if isinstance(value, str) else value for value in texts]
         return cls(counts=dict(zip(values, counts, strict=True)), error=error, seen=seen, mostly_different=mostly_different)

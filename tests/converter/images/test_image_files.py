@@ -89,7 +89,7 @@ def test_16_bits_are_cut_to_their_upper_8() -> None:
 
 def test_32_bits_are_refused_because_nobody_knows_their_range() -> None:
     data = file_of(Image.fromarray(np.ones((2, 2), np.float32)), "TIFF")
-    assert reason(data) == "it has pixels of 32 bits, whose range isn't known"
+    assert reason(data) == "it has 32-bit pixels, whose range isn't known"
 
 
 def test_a_mask_gives_the_indexes_of_its_palette_when_asked() -> None:
