@@ -162,7 +162,7 @@ class BadSample(Exception):
 
 
 class BrokenRecord(NotWhole):
-    """The first fault in a file. Its offset is that in the uncompressed records."""
+    """The first fault in a file. Its offset counts the bytes of the uncompressed records."""
 
     def __init__(self, fault: str, *, offset: int) -> None:
         super().__init__(f"{fault} at offset {offset}")

@@ -36,7 +36,7 @@ _VARINT: Final = 10
 _BYTES_OF_A_LINE: Final = 32
 """The assumed average size of a line. If lines are shorter, `places_of` must search twice."""
 _PLACES_AT_ONCE: Final = 64
-"""The number of positions that native.c may find in one step. It needs room for this many."""
+"""The largest number of positions that native.c finds in one step. Its output must always have space for this many more."""
 _COPIED: Final = 4096
 """Up to this size, copying a record is cheaper than making a view of it."""
 _LOOKED_UP: Final = 2
@@ -154,7 +154,7 @@ def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, li
     the computation gives exactly the table's entries. Raises ValueError for wrong shapes.
     """
     if table.shape != (256,) or out.shape != values.shape:
-        raise ValueError(f"expected a table of 256 entries and room of shape {values.shape}, found {table.shape} and {out.shape}")
+        raise ValueError(f"expected a table of 256 entries and an output of shape {values.shape}, found {table.shape} and {out.shape}")
     library = _library()
     if library is not None and table.dtype.itemsize == _LOOKED_UP:
         given = _address(values, np.uint8), values.size

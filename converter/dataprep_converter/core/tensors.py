@@ -89,7 +89,7 @@ def to_arrow(values: npt.NDArray[Any]) -> Array:
 
 
 def to_numpy(column: Array) -> npt.NDArray[Any]:
-    """Return the numbers of a column without nulls. The first dimension is that of the rows. Only booleans are copied."""
+    """Return the numbers of a column without nulls. The first dimension has one entry per row. Only booleans are copied."""
     kind = column.type
     if isinstance(kind, pa.FixedShapeTensorType):
         if kind.permutation is not None and list(kind.permutation) != list(range(len(kind.shape))):

@@ -84,7 +84,7 @@ class ReadsArrays(Protocol):
     """A decoder of a format whose files are arrays."""
 
     def arrays(self, pieces: Iterable[bytes]) -> dict[str, npt.NDArray[Any]]:
-        """Return a file's arrays by feature. All have the same length along the first dimension, which is that of the records.
+        """Return a file's arrays by feature. The first dimension of each array has one entry per record.
 
         Raises BrokenRecord.
         """

@@ -87,7 +87,7 @@ def _values(features: Sequence[Mapping[str, Any]], found: Mapping[str, SplitStat
 
 
 def _are_identifiers(mine: Summary, theirs: Summary) -> bool:
-    """Return whether both splits have distinct integers without large gaps, such as row numbers. Their ranges differ in any case."""
+    """Return whether both splits have distinct integers without large gaps, such as row numbers. Comparing their values is meaningless."""
     for each in (mine, theirs):
         numbers, top = each.numbers, each.top
         if numbers is None or top is None or not top.mostly_different or numbers.least is None or numbers.greatest is None:

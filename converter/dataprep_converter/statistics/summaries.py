@@ -86,7 +86,7 @@ class NumberSummary:
         self.bound_by(least, greatest)
 
     def bound_by(self, least: float, greatest: float) -> None:
-        """Update the least and the greatest value with those of other values. Both must be finite."""
+        """Update the bounds with the least and the greatest of other values. Both must be finite."""
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 

@@ -236,7 +236,7 @@ def test_most_tables_of_images_are_computed(each: str) -> None:
 def test_what_is_looked_up_has_its_size() -> None:
     table, values = np.arange(256, dtype=np.float16), np.zeros(7, np.uint8)
     for some, room in ((table[:255], np.empty(7, np.float16)), (table, np.empty(6, np.float16))):
-        with pytest.raises(ValueError, match="expected a table of 256 entries and room of shape"):
+        with pytest.raises(ValueError, match="expected a table of 256 entries and an output of shape"):
             native.look_up(some, values, room)
 
 

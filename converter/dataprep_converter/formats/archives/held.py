@@ -51,7 +51,7 @@ class Held:
         return self._parts
 
     def values(self) -> Values:
-        """Return all values. The first dimension is that of the records, or of the steps of all sequences."""
+        """Return all values. The first dimension has one entry per record, or per step of all sequences."""
         return np.concatenate(self._parts) if self._parts else np.empty((0, *self.step_shape), self.feature.dtype)
 
     def counts(self) -> npt.NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """Encoder of `npz`: a zip archive of NumPy arrays, `features/<name>.npy` and `labels/<name>.npy`.
 
-The first dimension of each array is that of the file's records.
+The first dimension of each array has one entry per record of the file.
 
     # An array:  93 NUMPY | 1 0 | uint16 length of the header | header in Python's notation, spaces, \\n | values
     #            The values are row-major and little-endian, and begin at a multiple of 64.

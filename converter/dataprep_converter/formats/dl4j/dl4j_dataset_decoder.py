@@ -21,7 +21,7 @@ _NAMES: Final = {kind.name: name for name, kind in KINDS.items()}
 
 
 class Dl4jDatasetDecoder:
-    """Decodes each record to one row of each array. A sequence gives the steps of that row."""
+    """Decodes each record to one row of each array. A sequence's row is cut to its steps."""
 
     def __init__(self, manifest: Manifest) -> None:
         order = sorted(manifest.features, key=lambda each: int(each["place"]))
@@ -31,7 +31,7 @@ class Dl4jDatasetDecoder:
         self._is_multi = options.get("holds") == "MultiDataSet"
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """Yield the records. Their offset is that of the first array, because a record spans all arrays."""
+        """Yield the records. All have the offset of the first array, because a record spans all arrays."""
         data = _Bytes(b"".join(pieces))
         counts = self._counts(data)
         first = data.at

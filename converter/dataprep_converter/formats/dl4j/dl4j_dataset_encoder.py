@@ -3,7 +3,7 @@
     # A DataSet:       byte: 1 features, 2 labels, 8 mask of the features, 16 mask of the labels | the flagged arrays in this order
     # A MultiDataSet:  int32 numbers of features, labels, masks of features, masks of labels | the arrays in this order       (big-endian)
 
-Arrays have ND4J's form (`nd4j.py`), and their first dimension is that of the records. Scalars and vectors become two-dimensional arrays, and
+Arrays have ND4J's form (`nd4j.py`), and their first dimension has one entry per record. Scalars and vectors become two-dimensional arrays, and
 tensors keep their shape. Sequences are [records, values of a step, steps], padded with zeros to the longest sequence of the file, and have a mask
 [records, steps] of 1 and 0. A file without records is a DataSet without arrays.
 """

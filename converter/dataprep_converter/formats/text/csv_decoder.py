@@ -21,7 +21,7 @@ Cell: TypeAlias = bytes | None
 
 
 class CsvDecoder:
-    """Decodes each record to the cells of a row. Offsets are those of the uncompressed rows."""
+    """Decodes each record to the cells of a row. Offsets refer to the uncompressed text."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._compression = manifest.compression

@@ -19,7 +19,7 @@ from dataprep_converter.records.feature import FeatureSpec
 
 
 class JsonlDecoder:
-    """Decodes each record to a parsed line. Offsets are those of the uncompressed lines."""
+    """Decodes each record to a parsed line. Offsets refer to the uncompressed text."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._compression = manifest.compression

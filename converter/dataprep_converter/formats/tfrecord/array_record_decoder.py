@@ -21,7 +21,7 @@ class ArrayRecordDecoder:
         self._library = array_records.library()
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Yield the records. Their offsets count only the records' bytes, but the offset of a fault is that of the chunk in the file."""
+        """Yield the records. Their offsets count only the bytes of records. A fault has the offset of its chunk in the file."""
         with TemporaryFile.of("a shard that is read back", pieces) as file:
             offset = 0
             try:

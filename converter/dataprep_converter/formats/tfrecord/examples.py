@@ -51,7 +51,7 @@ class Expected:
 def parse(
     data: bytes, starts: Places, ends: Places, expected: Sequence[Expected], *, is_strict: bool
 ) -> tuple[list[Array], dict[int, str]]:
-    """Return a column of the good records for each expected feature, and the reason why each other record is bad, by its number.
+    """Parse records. Return a column of the good records for each expected feature, and the reasons why bad records are bad, by number.
 
     The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad.
     """

@@ -19,7 +19,7 @@ class TfrecordDecoder:
         return records.read(pieces, compression=self._compression)
 
     def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
-        """Yield the same records as `read`, but those of a piece together."""
+        """Yield the same records as `read`, but yield all records of a piece together."""
         return records.blocks(pieces, compression=self._compression)
 
     def parse(self, record: bytes) -> dict[str, Any]:
