@@ -325,8 +325,8 @@ void byte_sums(const uint8_t *bytes, int64_t count, int64_t is_wide, uint64_t *s
     }
 }
 
-/* The positions of `byte` in a text, at most `room` of them. Returns how often it occurs, which may be more. Fast only with AVX2, of which it
- * uses 16-byte vectors. */
+/* The positions of `byte` in a text, at most `room` of them. Returns how often it occurs, which may be more. It is fast only on processors
+ * with AVX2. */
 int64_t places_of(const uint8_t *text, int64_t size, int64_t byte, int64_t *places, int64_t room)
 {
     int64_t count = 0, at = 0;
@@ -376,7 +376,8 @@ int64_t look_up_line(const uint16_t *table, double middle, double factor, const 
 
 /* --- columns ------------------------------------------------------------------------------------------------------ */
 
-/* Orders floats by their bits as integers: negative values have all bits but the sign flipped. NaN and the infinities lie beyond all others. */
+/* Orders floats by their bits as integers: negative values have all bits but the sign flipped. NaN and the infinities are beyond all finite
+ * values. */
 #define SAME(bits, flip) (bits)
 #define FLIPPED(bits, flip) ((bits) ^ (-((bits) < 0) & (flip)))
 
@@ -521,8 +522,8 @@ WITH_CRC void join(const piece *pieces, int64_t count, int64_t rows, int64_t is_
     }
 }
 
-/* Framed rows without the values of the pieces marked in `apart`; `ends` are those of the data alone. `cuts` receives the offset in `out` at
- * which each value is left out, row by row. `out` has room for the rest and BLOCK bytes of slack. */
+/* Framed rows without the values of the pieces marked in `apart`. `ends` are the ends of the rows' data, without framing. `cuts` receives the
+ * offset in `out` at which each value is left out, row by row. `out` has room for the rest and BLOCK bytes of slack. */
 WITH_CRC void frame_apart(
     const piece *pieces, int64_t count, int64_t rows, const uint8_t *apart, const int64_t *ends, uint8_t *out, int64_t *cuts)
 {
@@ -576,7 +577,7 @@ static int64_t jpeg_size(const uint8_t *data, int64_t size, int64_t *height_and_
     return 0;
 }
 
-/* `jpeg_size` of data[ends[n] : ends[n + 1]] for each n; 0 where it fails. Returns how many succeeded. */
+/* `jpeg_size` of data[ends[n] : ends[n + 1]] for each n. Both sizes are 0 where it fails. Returns how many calls succeeded. */
 int64_t jpeg_sizes(const uint8_t *data, const int64_t *ends, int64_t count, int64_t *heights_and_widths)
 {
     int64_t found = 0;

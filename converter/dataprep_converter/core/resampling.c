@@ -2,7 +2,8 @@
  * has checked every length. Nothing here allocates or keeps state, and nothing can fail.
  *
  * A pixel is a weighted sum of its neighbours, first along one axis, then along the other, rounded after each. Weights are integers, so sums do
- * not depend on the order of addition. Of the intermediate image only the rows needed next are kept, so that they stay in the cache. */
+ * not depend on the order of addition. Only the rows of the intermediate image that are needed next are kept, so that they stay in the
+ * cache. */
 
 #include <stdint.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 /* Weights are fixed-point numbers with BITS fractional bits; the lowest LOW_BITS are multiplied separately, see `split`. */
 enum { BITS = 22, HALF = 1 << (BITS - 1), LOW_BITS = 8 };
-/* Rows processed at a time (of colour, of grey); bytes read at a pixel at most; bytes written there; alignment of the buffers. */
+/* Colour rows and grey rows processed at a time; most bytes read at a pixel; bytes written at a pixel; alignment of the buffers. */
 enum { ROWS = 4, GREY_ROWS = 16, VECTOR = 32, STORED = 4, ALIGNED = 64 };
 
 /* One axis of the image: its size before and after, and the weights between them. */
@@ -206,7 +207,7 @@ WITH_AVX2 static inline void some_across(const uint8_t *const *rows, const side 
             add_pair(_mm256_shuffle_epi8(two_rows(row_0 + from, row_1 + from), first_two), weights, &rest, &low);
             add_pair(_mm256_shuffle_epi8(two_rows(row_2 + from, row_3 + from), first_two), weights, &other_rest, &other_low);
         }
-        /* In each half, the first four bytes are a pixel of one row, the next four that of the row two further on. */
+        /* In each half, the first four bytes are a pixel of one row, and the next four bytes are a pixel of the row two rows below it. */
         __m256i sums = _mm256_packs_epi32(whole(rest, low), whole(other_rest, other_low));
         __m256i bytes = _mm256_packus_epi16(sums, sums);
         int64_t even = _mm_cvtsi128_si64(_mm256_castsi256_si128(bytes)), odd = _mm_cvtsi128_si64(_mm256_extracti128_si256(bytes, 1));
@@ -353,7 +354,7 @@ static plan plan_in(uint8_t *room, int64_t *taken, const int64_t *sizes, int64_t
     return made;
 }
 
-/* A row of the image that may be read beyond its end: the last ones come from their copy. */
+/* A row of the image that may be read beyond its end. The last rows are taken from their copy, which has readable bytes after it. */
 static const uint8_t *row_of(const plan *with, int64_t row)
 {
     int64_t size = with->across.before * with->channels;

@@ -1,4 +1,4 @@
-"""Gzip members: one stream for every reader, the same bytes however they arrive."""
+"""Gzip members: every reader reads them as one stream, and the file doesn't depend on how the bytes are cut into calls."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""CRC-32 by ISA-L is zlib's, of any size, and goes on from a sum before it."""
+"""ISA-L's CRC-32 equals zlib's for data of any size, and can continue an earlier checksum."""
 
 import zlib
 

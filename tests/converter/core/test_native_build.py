@@ -1,4 +1,4 @@
-"""How native.c is built, and what becomes of it where it can't be."""
+"""The build of native.c, and the fallback if it can't be built."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ BUILD = ROOT / "converter" / "build_native.py"
 
 
 def copied(root: Path) -> Path:
-    """A copy of what is needed to build it; the library's folder."""
+    """Copy the files needed for the build, and return the library's folder."""
     folder = root / "dataprep_converter" / "core"
     folder.mkdir(parents=True)
     copy(BUILD, root)
@@ -32,7 +32,7 @@ def sources(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with the library in it, compiled once."""
+    """Return such a folder with the library in it, which is compiled only once."""
     sources = copied(tmp_path_factory.mktemp("built"))
     assert build(sources).returncode == 0
     return sources
@@ -82,7 +82,7 @@ def test_a_processor_without_the_instruction_is_left_to_python(monkeypatch: pyte
 
 
 class OldProcessor:
-    """A library on a processor that can't run it, as far as is asked."""
+    """A stand-in for the library on a processor that can't run it."""
 
     def __getattr__(self, name: str) -> Any:
         class Function:

@@ -1,4 +1,4 @@
-"""Digests of many pieces, against hashlib, pieces that are written in one call, and what a write that fails leaves."""
+"""Compare digests of many pieces with hashlib, and test pieces that are written in one call, including failed writes."""
 
 import ctypes
 import errno
@@ -25,7 +25,7 @@ from dataprep_converter.stores.files import FileStore, FileUpload
 pytestmark = skip_without(sha256.is_there(), "this machine has no C compiler, or not OpenSSL's library")
 
 FULL = "/dev/full"
-"""Takes no byte: the disk that is always full."""
+"""A device that accepts no bytes, like a full disk."""
 
 
 @given(st.lists(st.one_of(st.binary(max_size=12), st.binary(min_size=60, max_size=300)), max_size=8))
@@ -52,7 +52,7 @@ def test_a_write_that_a_signal_ends_early_goes_on() -> None:
     try:
         writer = threading.Thread(target=lambda: written.append(native.write_pieces(writing, pieces)))
         writer.start()
-        # The pipe is full before all is written; the signals come while the call waits for somebody to read.
+        # The pipe is full before all bytes are written. The signals arrive while the call waits for a reader.
         for _ in range(4):
             threading.Event().wait(0.05)
             signal.pthread_kill(writer.ident or 0, signal.SIGALRM)
@@ -78,7 +78,7 @@ def test_buffers_of_every_kind_are_taken(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_the_errno_of_its_write() -> None:
-    with open(FULL, "wb", buffering=0) as file, pytest.raises(OSError, match="No space left on device") as caught:  # noqa: PTH123 - a device
+    with open(FULL, "wb", buffering=0) as file, pytest.raises(OSError, match="No space left on device") as caught:  # noqa: PTH123 - it is a device
         native.write_pieces(file.fileno(), [b"bytes", b"more"])
     assert caught.value.errno == errno.ENOSPC
 

@@ -1,4 +1,4 @@
-"""What tests of formats share: batches as a job makes them, encoded and decoded again."""
+"""Helpers for tests of formats: batches in the form that a job makes, which are encoded and decoded again."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -18,7 +18,7 @@ from dataprep_converter.records.feature import FeatureSpec, describe
 
 
 class Encoded:
-    """A file of one format, made from columns: `labels` and `sequences` name columns, `dtypes` are those that the spec names."""
+    """A file of one format, made from columns. `labels` and `sequences` name columns, and `dtypes` are the types set in the spec."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Encoded:
             self.content = b"".join([*read_late(encoder, parts), encoder.close(), *encoder.rest()])
 
     def decoder(self) -> Decoder:
-        """The decoder that `verify` and `inspect` would take for it."""
+        """Return the decoder that `verify` and `inspect` would use for the file."""
         manifest = Manifest(
             run_id="", encoding_version=1, inputs_sha256="", content={"output": self.output.model_dump(mode="json", by_alias=True)},
             format=self.output.format, compression="none", features=describe(self.features), records_in=0, records_out=0, bad=0,
@@ -61,7 +61,7 @@ class Encoded:
         return decoder(manifest)
 
     def parsed(self, content: bytes | None = None, *, piece: int = 7) -> list[dict[str, Any]]:
-        """The records of the file, or of other bytes read as this file."""
+        """Return the records of the file, or of other bytes that are decoded like this file."""
         data = self.content if content is None else content
         reader = self.decoder()
         pieces = (data[first : first + piece] for first in range(0, len(data), piece))
@@ -69,7 +69,7 @@ class Encoded:
 
 
 def flipped(content: bytes) -> Iterator[bytes]:
-    """The content with one bit flipped, in each of its bytes."""
+    """Yield copies of the content, each with one flipped bit, once for each byte."""
     for place in range(len(content)):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
@@ -77,7 +77,7 @@ def flipped(content: bytes) -> Iterator[bytes]:
 
 
 def breaks(made: Encoded, content: bytes) -> bool:
-    """Whether the decoder refuses these bytes as a file like `made`. Any other error than its own is one of this test's."""
+    """Return whether the decoder rejects these bytes when it reads them like `made`. Any other kind of error fails the test."""
     try:
         made.parsed(content, piece=1 << 20)
     except BrokenRecord:

@@ -1,4 +1,4 @@
-"""The formats as the tests that go over all of them know them: a new format joins them all by an entry here."""
+"""The cases for tests that cover all formats. An entry here includes a new format in all of these tests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ ROWS: Final[Mapping[str, Any]] = {
     "features": [{"name": "v", "columns": ["a", "b", "c"]}, {"name": "n"}, {"name": "word"}],
     "labels": [{"name": "y"}],
 }
-"""A vector, a number, a text and a class."""
+"""A spec with a vector, a number, a text and a class."""
 NUMBERS: Final[Mapping[str, Any]] = {"features": [{"name": "v", "columns": ["a", "b", "c"]}, {"name": "n"}], "labels": [{"name": "y"}]}
 VECTORS: Final[Mapping[str, Any]] = {"features": [{"name": "v", "columns": ["a", "b", "c"]}], "labels": [{"name": "y"}]}
 FILES: Final[Mapping[str, Any]] = {"source": "files", "features": [{"name": "content"}, {"name": "path"}]}
@@ -21,16 +21,16 @@ _EXAMPLE: Final = ("small", "whole", "single", "content", "text", *LISTS)
 
 @dataclass(frozen=True)
 class Case:
-    """What a test needs to know of a format to make a data set of it."""
+    """The facts about a format that a test needs to make a data set."""
 
     spec: Mapping[str, Any]
-    """Features and labels that it takes: ROWS unless it refuses them."""
+    """Features and labels that the format can store. It is ROWS unless the format refuses them."""
     columns: tuple[str, ...]
-    """The columns of `test_extremes.COLUMNS` that it has a place for; what it refuses has tests of its own."""
+    """The columns of `test_extremes.COLUMNS` that the format can store. Other tests cover the columns that it refuses."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Without which it would refuse some of these columns."""
+    """The options that the format needs to accept all of these columns."""
     example: str | None = None
-    """An `examples/<name>-local.yaml` in it. A format that takes ROWS needs none."""
+    """The name of an example in this format, `examples/<name>-local.yaml`. A format that can store ROWS needs none."""
 
 
 CASES: Final[Mapping[str, Case]] = {
@@ -50,4 +50,4 @@ CASES: Final[Mapping[str, Case]] = {
     "arrayRecord": Case(ROWS, _EXAMPLE, example="parquet-array-record"),
 }
 OF_ROWS: Final = [name for name, case in CASES.items() if case.spec is ROWS]
-"""Formats that give back what rows of a table hold."""
+"""The formats that can store the rows of a table without loss."""

@@ -1,4 +1,4 @@
-"""Columns through a format's encoder and decoder, as a job would take them, and columns of every kind to do so with."""
+"""Encode and decode columns with a format, in the same way as a job, and generate columns of every kind for that."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ from dataprep_converter.records.feature import FeatureSpec, describe
 
 @dataclass(frozen=True)
 class Written:
-    """A shard that was made of some columns."""
+    """A shard that was encoded from some columns."""
 
     output: Output
     features: list[FeatureSpec]
@@ -32,11 +32,11 @@ class Written:
 
     @property
     def plain(self) -> bytes:
-        """Without gzip."""
+        """The uncompressed bytes of the shard."""
         return gzip.decompress(self.data) if self.data.startswith(b"\x1f\x8b") else self.data
 
     def manifest(self) -> Manifest:
-        """As much of the data set's manifest as decoders look at."""
+        """Return the parts of the data set's manifest that decoders read."""
         compression = encoder_class(self.output.format).compressor(self.output).name
         content = {"output": self.output.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
         empty: dict[str, Any] = {"run_id": "", "inputs_sha256": "", "digest": "", "raw_digest": "", "splits": [], "files": []}
@@ -45,7 +45,7 @@ class Written:
         return Manifest.model_validate(empty | counts | known)
 
     def records(self, *, size: int = 1 << 20, data: bytes | None = None) -> list[dict[str, Any]]:
-        """The values read back, of a file that comes in pieces of a size."""
+        """Return the values read back from the file, which is passed in pieces of equal size."""
         data = self.data if data is None else data
         found = decoder(self.manifest())
         pieces = (data[at : at + size] for at in range(0, len(data), size))
@@ -61,7 +61,7 @@ def written(
     cuts: Sequence[int] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Written:
-    """A shard of the columns, which come to the encoder in batches cut at `cuts`. `options` are those of the format."""
+    """Encode the columns to a shard, in batches that are cut at `cuts`. `options` are the format's options."""
     output = Output.model_validate({"uri": "out", "format": format_, format_: options or {}})
     count = len(next(iter(columns.values())))
     records = pa.record_batch({**columns, SAMPLE: pa.array(range(count), pa.int64())})
@@ -84,7 +84,7 @@ def _projected(projector: Projector, records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def tensors(*rows: Any, dtype: str = "float32") -> Any:
-    """A column of tensors."""
+    """Return a column of tensors."""
     return to_arrow(np.array(rows, dtype))
 
 
@@ -98,12 +98,15 @@ NUMBERS: Mapping[str, Any] = {
     "float32": st.floats(width=32),
     "float64": st.floats(),
 }
-"""Values of each type of numbers, NaN and the infinities among them."""
+"""Values of each number type, including NaN and the infinities."""
 
 
 @st.composite
 def any_columns(draw: Any, *, ragged: bool = True, raw: bool = True, finite: bool = False) -> tuple[dict[str, Any], list[str], list[int]]:
-    """(columns, those that are sequences, cuts) of up to 12 records: scalars with nulls, tensors, text, and where asked for lists and bytes."""
+    """Generate (columns, names of the sequences, cuts) with up to 12 records.
+
+    The columns are scalars with nulls, tensors, text and, if requested, lists and bytes.
+    """
     count = draw(st.integers(0, 12))
     numbers = {name: each.filter(np.isfinite) if finite and name.startswith("float") else each for name, each in NUMBERS.items()}
 
@@ -138,12 +141,12 @@ _ARROW: Mapping[str, Any] = {
 
 
 def _numpy(values: list[Any], dtype: str) -> list[Any]:
-    """Arrow takes float16 only as numpy's."""
+    """Convert float16 values to numpy's type, which Arrow requires."""
     return [np.float16(value) if value is not None and dtype == "float16" else value for value in values]
 
 
 def plain(column: Any) -> list[Any]:
-    """A column's rows as Python values: nested lists, with the rows of tensors as lists of their shape."""
+    """Return a column's rows as Python values. Tensors become nested lists."""
     if isinstance(column.type, pa.FixedShapeTensorType):
         found: list[Any] = column.to_numpy_ndarray().tolist() if len(column) else []
         return found
@@ -151,7 +154,7 @@ def plain(column: Any) -> list[Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal values, bits and types of numbers: NaN is NaN, -0.0 is not 0.0, 1 is not 1.0 and not true."""
+    """Return whether values, bits and number types are equal. NaN equals NaN, -0.0 differs from 0.0, and 1 differs from 1.0 and from true."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, float) and isinstance(other, float):
@@ -160,14 +163,14 @@ def same(one: Any, other: Any) -> bool:
 
 
 def flat(value: Any) -> list[Any]:
-    """As decoders give the values of a feature: flat, text as bytes, a null as no values."""
+    """Convert a feature's value to the form that decoders return: a flat list, with text as bytes, and an empty list for a null."""
     if isinstance(value, list):
         return [each for inner in value for each in flat(inner)]
     return [] if value is None else [value.encode() if isinstance(value, str) else value]
 
 
 def expected(columns: Mapping[str, Any], sequences: Sequence[str]) -> list[dict[str, Any]]:
-    """What decoders should give for the records of these columns."""
+    """Return the records that decoders should return for these columns."""
     rows = {name: plain(column) for name, column in columns.items()}
     count = len(next(iter(rows.values())))
     return [
@@ -177,7 +180,7 @@ def expected(columns: Mapping[str, Any], sequences: Sequence[str]) -> list[dict[
 
 
 def all_same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
-    """`same` for records."""
+    """Return whether all records are the `same`."""
     return [list(each) for each in found] == [list(each) for each in wanted] and all(
         same(one[name], other[name]) for one, other in zip(found, wanted, strict=True) for name in one
     )
@@ -190,7 +193,7 @@ IPC: Any = pa.ipc
 
 
 def table_of(made: Written) -> Any:
-    """By Arrow's own readers."""
+    """Read the file with Arrow's own readers."""
     if made.output.format == "parquet":
         return PARQUET.ParquetFile(io.BytesIO(made.data)).read()
     return IPC.open_file(io.BytesIO(made.data)).read_all()

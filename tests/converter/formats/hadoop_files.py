@@ -1,4 +1,4 @@
-"""Encodes batches as a job would, and reads the bytes back as `verify` does."""
+"""Encode batches in the same way as a job, and read the bytes back in the same way as `verify`."""
 
 import struct
 from itertools import pairwise
@@ -36,7 +36,7 @@ def an_output(format_: Format, options: dict[str, Any]) -> Output:
 def projected(
     columns: dict[str, Any], output: Output, *, labels: list[str] | None = None, sequences: list[str] | None = None
 ) -> tuple[list[FeatureSpec], pa.RecordBatch]:
-    """The features and the batch of them, in the order of the columns."""
+    """Return the features and a batch with their values, in the order of the columns."""
     given = [pa.field(name, column.type, metadata=IS_SEQUENCE if name in (sequences or []) else None) for name, column in columns.items()]
     rows = len(next(iter(columns.values())))
     records = pa.RecordBatch.from_arrays(
@@ -55,7 +55,7 @@ def projected(
 
 
 class Positions:
-    """The values of an index."""
+    """Decodes the values of an index, which are positions."""
 
     java = POSITIONS
 
@@ -64,7 +64,7 @@ class Positions:
 
 
 class Made:
-    """A file, and what reads it."""
+    """An encoded file, and its decoder."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class Made:
         self.decoder = (SequenceFileDecoder if format_ == "sequenceFile" else MapFileDecoder)(a_manifest(output, features))
 
     def body(self) -> bytes:
-        """The bytes after the header of an uncompressed file."""
+        """Return the bytes after the header of an uncompressed file."""
         return self.data[self.data.index(bytes(4), self.data.rindex(b".hadoop.")) + 6 + 16 :]
 
     def pairs(self, data: bytes | None = None, *, size: int = 1 << 20) -> list[tuple[int, tuple[bytes, bytes]]]:
-        """(offset, (key, value)) of each record."""
+        """Return (offset, (key, value)) of each record."""
         whole = self.data if data is None else data
         return list(self.decoder.read(whole[at : at + size] for at in range(0, len(whole), size)))
 
     def entries(self, index: bytes | None = None) -> list[tuple[bytes, int]]:
-        """(key, position) of each entry of the index, of ours or of another's."""
+        """Return (key, position) of each entry of an index, which may be written by another program."""
         pairs = Pairs(key=self.decoder.pairs.key, value=Positions())
         read = sequence_file_decoder.read(
             [self.index if index is None else index], pairs=pairs, key=self.decoder.key, value=Long(), compression="Block"
@@ -110,6 +110,6 @@ class Made:
 
 
 def a_manifest(output: Output, features: list[FeatureSpec]) -> Any:
-    """As much of a manifest as a decoder of these formats looks at."""
+    """Return the parts of a manifest that a decoder of these formats reads."""
     written = output.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"uri"})
     return SimpleNamespace(format=output.format, content={"output": written}, features=describe(features))

@@ -1,4 +1,4 @@
-"""A format that there is not, as its author would write it: `test_recipe` adds it to a copy of the tree.
+"""An invented format, in the form in which its author would write it. `test_recipe` adds it to a copy of the source tree.
 
 18:[[0.5,1],7,"a",0],        a netstring for each record: its length, a colon, a JSON array of the features, a comma
 """
@@ -174,7 +174,7 @@ A record is a JSON array of its features, with its length before it and a comma 
 
 
 def new(text: str) -> Callable[[str], str]:
-    """A file that was not there."""
+    """Return an edit that creates a file, which must not exist yet."""
 
     def write(before: str) -> str:
         assert not before, "the file is there already"
@@ -184,7 +184,7 @@ def new(text: str) -> Callable[[str], str]:
 
 
 def adding(*places: tuple[str, str]) -> Callable[[str], str]:
-    """A file with more text before some places, each of which is there once."""
+    """Return an edit that inserts text before some places of a file. Each place must occur exactly once."""
 
     def edit(text: str) -> str:
         for place, added in places:
@@ -196,7 +196,7 @@ def adding(*places: tuple[str, str]) -> Callable[[str], str]:
 
 
 def appending(line: str) -> Callable[[str], str]:
-    """A page with one more line."""
+    """Return an edit that appends a line to a page."""
     return lambda text: f"{text}\n{line}\n"
 
 
@@ -224,4 +224,4 @@ EDITS: Final[Mapping[str, Callable[[str], str]]] = {
     "docs/guide.md": appending("[netstrings](formats/netstrings.md)"),
     "CHANGELOG.md": appending("- The format `netstrings`."),
 }
-"""File → what becomes of its text."""
+"""Maps each file to the edit of its text."""

@@ -1,4 +1,4 @@
-"""What an encoder makes is read as late as it may be: the sink writes one batch while another waits and the next is encoded."""
+"""Read an encoder's buffers as late as allowed: the sink writes one batch while another waits and the next is encoded."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from dataprep_converter.formats.encoder import Encoder
 
 
 def read_late(encoder: Encoder, parts: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """The records of each part, read after the next two were encoded: so long the buffer is valid."""
+    """Return the records of each part. They are read after the next two parts are encoded, because buffers are valid until then."""
     made: deque[bytes | bytearray | memoryview] = deque()
     for part in parts:
         made.append(encoder.encode(part))

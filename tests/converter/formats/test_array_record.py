@@ -1,4 +1,4 @@
-"""arrayRecord: the library's own files, with the messages of the format `tfrecord`, everything read back, and damaged files."""
+"""arrayRecord: files equal the library's, messages equal those of `tfrecord`, all values are read back, and damage is detected."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def messages(columns: dict[str, Any], **more: Any) -> list[bytes]:
-    """The records of the same data set in TFRecord files."""
+    """Return the records of the same data set in TFRecord files."""
     return [payload for _, payload in records.read([written("tfrecord", columns, **more).data])]
 
 

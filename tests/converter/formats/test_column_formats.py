@@ -1,4 +1,4 @@
-"""parquet and arrow: equal bytes however batches are cut, every value back by Arrow, by DuckDB and by our decoder, and damage named."""
+"""parquet and arrow: bytes don't depend on how batches are cut, Arrow, DuckDB and our decoder read every value, and damage is detected."""
 
 import io
 from typing import Any
@@ -20,7 +20,7 @@ LIMITS = {"parquet": ("rowGroupSize", "rowGroupRecords"), "arrow": ("batchSize",
 
 
 def group_sizes(made: Written) -> list[int]:
-    """Records of each row group, or record batch."""
+    """Return the number of records in each row group or record batch."""
     if made.output.format == "parquet":
         metadata = PARQUET.ParquetFile(io.BytesIO(made.data)).metadata
         return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -213,9 +213,9 @@ def test_duckdb_reads_every_field(format_: str, tmp_path: Any) -> None:
     made = written(format_, columns, labels=["label"], sequences=["s"])
     if format_ == "parquet":
         (tmp_path / "x.parquet").write_bytes(made.data)
-        found: Any = duckdb.sql(f"SELECT * FROM '{tmp_path}/x.parquet'")  # noqa: S608 - a path of ours
+        found: Any = duckdb.sql(f"SELECT * FROM '{tmp_path}/x.parquet'")  # noqa: S608 - the path is the test's own
     else:
-        # DuckDB reads Arrow from memory, and knows none of its extensions.
+        # DuckDB reads Arrow data from memory, and supports none of its extension types.
         shard = {name: table_of(made)[name].combine_chunks() for name in columns}
         found = duckdb.from_arrow(pa.table({name: getattr(column, "storage", column) for name, column in shard.items()}))
     assert found.columns == list(columns)

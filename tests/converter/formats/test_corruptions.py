@@ -1,4 +1,4 @@
-"""Data sets of every format, healthy and damaged: `verify` reports each damage and no other, `repair` makes the original bytes again."""
+"""Intact and damaged data sets of every format: `verify` reports exactly the damage, and `repair` restores the original bytes."""
 
 import hashlib
 import json
@@ -35,13 +35,13 @@ GZIP: Final = ("tfrecord", "jsonl", "csv")
 
 
 def inputs(folder: Path) -> None:
-    """A table with a bad row, and some files."""
+    """Write a table with a bad row, and some files."""
     lines = [f"{n / 7:.3f},{n},{-n},{n * n},word {n % 11},{n % 3}\n" for n in range(ROWS)]
     lines[17] = "1,2,3,none,x,0\n"
     (folder / "table.csv").write_text("".join(lines))
     (folder / "files").mkdir()
     for n in range(30):
-        (folder / "files" / f"{n:03}.txt").write_bytes(Random(n).randbytes(20 + 3 * n))  # noqa: S311 - the same bytes each time
+        (folder / "files" / f"{n:03}.txt").write_bytes(Random(n).randbytes(20 + 3 * n))  # noqa: S311 - must give the same bytes each time
 
 
 def a_job(folder: Path, format_: str, out: Path, **more: Any) -> DataPrepJob:
@@ -66,7 +66,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A finished data set of a format, made once."""
+    """Return a finished data set of a format, which is made only once."""
     known: dict[str, Path] = {}
 
     def of(format_: str) -> Path:
@@ -104,7 +104,7 @@ def test_nothing_is_reported_of_a_healthy_compressed_data_set(format_: str, sour
 
 
 class Damage:
-    """A copy of a data set, and ways to damage it. Each says what it did, or returns "" when this data set has nothing of the kind."""
+    """A copy of a data set, with methods to damage it. Each returns a description, or "" if it can't be applied to this data set."""
 
     def __init__(self, folder: Path, dice: Random) -> None:
         self.folder = folder
@@ -184,7 +184,7 @@ class Damage:
         return flip(self.side / "manifest.json", self.dice)
 
     def edited_manifest(self) -> str:
-        """With `_SUCCESS` to match: the digest beside it says nothing then."""
+        """Change a field of the manifest, and update the digest in `_SUCCESS`, so that the digest doesn't reveal the change."""
         document = json.loads((self.side / "manifest.json").read_bytes())
         field = self.dice.choice(
             ["recordsOut", "recordsIn", "size", "digest", "rawDigest", "bad", "files", "splits", "content", "inputsSha256"]
@@ -254,7 +254,7 @@ FORMATS_EACH: Final = 5
 
 
 def campaign() -> list[tuple[str, str]]:
-    """(format, damage): each damage of shards in each format, and one more flipped bit; each other one in some formats."""
+    """Return (format, damage) pairs: each damage to shards, and a second flipped bit, in each format, and each other damage in some formats."""
     formats = list(CASES)
     of_shards = [(format_, damage) for format_ in formats for damage in (*OF_SHARDS, "flipped_bit")]
     beside = [
@@ -268,7 +268,7 @@ def test_there_are_200_damages() -> None:
 
 
 def is_quick(format_: str, damage: str, seed: int) -> bool:
-    """Each damage of shards in every third format, and each format with every third of them; of files that only some formats have, all."""
+    """Return whether a case is in the quick run: for each format, a third of the damages to shards, and all other damages."""
     del seed
     return damage not in OF_SHARDS or damage == "changed_companion" or pairs.has_turn(format_, damage, list(CASES), OF_SHARDS, every=3)
 
@@ -280,11 +280,11 @@ def test_every_damage_is_noticed_and_repaired(
 ) -> None:
     folder = shutil.copytree(finished(format_), tmp_path / "out")
     before = contents(folder)
-    damaged = Damage(folder, Random(seed))  # noqa: S311 - the same damage each time
+    damaged = Damage(folder, Random(seed))  # noqa: S311 - must give the same damage each time
     done = getattr(damaged, damage)() or damaged.flipped_bit()
     assert is_noticed(folder), done
 
-    # Without its manifest a data set doesn't say by itself how it was made.
+    # Without its manifest, a data set doesn't contain the job that made it.
     job = a_job(source, format_, tmp_path / "elsewhere") if "manifest" in damage else None
     repaired = repair(str(folder), Access(), job=job)
     assert contents(folder) == before, done
@@ -301,11 +301,11 @@ def is_noticed(folder: Path) -> bool:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files but those that say when something was done."""
+    """Return the content of all files, except files with times and files with the folder's path."""
     files = {str(file.relative_to(folder)): file for file in sorted(folder.rglob("*")) if file.is_file()}
     return {path: file.read_bytes() for path, file in files.items() if "/reports/" not in path and not is_placed(path)}
 
 
 def is_placed(path: str) -> bool:
-    """Whether a file says where its folder lies, so that a repaired copy has another."""
+    """Return whether a file contains the path of its folder, so that it differs in a repaired copy."""
     return path.startswith("_dataprep/paths/") or path == "_dataprep/input_data_config.json"

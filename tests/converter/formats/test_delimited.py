@@ -1,4 +1,4 @@
-"""csv: what Python's csv, Arrow and DuckDB read of it is what was written; what it can't hold is refused, and damage named."""
+"""csv: Python's csv, Arrow and DuckDB read the written values, unsupported values are refused, and damage is detected."""
 
 import csv
 import gzip
@@ -21,7 +21,7 @@ _arrow_csv: Any = arrow_csv
 
 
 def rows(data: bytes, *, delimiter: str = ",") -> list[list[str]]:
-    """By Python's own reader."""
+    """Return the rows that Python's own reader reads."""
     return list(csv.reader(io.StringIO(data.decode(), newline=""), delimiter=delimiter, strict=True))
 
 
@@ -175,8 +175,8 @@ def test_arrow_and_duckdb_read_every_field(tmp_path: Any) -> None:
     options = _arrow_csv.ParseOptions(newlines_in_values=True)
     assert _arrow_csv.read_csv(io.BytesIO(made.data), parse_options=options).to_pydict() == wanted
     (tmp_path / "x.csv").write_bytes(made.data)
-    # By default DuckDB takes an empty text for a null.
-    found: Any = duckdb.sql(f"SELECT * FROM read_csv('{tmp_path}/x.csv', allow_quoted_nulls=false)")  # noqa: S608 - a path of ours
+    # By default, DuckDB reads an empty text as a null.
+    found: Any = duckdb.sql(f"SELECT * FROM read_csv('{tmp_path}/x.csv', allow_quoted_nulls=false)")  # noqa: S608 - the path is the test's own
     assert {name: list(values) for name, values in zip(found.columns, zip(*found.fetchall(), strict=True), strict=True)} == wanted
 
 

@@ -1,4 +1,4 @@
-"""dl4jDataset: the bytes that ND4J 1.0.0-M2.1 itself writes, and everything read back. What DL4J reads is in tests/interop/test_dl4j.py."""
+"""dl4jDataset: bytes equal those of ND4J 1.0.0-M2.1, and all values are read back. Tests with DL4J are in tests/interop/test_dl4j.py."""
 
 from typing import Any
 
@@ -20,16 +20,16 @@ _SQUARE = (
     "00000000000000020000000000000001000000000000200000000000000000010000000000000063"
     f"{_BUFFER}00000000000000040005464c4f4154"
 )
-"""ND4J's, before the four floats of a 2 by 2 array."""
+"""The bytes that ND4J writes before the four floats of a 2 by 2 array."""
 DATA_SET = f"03{_SQUARE}3f800000400000004040000040800000{_SQUARE}3f80000000000000000000003f800000"
-"""`new DataSet([[1, 2], [3, 4]], [[1, 0], [0, 1]]).save(…)` of ND4J 1.0.0-M2.1."""
+"""The bytes that `new DataSet([[1, 2], [3, 4]], [[1, 0], [0, 1]]).save(…)` of ND4J 1.0.0-M2.1 writes."""
 MASKED = (
     f"0b{_BUFFER}000000000000000a00044c4f4e47000000000000000300000000000000020000000000000002000000000000000200000000000000040000000000000002"
     f"0000000000000001000000000000200000000000000000010000000000000063{_BUFFER}00000000000000080005464c4f4154"
     f"3f80000040000000404000004080000040a000000000000040c0000000000000{_SQUARE}3f80000000000000000000003f800000{_SQUARE}"
     "3f8000003f8000003f80000000000000"
 )
-"""The same of a DataSet with the features [[[1, 2], [3, 4]], [[5, 0], [6, 0]]] and the mask [[1, 1], [1, 0]]."""
+"""The bytes of a DataSet with the features [[[1, 2], [3, 4]], [[5, 0], [6, 0]]] and the mask [[1, 1], [1, 0]]."""
 KINDS = {
     "float64": "4000 0006444f55424c45 3ff000000000000040000000000000004008000000000000000000000000000040140000000000004018000000000000",
     "float32": "2000 0005464c4f4154 3f80000040000000404000000000000040a0000040c00000",
@@ -40,7 +40,7 @@ KINDS = {
     "int8": "8000 000442595445 010203000506",
     "uint8": "808000 00055542595445 010203000506",
 }
-"""Flags, name and values of `[[1, 2, 3], [0, 5, 6]]` as `Nd4j.write` of ND4J 1.0.0-M2.1 writes them."""
+"""The flags, name and values that `Nd4j.write` of ND4J 1.0.0-M2.1 writes for `[[1, 2, 3], [0, 5, 6]]`, by type."""
 
 
 def vectors(*rows: list[float]) -> Any:

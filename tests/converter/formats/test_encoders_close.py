@@ -1,4 +1,4 @@
-"""Encoders that keep records in temporary files remove them, whatever becomes of the shard."""
+"""Encoders that keep records in temporary files always remove these files, even if the shard fails."""
 
 from collections import Counter
 

@@ -1,5 +1,6 @@
-"""What the formats must hold whole, from a source to a finished shard and back: the ends of all numbers, NaN, empty lists, bytes that are no
-text, RecordIO's magic number, records of 100 MB, and no record at all.
+"""Extreme values that formats must preserve from a source to a finished shard and back.
+
+They are the limits of all number types, NaN, empty lists, bytes that aren't text, RecordIO's magic number, records of 100 MB, and no record at all.
 """
 
 import math
@@ -24,7 +25,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.tools.verification import verify
 
 MAGIC: Final = bytes.fromhex("0a23d7ce")
-"""Of RecordIO."""
+"""RecordIO's magic number."""
 MAGIC_FLOAT: Final = float(np.frombuffer(MAGIC, "<f4")[0])
 BIG: Final = 100_000_000
 
@@ -41,11 +42,11 @@ COLUMNS: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 DTYPES: Final = {"small": "int32", "whole": "int64", "single": "float32", "double": "float64"}
 OF_100_MEGABYTES: Final = ("recordioProtobuf", "sequenceFile", "jsonl", "webdataset", "mds", "fileBatch")
-"""One format of each way to frame records; `test_a_job_makes_a_record_of_100_megabytes` is of TFRecord. The others run nightly."""
+"""One format for each kind of framing. `test_a_job_makes_a_record_of_100_megabytes` covers TFRecord. The other formats run nightly."""
 
 
 def made(source: Mapping[str, Any], folder: Path, *, format_: str, features: list[dict[str, Any]]) -> Manifest:
-    """The manifest of a finished and verified data set in `folder`."""
+    """Make and verify a data set in `folder`, and return its manifest."""
     output = {"uri": str(folder), "format": format_, "shards": {"count": 1}, format_: CASES[format_].options}
     spec = {"source": source, "features": features, "output": output, "allowEmpty": True}
     job = parse_job(spec)
@@ -70,7 +71,7 @@ def read_back(folder: Path, manifest: Manifest) -> list[dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bytes are looked at, not whether they outlive a power cut, and waiting for disks is most of the time."""
+    """Skip fsync. The tests check bytes rather than durability, and waiting for disks would take most of the time."""
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
@@ -81,7 +82,7 @@ def test_extreme_values_come_back(format_: str, tmp_path: Path) -> None:
     manifest = made(parquet(tmp_path, {name: COLUMNS[name] for name in names}), tmp_path / "out", format_=format_, features=features)
     found = read_back(tmp_path / "out", manifest)
     for name in names:
-        # repr, because NaN is not equal to itself, and zero is to minus zero.
+        # repr is compared, because NaN doesn't equal itself, and 0.0 equals -0.0.
         assert repr([record[name] for record in found]) == repr([flat(value) for value in COLUMNS[name].to_pylist()]), name
 
 
@@ -94,7 +95,7 @@ def test_a_data_set_of_no_records_is_whole(format_: str, tmp_path: Path) -> None
 
 
 def a_big_column(format_: str) -> tuple[str, Any]:
-    """(name, its only value) of 100 MB: bytes where the format holds them, or else text, or else numbers."""
+    """Return a name and a single value of 100 MB. The value is bytes if the format can store them, or else text, or else numbers."""
     if "content" in CASES[format_].columns:
         return "content", np.random.default_rng(5).bytes(BIG - 12) + b"abcd" + MAGIC + b"efgh"
     if "text" in CASES[format_].columns:
@@ -113,7 +114,7 @@ def test_a_record_of_100_megabytes_comes_back(format_: str) -> None:
     if name == "numbers":
         np.testing.assert_array_equal(record[name], value[0])
     else:
-        # RecordIO names a single feature itself.
+        # RecordIO gives a single feature a fixed name.
         assert record["values" if format_ == "recordioProtobuf" else name] == [value if name == "content" else value.encode()]
 
 

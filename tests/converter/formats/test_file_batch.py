@@ -1,4 +1,4 @@
-"""fileBatch: DL4J's zip of raw files with their URIs. What DL4J itself reads is in tests/interop/test_dl4j.py."""
+"""fileBatch: DL4J's zip archive of raw files with their URIs. Tests with DL4J are in tests/interop/test_dl4j.py."""
 
 import io
 import zipfile
@@ -70,7 +70,7 @@ def test_every_byte_comes_back_wherever_batches_are_cut(rows: list[tuple[bytes, 
 
 
 def test_a_job_makes_a_batch_of_every_32_files(tmp_path: Path) -> None:
-    # Objects of 32 raw files, read back as the original bytes with their URIs.
+    # Archives of 32 raw files are read back as the original bytes with their URIs.
     contents = {f"{'cat' if n % 2 else 'dog'}/{n:03}.bin": bytes([n]) * n for n in range(70)}
     for name, content in contents.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def test_damage_is_found_wherever_it_is(compression: str) -> None:
         with pytest.raises(BrokenRecord, match=r" at offset \d+$"):
             made.parsed(made.content[:size], piece=1 << 20)
     unnoticed = [damaged for damaged in flipped(made.content) if not breaks(made, damaged)]
-    # Up to seven bits behind the end of each deflated member say nothing.
+    # Up to seven bits after the end of each deflated member are unused.
     assert len(unnoticed) <= (21 if compression == "Deflate" else 0)
     assert all(made.parsed(damaged, piece=1 << 20) == made.parsed() for damaged in unnoticed)
 

@@ -1,4 +1,4 @@
-"""Parquet as Hugging Face's `datasets` expects it: images as structs, class names in the metadata. (`datasets` itself: interop/heavy.)"""
+"""Parquet for Hugging Face's `datasets`: images are structs, and class names are in the metadata. Tests with it are in interop/heavy."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def images(folder: Path, **parquet: Any) -> Path:
-    """Three files, which are no images: nobody decodes them here."""
+    """Write three files. They needn't be real images, because these tests don't decode them."""
     for name, content in PICTURES.items():
         (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "in" / name).write_bytes(content)

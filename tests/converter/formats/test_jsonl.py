@@ -1,4 +1,4 @@
-"""jsonl: what Python's json, Arrow and DuckDB read of it is what was written, and damage is named with its offset."""
+"""jsonl: Python's json, Arrow and DuckDB read the written values, and damage is reported with its offset."""
 
 import base64
 import gzip
@@ -19,11 +19,11 @@ from tests.fuzz.damage import damaged
 from dataprep_converter.core.errors import BadData, BrokenRecord
 
 WIDE = {"float16", "float32", "matrix", "vectors"}
-"""Columns of narrower floats than Python's."""
+"""Columns whose floats are narrower than Python's."""
 
 
 def objects(data: bytes) -> list[dict[str, Any]]:
-    """By Python's own reader."""
+    """Return the objects that Python's own reader reads."""
     return [json.loads(line) for line in data.decode().split("\n")[:-1]]
 
 
@@ -53,7 +53,7 @@ def test_an_object_a_line_with_the_keys_in_the_order_of_the_spec() -> None:
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=20), min_size=1))
 def test_texts_are_escaped_as_python_escapes_them(words: list[str]) -> None:
     lines = written("jsonl", {"t": pa.array(words)}).data.decode().split("\n")[:-1]
-    # Python escapes DEL as little as we do.
+    # Neither Python nor this format escapes DEL.
     assert lines == [json.dumps({"t": word}, ensure_ascii=False, separators=(",", ":")) for word in words]
 
 
@@ -85,7 +85,7 @@ def test_every_value_comes_back_and_the_cuts_change_no_byte(drawn: tuple[dict[st
 
 
 def _typed(value: Any, name: str) -> Any:
-    """Narrow floats as they are in Arrow."""
+    """Round floats to the column's narrower type."""
     if isinstance(value, list):
         return [_typed(each, name) for each in value]
     if isinstance(value, float) and name in WIDE:
@@ -180,7 +180,7 @@ def test_arrow_and_duckdb_read_every_field(tmp_path: Any) -> None:
     wanted = {name: plain(column) for name, column in columns.items()}
     assert arrow_json.read_json(io.BytesIO(made.data)).to_pydict() == wanted
     (tmp_path / "x.jsonl").write_bytes(made.data)
-    found: Any = duckdb.sql(f"SELECT * FROM '{tmp_path}/x.jsonl'")  # noqa: S608 - a path of ours
+    found: Any = duckdb.sql(f"SELECT * FROM '{tmp_path}/x.jsonl'")  # noqa: S608 - the path is the test's own
     assert {name: list(values) for name, values in zip(found.columns, zip(*found.fetchall(), strict=True), strict=True)} == wanted
 
 

@@ -1,4 +1,4 @@
-"""mapFile: a sorted sequence file and its index. Hadoop's own readers and writers: tests/interop/test_hadoop.py."""
+"""mapFile: a sorted sequence file and its index. Tests with Hadoop's own code are in tests/interop/test_hadoop.py."""
 
 import struct
 from typing import Any

@@ -1,4 +1,4 @@
-"""Any source in any format: converted with the same bytes by any number of workers and verified, or refused before anything is written."""
+"""Every source in every format: a job gives the same, verified bytes with any number of workers, or is refused before any write."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from dataprep_converter.tools.verification import verify
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_any_source_in_any_format(source: str, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The bytes are looked at, not whether they outlive a power cut, and waiting for disks is most of the time.
+    # Skip fsync: the tests check bytes rather than durability, and waiting for disks would take most of the time.
     monkeypatch.setattr("os.fsync", lambda _: None)
     written = SOURCES[source](tmp_path)
     one = shape_job(written, tmp_path / "one", format_=format_, parallelism=1)

@@ -1,4 +1,4 @@
-"""Every other source in any format: the examples of the sources that `test_matrix.py` has no line for, with another `output.format`."""
+"""Every other source in every format: the examples of sources that `test_matrix.py` doesn't cover, with another `output.format`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -119,11 +119,14 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "dl4jDataset": "The feature 'trip' holds bytes or text",
     },
 }
-"""What is refused, and what the message names beside the format. All else must convert."""
+"""The refused combinations, each with a text that the message must contain besides the format. All others must convert."""
 
 
 def is_quick(kind: str, format_: str) -> bool:
-    """Refusals, and each source in the first format that takes it, from another one on for each source."""
+    """Return whether a case is in the quick run: all refusals, and one format for each source.
+
+    For each source, the search for an accepting format begins at another format.
+    """
     start = list(EXAMPLE_OF).index(kind)
     formats = [each for each in (*list(FORMATS)[start:], *list(FORMATS)[:start]) if each not in REFUSED.get(kind, {})]
     return format_ in REFUSED.get(kind, {}) or format_ == formats[0]
@@ -139,7 +142,7 @@ def test_every_source_takes_part() -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The input of an example, made once."""
+    """Make the input of an example, only once."""
     known: dict[str, Path] = {}
 
     def of(kind: str) -> Path:

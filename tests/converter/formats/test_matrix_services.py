@@ -1,4 +1,4 @@
-"""The two sources that are no files, in any format: a MaxCompute table (of the fake), and what another job writes."""
+"""The two sources that aren't files, in every format: a table of the fake MaxCompute service, and the output of another job."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,12 +22,12 @@ REFUSED: Final[Mapping[str, str]] = {
     "dl4jDataset": "The feature 'name' holds bytes or text",
     "fileBatch": "the features are features, label, name",
 }
-"""What is refused, and what the message names beside the format. All else must convert."""
+"""The refused formats, each with a text that the message must contain besides the format. All others must convert."""
 
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[dict[str, Any]]:
-    """Two numbers, a text and a class."""
+    """Make a table with two numbers, a text and a class."""
     rows = pa.table(
         {
             "a": pa.array([float(number) for number in range(RECORDS)]),
@@ -48,7 +48,7 @@ def table() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def from_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The spec as the operator hands it to the run, once the other job is Complete."""
+    """Return the spec that the operator passes to the run after the other job is Complete."""
     folder = tmp_path_factory.mktemp("other")
     other = shape_job(csv(folder), folder / "set", format_="parquet", parallelism=1)
     file_digests(other, workers=1)

@@ -1,4 +1,4 @@
-"""mds: the bytes of MosaicML Streaming's own writer, everything read back, index.json in its folder, and damaged files."""
+"""mds: bytes equal those of MosaicML Streaming's writer, all values are read back, index.json is correct, and damage is detected."""
 
 import gzip
 import hashlib
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("native_and_python")
 
 
 def golden() -> Written:
-    """Two records with a column of every encoding that there is for them."""
+    """Encode two records with a column for every supported encoding."""
     columns = {
         "a": pa.array([1, -(2**63)]),
         "b": pa.array(["x☃", ""]),
@@ -127,7 +127,7 @@ def test_a_shard_beyond_its_offsets_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def without_nulls(column: Any) -> Any:
-    """The column with something else where a null is."""
+    """Replace the nulls of a column with other values."""
     if not column.null_count:
         return column
     there = [value for value in plain(column) if value is not None]
@@ -274,7 +274,7 @@ def test_an_array_that_does_not_have_its_shape_is_named(content: bytes) -> None:
 
 
 def uncompressed(data: bytes, ending: str) -> bytes:
-    """By others than ours."""
+    """Decompress a shard with other libraries than ours."""
     if ending == "gz":
         return gzip.decompress(data)
     with pa.input_stream(io.BytesIO(data), compression="zstd") as stream:

@@ -1,4 +1,4 @@
-"""Minibatches: the same ones whoever makes them and however many files there are, with every sample once and in its place."""
+"""Minibatches don't depend on the numbers of workers and files, and contain every sample exactly once, in order."""
 
 import tempfile
 from pathlib import Path
@@ -24,7 +24,7 @@ HALVES = {"into": [{"name": "a", "fraction": 0.5}, {"name": "b", "fraction": 0.5
 
 
 def made(folder: Path, rows: int, out: str, **spec: Any) -> Path:
-    """The data set of `rows` rows `<number>,<number % 7>` with one feature, the number."""
+    """Make a data set from `rows` rows `<number>,<number % 7>`. Its only feature is the number."""
     (folder / "rows.csv").write_text("".join(f"{number},{number % 7}\n" for number in range(rows)))
     columns = [{"name": "id", "type": "Int64"}, {"name": "rest", "type": "Int64"}]
     written = {
@@ -39,7 +39,7 @@ def made(folder: Path, rows: int, out: str, **spec: Any) -> Path:
 
 
 def ids(folder: Path) -> dict[str, list[list[int]]]:
-    """By split, what each of its files holds, in order."""
+    """Return the content of each file, in order, by split."""
     found: dict[str, list[list[int]]] = {}
     for file in verify(str(folder), Access()).files:
         path = folder / file.file

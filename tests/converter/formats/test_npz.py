@@ -1,4 +1,4 @@
-"""npz: what NumPy reads, the same bytes however batches are cut, and what is refused."""
+"""npz: NumPy reads the files, bytes don't depend on how batches are cut, and unsupported features are refused."""
 
 import io
 import zipfile
@@ -140,7 +140,7 @@ def test_a_file_cut_anywhere_is_named_with_its_offset(compression: str) -> None:
 def test_no_flipped_bit_changes_a_record_unnoticed(compression: str) -> None:
     made = Encoded("npz", {"x": COLUMNS["image"], "y": COLUMNS["kind"]}, compression=compression)
     unnoticed = [damaged for damaged in flipped(made.content) if not breaks(made, damaged)]
-    # Up to seven bits behind the end of each deflated array say nothing.
+    # Up to seven bits after the end of each deflated array are unused.
     assert len(unnoticed) <= (14 if compression == "Deflate" else 0)
     assert all(made.parsed(damaged, piece=1 << 20) == made.parsed() for damaged in unnoticed)
 

@@ -1,4 +1,4 @@
-"""The section "How to add a format" of CONTRIBUTING.md holds: a format that there is not is added to a copy of the tree by these steps alone."""
+"""The section "How to add a format" of CONTRIBUTING.md is complete: its steps alone add an invented format to a copy of the source tree."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _ROWS: Final = [{"n": number, "word": f"word {number}", "label": number % 3} for
 
 
 def named_files() -> list[str]:
-    """The files that the section names, for the invented format."""
+    """Return the files that the section names, with the invented format's name."""
     section = _SECTION.search((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert section is not None
     paths = _PATH.findall(section[1])
@@ -43,7 +43,7 @@ def test_the_section_names_the_files_that_have_to_be_touched() -> None:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree with the invented format."""
+    """Make a copy of the source tree with the invented format."""
     copy = tmp_path_factory.mktemp("tree")
     for name in _COPIED:
         if (ROOT / name).is_dir():
@@ -60,7 +60,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(tree: Path, *arguments: str | Path, where: Path | None = None) -> str:
-    """What a program of the copy prints. Fails with its output when it fails."""
+    """Run a program of the copy and return its output. If the program fails, the test fails with this output."""
     paths = [str(tree / name) for name in ("api", "converter", "operator", "tests/cluster")]
     outer = {name: value for name, value in environment().items() if not name.startswith("PYTEST_")}
     ended = subprocess.run(
@@ -88,7 +88,7 @@ def test_the_definition_knows_the_format(tree: Path) -> None:
 
 @pytest.mark.long
 def test_the_tests_of_all_formats_hold_for_it(tree: Path) -> None:
-    # Waiting for disks is most of the time.
+    # Waiting for disks would take most of the time.
     (tree / "tests" / "cluster" / "no_waiting.py").write_text("import os\n\nos.fsync = lambda _: None\n")
     told = python(tree, "-m", "pytest", "-q", "-p", "no_waiting", "-p", "no:cacheprovider", "-k", f"{NAME} or every_format", *_TESTS)
     assert int(re.findall(r"(\d+) passed", told)[-1]) >= 40, told

@@ -1,4 +1,4 @@
-"""recordioProtobuf: the bytes that SageMaker's guide and dmlc's RecordIO fix, and everything read back."""
+"""recordioProtobuf: bytes follow SageMaker's guide and dmlc's RecordIO, and all values are read back."""
 
 import struct
 from typing import Any
@@ -21,12 +21,12 @@ from dataprep_converter.records.batch import SAMPLE, Batch
 pytestmark = pytest.mark.usefixtures("native_and_python")
 
 NO_MANIFEST: Any = None
-"""The messages say all that is needed."""
+"""The decoder needs no manifest, because the messages contain all that is needed."""
 MAGIC_FLOAT = struct.unpack("<f", bytes.fromhex("0a23d7ce"))[0]
 
 
 def encoded(columns: dict[str, Any], *, labels: list[str] | None = None, dtypes: dict[str, str] | None = None, **options: Any) -> bytes:
-    """The bytes of a batch, projected as a job would; `dtypes` are those that the spec names."""
+    """Project and encode a batch in the same way as a job. `dtypes` are the types set in the spec."""
     wanted = dtypes or {}
     output = Output.model_validate({"uri": "out", "format": "recordioProtobuf", "recordioProtobuf": options})
     records = pa.record_batch({**columns, SAMPLE: pa.array(range(len(next(iter(columns.values())))), pa.int64())})
@@ -89,10 +89,10 @@ def test_integers_are_int32_and_a_negative_one_takes_ten_bytes() -> None:
 
 
 def test_data_that_holds_the_magic_number_is_split_there_and_joined_again() -> None:
-    # dmlc's own frames of `abcd`, the number, `efgh`.
+    # The frames that dmlc writes for `abcd`, the magic number and `efgh`.
     frames = bytes.fromhex("0a23d7ce04000020616263640a23d7ce0400006065666768")
     assert list(RecordioDecoder(NO_MANIFEST).read([frames])) == [(0, bytes.fromhex("616263640a23d7ce65666768"))]
-    # In a message the floats begin at 20, after tags, lengths and the key, so a float is always at a multiple of 4.
+    # In this message, the floats begin at byte 20, after tags, lengths and the key. So each float is at a multiple of 4.
     made = encoded({"x": vectors([1.0, MAGIC_FLOAT, 2.0, MAGIC_FLOAT])})
     assert made.count(bytes.fromhex("0a23d7ce")) == 3
     assert [word >> 29 for word in struct.unpack(f"<{len(made) // 4}I", made)[1::1] if word >> 29 in (1, 2, 3) and word & 0xFFFFFF < 64][
@@ -103,7 +103,7 @@ def test_data_that_holds_the_magic_number_is_split_there_and_joined_again() -> N
 
 
 def test_the_frames_are_those_that_dmlc_writes() -> None:
-    # What MXNet's own writer makes of this payload: tests/interop/test_mxnet.py.
+    # MXNet's own writer gives the same bytes for this payload, see tests/interop/test_mxnet.py.
     payload = bytes.fromhex("61626364 0a23d7ce 65666768")
     made, sizes = escaped(pa.array([header(len(payload)) + payload], pa.large_binary()))
     assert made.hex() == "0a23d7ce04000020616263640a23d7ce0400006065666768"

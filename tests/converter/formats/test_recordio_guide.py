@@ -1,4 +1,4 @@
-"""What SageMaker's guide to training data says of RecordIO, from text files to the bytes of finished shards."""
+"""Check the statements of SageMaker's guide about RecordIO, from text files to the bytes of finished shards."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ TWO_ROWS = "1.0,3.2,4.5,1.1,6.3,0\n1.6,2.4,5.9,0.2,2.2,1\n"
 
 
 def shard(folder: Path, *, source: dict[str, Any], options: dict[str, Any] | None = None, provenance: bool = False, **spec: Any) -> bytes:
-    """The only file of a job."""
+    """Run a job and return the bytes of its only file."""
     output: dict[str, Any] = {
         "format": "recordioProtobuf",
         "recordioProtobuf": options or {},
@@ -45,7 +45,7 @@ def text(folder: Path, content: str) -> list[str]:
 
 
 def messages(data: bytes) -> list[Any]:
-    """Of a file whose records are all whole."""
+    """Return the messages of a file in which no record is split."""
     found, at = [], 0
     while at < len(data):
         size = int.from_bytes(data[at + 4 : at + 8], "little")
@@ -68,7 +68,7 @@ def test_a_row_with_three_targets(tmp_path: Path) -> None:
     source = {"csv": {"uris": text(tmp_path, TWO_ROWS)}}
     features, labels = [{"name": "features", "columns": ["0..2"]}], [{"name": "labels", "columns": ["3..5"]}]
     made = shard(tmp_path, source=source, features=features, labels=labels)
-    # The floats are those of the row as TFRecord, which TensorFlow has read.
+    # The floats are the same as in the TFRecord of this row, which was checked with TensorFlow.
     assert made[:64].hex() == (
         "0a23d7ce38000000"
         "0a1a0a0676616c7565731210120e0a0c0000803fcdcc4c4000009040"
@@ -161,7 +161,7 @@ def test_idx_is_the_flat_vector_of_the_size_that_sagemaker_users_know(tmp_path: 
     folder = mnist.write(tmp_path / "mnist", train=3, test=1)
     subset = {"name": "train", "images": str(folder / "train-images-idx3-ubyte.gz"), "labels": str(folder / "train-labels-idx1-ubyte.gz")}
     made = shard(tmp_path, source={"idx": {"subsets": [subset]}})
-    # Payloads of 3,176 bytes: the message's tags and lengths, 784 floats, the label.
+    # Each payload has 3,176 bytes: the message's tags and lengths, 784 floats, and the label.
     assert made == b"".join(
         bytes.fromhex("0a23d7ce 680c0000 0ad118 0a06 76616c756573 12c618 12c318 0ac018")
         + ((31 * number + 7 * np.arange(784)) % 256).astype("<f4").tobytes()
@@ -181,7 +181,7 @@ def test_an_array_of_numpy(tmp_path: Path) -> None:
 
 
 def test_keys_count_along_rows(tmp_path: Path) -> None:
-    # All 200 cells of a matrix of 10 rows and 20 columns. The guide's own formula, key // 10, would find a row of 0 … 19.
+    # The line has all 200 cells of a matrix of 10 rows and 20 columns. The guide's formula, key // 10, would give rows 0 … 19.
     line = "0 " + " ".join(f"{key + 1}:{key + 1}" for key in range(200))
     sparse = {"sparse": [{"name": "values", "keys": "keys", "values": "values", "shape": [10, 20]}]}
     source = {"libsvm": {"uris": text(tmp_path, line + "\n")}}

@@ -1,4 +1,4 @@
-"""The table of formats: an entry for each, whose names lead somewhere, and a case for the tests that go over all formats."""
+"""The registry of formats: each format has an entry, whose names can be imported, and a case for the tests of all formats."""
 
 from pkgutil import resolve_name
 

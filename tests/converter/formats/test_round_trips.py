@@ -1,4 +1,4 @@
-"""What parquet, arrow, jsonl and csv hold is read back by our own sources: the records made of them are those of the first source."""
+"""Our own sources read parquet, arrow, jsonl and csv outputs, and give the same records as the original source."""
 
 import io
 import json
@@ -31,7 +31,7 @@ READABLE: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ("numpy", "parquet"): {},
     ("numpy", "arrow"): {},
 }
-"""Sources and formats, and what the second source has to be told."""
+"""Maps (source, format) to the options that the second source needs."""
 
 
 def a_job(spec: dict[str, Any], output: Path, *, format_: str) -> DataPrepJob:

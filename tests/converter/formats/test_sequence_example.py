@@ -1,4 +1,4 @@
-"""SequenceExamples against golden bytes and against protobuf's own code; from columns of lists to records and back."""
+"""Compare SequenceExamples with golden bytes and with protobuf's own code, and convert columns of lists to records and back."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("native_and_python")
 OUTPUT = Output(uri="out")
 STEPS = [[1.0, 3.2, 4.5, 1.1, 6.3], [1.6, 2.4, 5.9, 0.2, 2.2], [1.0, 2.0, 3.0, 4.0, 5.0]]
 THREE_STEPS_SHA256 = "7d3e3421db2edefd46af7fe368ab6651fe36e93354f7c4dfde6ced83db2836cf"
-"""Of the framed record with labels 0, 1, 9, computed from hand-written wire bytes."""
+"""The digest of the framed record with the labels 0, 1, 9, computed from hand-written wire bytes."""
 
 
 def a_sequence(name: str, kind: str, *, shape: tuple[int, ...] = (-1,), **changes: Any) -> FeatureSpec:
@@ -84,7 +84,7 @@ def test_a_step_without_values_is_a_list_without_values() -> None:
     assert made[0].hex() == "120b0a090a017412040a021a00"
 
 
-# Name → (kind, type of a step, the steps of each row, changes to the feature).
+# Maps a name to (kind, type of a step, steps of each row, changes to the feature).
 KINDS: dict[str, tuple[str, pa.DataType, list[list[Any]]]] = {
     "floats": ("float", pa.float32(), [[0.5], [], [1.5, -2.0]]),
     "doubles": ("float", pa.float64(), [[0.5], [0.25]]),
@@ -105,7 +105,7 @@ KINDS: dict[str, tuple[str, pa.DataType, list[list[Any]]]] = {
 
 
 def expected_steps(steps: Sequence[Any]) -> list[list[Any]]:
-    """As records have them: each step a list; texts as bytes, and truth as 1."""
+    """Convert steps to the form in records: each step is a list, texts are bytes, and true is 1."""
     lists = [step if isinstance(step, list) else [step] for step in steps]
     return [[value.encode() if isinstance(value, str) else int(value) if value is True else value for value in step] for step in lists]
 
@@ -202,7 +202,7 @@ def test_any_sequences_are_read_back_by_protobuf(table: Table) -> None:
     columns, features, expected = table
     found = parsed(columns, features)
     assert len(found) == len(expected)
-    # repr, because NaN is not equal to itself.
+    # repr is compared, because NaN doesn't equal itself.
     assert [sorted(map(repr, row.items())) for row in found] == [sorted(map(repr, row.items())) for row in expected]
 
 

@@ -1,4 +1,4 @@
-"""sequenceFile: the bytes that Hadoop's format fixes, and everything read back. Hadoop's own readers and writers: tests/interop/test_hadoop.py."""
+"""sequenceFile: bytes follow Hadoop's format, and all values are read back. Tests with Hadoop's code are in tests/interop/test_hadoop.py."""
 
 import struct
 import zlib
@@ -26,7 +26,7 @@ COMPRESSIONS = ["None", "Record", "Block"]
 
 
 def head(key: str, value: str, flags: str = "0000", codec: str = "") -> bytes:
-    """The header, from the written format; the names are shorter than 128 bytes, so a length is one byte."""
+    """Return the header by the format's specification. Names are shorter than 128 bytes, so each length is a single byte."""
     names = b"".join(bytes([len(name)]) + name.encode() for name in (key, value))
     return b"SEQ\x06" + names + bytes.fromhex(flags) + (bytes([len(codec)]) + codec.encode() if codec else b"") + bytes(4) + MARKER
 
@@ -146,7 +146,7 @@ def test_a_sync_stands_before_the_first_record_behind_an_interval() -> None:
     made = Made({"v": pa.array([b"x" * (each - 20)] * 300)}, value="Feature")
     places = [at for at in range(len(made.data)) if made.data.startswith(ESCAPE + MARKER, at)]
     begin = len(head(f"{IO}LongWritable", f"{IO}BytesWritable"))
-    # Behind the first k records the file is begin + 1000 k long, and the first sync comes where that reaches 102,400.
+    # After the first k records the file has begin + 1000 k bytes. The first sync follows when that reaches 102,400.
     first = begin + each * -((begin - SYNC_INTERVAL) // each)
     assert places[0] == first
     assert places[1] == first + 20 + each * -(-SYNC_INTERVAL // each)

@@ -1,4 +1,4 @@
-"""The TFRecord encoder against golden bytes and against protobuf's own code, which shares nothing with it."""
+"""Compare the TFRecord encoder with golden bytes, and with protobuf's own code, which is independent of it."""
 
 import hashlib
 import time
@@ -23,7 +23,7 @@ from dataprep_converter.records.feature import FeatureSpec
 pytestmark = pytest.mark.usefixtures("native_and_python")
 
 SYNTHETIC = {
-    # name: (first image, image after the last, SHA-256), sorted keys, computed from hand-written wire bytes
+    # name: (first image, image after the last, SHA-256 for sorted keys, computed from hand-written wire bytes)
     "validation": (0, 5_000, "1c95197f5308779e02693ff20778c6a1c1a6b46c740eef9f7292da97be1ff08f"),
     "train": (5_000, 60_000, "28a652fb317ed340e8b88ecfa5433215e66edec6c6e9b3f44f5100505623e1bc"),
     "test": (60_000, 70_000, "61caa6da3a1d08944a2b7b41380bba17b992fe56e3f23c453302d5fbb511b9c5"),
@@ -110,7 +110,7 @@ def test_a_one_hot_label_makes_111_bytes() -> None:
     assert len(encoded({"features": to_arrow(ROWS[1:]), "label": to_arrow(np.eye(10)[1:2])}, features)) == 111
 
 
-# Name → (kind, column, what protobuf must find in each row).
+# Maps a name to (kind, column, values that protobuf must find in each row).
 KINDS: dict[str, tuple[str, Any, list[list[Any]]]] = {
     "bool": ("int64", pa.array([True, False]), [[1], [0]]),
     "int8": ("int64", pa.array([-128, 127], pa.int8()), [[-128], [127]]),
@@ -272,7 +272,7 @@ def tables(draw: st.DrawFn) -> tuple[dict[str, Any], list[FeatureSpec], list[dic
 def test_any_table_is_read_back_by_protobuf(table: tuple[dict[str, Any], list[FeatureSpec], list[dict[str, list[Any]]]]) -> None:
     columns, features, expected = table
     found = [records.parse_example(payload) for payload in payloads(encoded(columns, features))]
-    # repr, because NaN is not equal to itself.
+    # repr is compared, because NaN doesn't equal itself.
     assert repr(found) == repr([dict(sorted(row.items())) for row in expected])
 
 
@@ -357,5 +357,5 @@ def test_a_numeric_table_is_not_encoded_row_by_row() -> None:
     batch = pa.record_batch(columns)
     started = time.thread_time()
     encoder.encode(batch)
-    # Ten times slower than usual on a busy machine, and still several times faster than building messages.
+    # The limit is ten times slower than usual, for busy machines, but still several times faster than building messages.
     assert rows / (time.thread_time() - started) > 100_000

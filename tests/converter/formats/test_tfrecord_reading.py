@@ -1,4 +1,4 @@
-"""Reading records back: every fault is found and named with its offset, wherever the file was cut into pieces."""
+"""Read records back: every fault is found and reported with its offset, regardless of how the file is cut into pieces."""
 
 import gzip
 import struct
@@ -32,7 +32,7 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def broken(data: bytes, *, compression: str = "none") -> tuple[int, BrokenRecord]:
-    """How many good records come before the fault, and the fault."""
+    """Return the number of good records before the fault, and the fault."""
     good: list[bytes] = []
     with pytest.raises(BrokenRecord) as caught:
         good.extend(payload for _, payload in records.read(pieces(data, 97), compression=compression))

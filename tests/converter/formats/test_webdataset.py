@@ -1,4 +1,4 @@
-"""webdataset: the bytes of the webdataset library's own writer, everything read back, keys and names, and damaged files."""
+"""webdataset: bytes equal those of the library's own writer, all values are read back, and bad keys, names and files are refused."""
 
 import io
 import tarfile
@@ -27,9 +27,9 @@ COUNT = 40
 
 
 def theirs(samples: list[dict[str, Any]]) -> bytes:
-    """The file that the webdataset library makes."""
+    """Return the file that the webdataset library writes."""
     file = io.BytesIO()
-    # Its numpy encoder writes what ours must be; the writer takes bytes as they are.
+    # Our bytes must equal those of the library's numpy encoder. The library's writer doesn't change bytes.
     with webdataset.TarWriter(file, mtime=0) as writer:
         for sample in samples:
             writer.write(sample)
@@ -254,7 +254,7 @@ def damaged(place: int, new: bytes) -> bytes:
 
 
 def header_with(place: int, new: bytes) -> bytes:
-    """The first header with other bytes, and their checksum."""
+    """Return the first header with other bytes and a matching checksum."""
     header = bytearray(WHOLE.data[:512])
     header[place : place + len(new)] = new
     header[148:156] = b" " * 8

@@ -1,4 +1,4 @@
-"""Bytes of TFRecord files as the encoder makes them."""
+"""Make the bytes of TFRecord files with the encoder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

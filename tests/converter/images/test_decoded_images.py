@@ -1,4 +1,4 @@
-"""Whole jobs on folders of images that decode them: what is in the records and the manifest, and how much is in memory at a time."""
+"""Complete jobs that decode folders of images: the records, the manifest, and the memory used at a time."""
 
 import io
 import json
@@ -28,7 +28,7 @@ from dataprep_converter.transforms.pixels import images_array
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Seven images of different sizes and formats in two classes."""
+    """Write seven images of different sizes and formats in two classes."""
     source = tmp_path / "in"
     for number in range(7):
         file = source / ("cat", "dog")[number % 2] / f"{number}.{('jpg', 'png')[number % 3 == 0]}"
@@ -176,7 +176,7 @@ def test_a_broken_image_is_left_out_and_named(folder: Path) -> None:
     ids=["files", "uint8", "float32", "float32 on the way", "uint8 on the way", "larger than a batch"],
 )
 def test_the_tensors_of_a_batch_are_at_most_8_mib(folder: Path, transforms: list[Any], most: int) -> None:
-    # 482 x 415 x 3 is 600,090 bytes, and four times that as float32.
+    # The largest image has 482 x 415 x 3 = 600,090 bytes, and four times as many as float32.
     assert Pipeline(a_job(folder, *transforms).spec, {"classes": ["cat", "dog"]}, Access()).most_records == most
 
 

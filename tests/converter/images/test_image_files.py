@@ -1,4 +1,4 @@
-"""Decoding and encoding single files: colours, orientations, and files that are broken or lie."""
+"""Decode and encode single files: colours, orientations, damaged files, and files with wrong headers."""
 
 import contextlib
 import io
@@ -112,7 +112,7 @@ def test_an_image_is_turned_as_pillow_turns_it(kind: str, orientation: int) -> N
     data = file_of(picture, kind, exif=exif, **(LOSSLESS.get(kind) or {"quality": 95, "subsampling": 0}))
     with Image.open(io.BytesIO(data)) as stored:
         upright = np.asarray(ImageOps.exif_transpose(stored).convert("RGB")).astype(int)
-    tolerance = 2 if kind == "JPEG" else 0  # another libjpeg
+    tolerance = 2 if kind == "JPEG" else 0  # Pillow uses another libjpeg
     np.testing.assert_allclose(decoded(data).astype(int), upright, atol=tolerance)
     assert decoded(data).shape == ((30, 20, 3) if orientation >= 5 else (20, 30, 3))
     as_stored = decoded(data, applyOrientation=False)
@@ -182,7 +182,7 @@ def test_the_limit_is_an_option() -> None:
 
 
 def every_mode() -> Iterator[tuple[str, bytes]]:
-    """Files of each of Pillow's modes, some with colours that stand for transparency."""
+    """Yield files in each of Pillow's modes, some with a transparent colour."""
     picture = drawn(37, 29)
     alpha = picture.copy()
     alpha.putalpha(drawn(37, 29, mode="L", seed=1))
@@ -231,7 +231,7 @@ def test_a_large_image_takes_its_pixels_and_pillows_own(tmp_path: Path) -> None:
         Image.new("RGB", (side, side)).save(tmp_path / name, "PNG")
     ran = subprocess.run([sys.executable, "-c", _PEAK, tmp_path / "small", tmp_path / "large"], capture_output=True, text=True, check=True)
     small, large = (int(line) * 1024 for line in ran.stdout.split())
-    # Pillow has four bytes for a pixel, we have three; at once they took more than ten.
+    # Pillow needs four bytes per pixel, and we need three. Converting the complete image in one step took more than ten.
     assert 3 < (large - small) / 5000**2 < 8.5
 
 
@@ -268,7 +268,7 @@ def test_flipped_bytes_give_pixels_or_a_reason(kind: str, data: st.DataObject) -
     content = bytearray(file_of(drawn(16, 24), kind))
     for at, value in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), min_size=1, max_size=8)):
         content[at] = value
-    # A header may claim millions of pixels; that is allowed, but not what this is about.
+    # A header may claim millions of pixels, which is allowed but isn't the subject of this test.
     with contextlib.suppress(BadSample):
         assert decoded(bytes(content), maxPixels=1_000_000).size
 
@@ -298,7 +298,7 @@ def test_a_jpeg_has_the_quality_and_subsampling_asked_for(subsampling: Any, fact
     with Image.open(io.BytesIO(data)) as stored:
         assert JpegImagePlugin.get_sampling(stored) == factors
         pillows = Image.open(io.BytesIO(file_of(drawn(120, 160), quality=75)))
-        assert stored.quantization == pillows.quantization  # type: ignore[attr-defined]  # a JPEG's
+        assert stored.quantization == pillows.quantization  # type: ignore[attr-defined]  # JPEG images have it
     assert len(data) < len(image_files.encoded(image, Encode(quality=95, subsampling=subsampling)))
 
 

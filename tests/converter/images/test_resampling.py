@@ -1,4 +1,4 @@
-"""resampling.c beside Pillow, whose bytes it makes: with the vectors of this processor, and without."""
+"""resampling.c gives the same bytes as Pillow, with and without the vector instructions of this processor."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def by_pillow(image: Pixels, height: int, width: int, method: str) -> Pixels:
 
 
 def drawn(height: int, width: int, channels: int, seed: int = 0, *, only_extremes: bool = False) -> Pixels:
-    """Noise; of 0 and 255 alone, sums leave what a byte can hold."""
+    """Return an image of noise. With only the values 0 and 255, sums exceed the range of a byte."""
     values = np.random.default_rng([seed, height, width]).integers(0, 256, (height, width, channels), np.uint8)
     return np.where(values > 127, np.uint8(255), np.uint8(0)) if only_extremes else values
 
@@ -80,7 +80,10 @@ def test_sizes_at_the_ends(before: tuple[int, int], after: tuple[int, int], chan
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("height", [48, 49, 50, 51, 99, 100, 101])
 def test_columns_are_first_where_they_are_for_pillow(height: int, method: str) -> None:
-    """What is rounded first changes the result: at 75 of 100 columns the rule changes between 49 and 50 rows, and at 100 of them at 100."""
+    """The order of the two passes changes the result. For 75 of 100 columns, the order changes between 49 and 50 rows.
+
+    For 100 columns, it changes at 100 rows.
+    """
     for width in (75, 100, 101):
         agree(drawn(100, 100, 3), height, width, method)
 

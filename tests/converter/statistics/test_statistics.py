@@ -1,4 +1,4 @@
-"""Statistics: histograms, frequent values, classes and moments of columns, of shards and of whole data sets."""
+"""Statistics: histograms, frequent values, classes and moments of columns, of shards and of complete data sets."""
 
 import base64
 import gc
@@ -338,10 +338,10 @@ def test_columns_side_by_side_are_summarised_as_each_alone(extent: Any) -> None:
             alone.add(column)
         expected = json.loads(json.dumps(alone.finished().to_json(room(features=len(features), shards=1))))
         if "n" in expected:
-            # Where a column has nulls, its neighbours too are added up in other parts, which the last digits of mean and deviation show.
+            # If a column has nulls, other columns are also summed in different parts, which changes the last digits of mean and deviation.
             expected["n"][2:4] = pytest.approx(expected["n"][2], rel=1e-9), pytest.approx(expected["n"][3], rel=1e-9)
         if expected.get("t", [False])[-1]:
-            # Values that are mostly different are counted until that is seen, which is sooner in smaller parts.
+            # Counting stops when values prove to be mostly distinct, which happens earlier with smaller parts.
             expected["t"][3] = found[feature.name]["t"][3]
         assert found[feature.name] == expected, feature.name
     assert found["holes"]["c"][1] > 2000

@@ -85,7 +85,10 @@ def _column(feature: FeatureSpec, given: str | None) -> Column:
 
 
 def config(stored: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
-    """Return the description of a shard's columns, for its header and for the index. `compression` is the library's name."""
+    """Return the description of a shard's columns, for its header and for the index.
+
+    `compression` is in the library's notation, such as `zstd:3`.
+    """
     return {
         "column_encodings": [column.encoding for column in stored],
         "column_names": [column.feature.name for column in stored],

@@ -201,7 +201,7 @@ class RecordioEncoder(SingleFile):
 
 
 def with_provenance(options: RecordioProtobufOptions, *, asked: bool) -> RecordioProtobufOptions:
-    """Return the options. If `asked`, that is with `output.provenance`, its two features become uid and metadata."""
+    """Return the options. If `output.provenance` is set (`asked`), uid and metadata are set to its two features."""
     return options.model_copy(update={"uid": UID, "metadata": SOURCE}) if asked else options
 
 
