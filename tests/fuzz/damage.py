@@ -22,7 +22,8 @@ _WORDS = (
 
 
 def damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """`data` with one to four changes. Half of the time, gzip is changed in its content and gets a matching checksum."""
+    """Returns `data` with one to four changes. In half of the cases, the content of a gzip stream is changed and gets a matching
+    checksum."""
     if data.startswith(_GZIP) and rng.random() < 0.5:
         return gzip.compress(_changed(gzip.decompress(data), rng), mtime=0)
     return _changed(data, rng)
@@ -55,6 +56,6 @@ def _changed(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _place(size: int, rng: np.random.Generator) -> int:
-    """A random offset, often near the beginning or the end, where formats keep what matters."""
+    """Returns a random offset, often near the beginning or the end, where formats keep headers and footers."""
     near = min(int(rng.exponential(16)), size)
     return [int(rng.integers(size + 1)), near, size - near][int(rng.integers(3))]

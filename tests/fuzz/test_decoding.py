@@ -1,6 +1,6 @@
-"""Damaged and lying image files through the reader and `decode`: pixels or a reason, within little memory.
+"""Reads and decodes image files that are damaged or have false headers.
 
-PNG yields the right pixels or none.
+The result must be pixels or a reason, with little memory. A PNG must give the right pixels or none.
 """
 
 import os
@@ -24,7 +24,7 @@ from dataprep_converter.readers.images.images import ImagesReader
 ROUNDS: Final = int(os.environ.get("FUZZ", "40"))
 KINDS: Final = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP")
 DECODE: Final[Sequence[Mapping[str, Any]]] = ({"decode": {}}, {"cropOrPad": {"height": 40, "width": 50}})
-"""The second step requests the pixels, which the first one leaves in the file."""
+"""The second step requests the pixels, because `decode` alone leaves them in the file."""
 _END: Final = bytes.fromhex("0000000049454e44ae426082")
 HUGE: Final = {
     "png": b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 2**31 - 1, 2**31 - 1, 8, 2, 0, 0, 0) + bytes(4) + _END,

@@ -1,7 +1,8 @@
-"""Every reader on damaged files: an error that names the file, or counted bad records; never a crash, a hang or a wrong record.
+"""Runs every reader on damaged files. It must raise an error that names the file, or count bad records. It must never crash, hang or return
+a wrong record.
 
 The inputs are those of the readers' contract tests, so a reader with contract tests is covered automatically. `make fuzz FUZZ=1000` runs
-more rounds of each, and `make nightly` runs 60. A failure names its round, and ROUND=<number> runs that one alone.
+more rounds of each, and `make nightly` runs 60. A failure names its round, and ROUND=<number> runs only this round.
 """
 
 import os
@@ -40,12 +41,12 @@ from dataprep_converter.runtime import plugins
 ROUNDS: Final = int(os.environ.get("FUZZ", "6"))
 ONLY: Final = os.environ.get("ROUND")
 _MOST_MEMORY: Final = 4 << 30
-"""Address space beyond the initial usage: no header of a small file may allocate more."""
+"""The address space that may be allocated beyond the initial usage. The header of a small file must not cause a larger allocation."""
 _CONVERTER: Final = Path(__file__).resolve().parent.parent / "converter"
 
 
 _ELSEWHERE: Final = "test_reader_table"
-"""MaxCompute, whose rows come from a service. Its damaged responses are in test_table_answers."""
+"""The reader of MaxCompute, whose rows come from a service. Damaged responses are tested in test_table_answers."""
 
 
 def contracts() -> dict[str, type[ReaderContract]]:
@@ -86,7 +87,7 @@ def data_sets() -> dict[str, type[ReaderContract]]:
 
 
 def of_files(folder: Path, count: int) -> Path:
-    """A data set of small files, several to a batch."""
+    """A data set of small files, several of which fit into a batch."""
     inputs = folder / "files"
     inputs.mkdir()
     for number in range(count):
@@ -107,7 +108,7 @@ CONTRACTS: Final = contracts() | data_sets()
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Parts so small that a few dozen samples make several."""
+    """The size of a part, so small that a few dozen samples make several parts."""
     monkeypatch.setattr(stretches, "UNIT_BYTES", 512)
     monkeypatch.setattr(parquet, "PART_BYTES", 1500)
     monkeypatch.setattr(sql, "BLOCK_ROWS", 25)
@@ -131,9 +132,9 @@ def little_memory() -> Iterator[None]:
 
 
 def is_checked(name: str, original: bytes, damage: bytes) -> bool:
-    """Whether verified checksums cover all content.
+    """Whether the reader verifies checksums of the complete content.
 
-    Gzip is recognised by its first bytes; arrays that are stored uncompressed are read by offset.
+    It doesn't for gzip, if damage hides the first bytes that identify it, nor for uncompressed arrays, which are read by offset.
     """
     is_known = damage.startswith(original[:2]) or not original.startswith(b"\x1f\x8b")
     return is_known and name.startswith(("tfrecord", "numpy-DeflatedNpz"))
@@ -183,7 +184,7 @@ def a_round(number: int, name: str, source: Source, files: list[Path], whole: se
 
 
 def check(contract: type[ReaderContract], source: Source, file: Path, allowed: set[str] | None) -> None:
-    """Raises AssertionError, or any error that a reader should not have raised."""
+    """Raises AssertionError for a wrong result. Errors that a reader must not raise aren't caught."""
     try:
         units, _ = plan(contract.reader, source)
         found = batches(contract.reader, source, size=16)
@@ -201,8 +202,8 @@ def check(contract: type[ReaderContract], source: Source, file: Path, allowed: s
 
 def check_text(text: str, contract: type[ReaderContract], file: Path) -> None:
     """Raises AssertionError for an error that doesn't name the file."""
-    # If a row is missing, a join names the table, which may have many files; here it has only one, so its name is expected. A data set
-    # names its folder and the file as in its manifest, or what _SUCCESS says about the manifest.
+    # If a row is missing, a join names the table instead of a file, because a table may have many files. A data set names its folder and
+    # the file as in its manifest, or reports what _SUCCESS says about the manifest.
     also: dict[type[Reader], list[str]] = {
         JoinReader: [f"the table {file.stem}", f" {file.stem} ("],
         DatasetReader: [*(f"{folder}: {file.relative_to(folder)}" for folder in file.parents), f" {file.name} says"],

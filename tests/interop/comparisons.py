@@ -1,4 +1,4 @@
-"""What third-party readers have read correctly: the rows of `docs/interop.md`, which `make interop` writes."""
+"""Collects the data sets that third-party readers have read correctly. `make interop` writes them to `docs/interop.md`."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -34,13 +34,13 @@ _made: Final[set[Comparison]] = set()
 
 
 def compared(*, format: str, reader: str, versions: Mapping[str, str], source: str, records: int, fields: Iterable[str]) -> None:  # noqa: A002
-    """Records that everything was equal; `versions` are those of the reader's packages."""
+    """Adds a data set that the reader has read correctly; `versions` are those of the reader's packages."""
     named = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     _made.add(Comparison(format=format, reader=f"{reader} ({named})", source=source, records=records, fields=tuple(fields)))
 
 
 def page() -> str:
-    """The report."""
+    """Returns the page as Markdown."""
     lines = [
         f"| `{each.format}` | {each.reader} | `{each.source}` | {each.records:,} | {', '.join(f'`{field}`' for field in each.fields)} |\n"
         for each in sorted(_made)

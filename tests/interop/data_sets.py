@@ -1,4 +1,4 @@
-"""Data sets from three sources in any format, and the records that a reader must find, computed by the formulas that generate the inputs.
+"""Data sets from three sources in any format, and the records that a reader must find. Both are computed by the same formulas.
 
 | source | features | labels |
 |---|---|---|
@@ -31,7 +31,7 @@ WIDTH: Final = 1_000
 
 
 def rows(source: str) -> list[Row]:
-    """All records, with the numbers of the input: floats are Python's, parsed from the input's text."""
+    """All records with the numbers of the input. Floats are parsed from the input's text by Python."""
     return [_ROW[source](number) for number in range(COUNT)]
 
 

@@ -220,7 +220,7 @@ _VERSIONS = {"nd4j-native": "1.0.0-M2.1", "datavec-api": "1.0.0-M2.1"}
 
 
 def test_dl4js_loaders_of_folders_find_the_minibatches_of_a_split_alone(tmp_path: Path) -> None:
-    """They read every file in a folder, including hidden files and subfolders."""
+    """DL4J's readers read every file in a folder, including hidden files and subfolders."""
     try:
         jars = javareaders.classpath("dl4j")
     except BuildFailed as exc:

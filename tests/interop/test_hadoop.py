@@ -35,11 +35,11 @@ SETS: Final[Mapping[str, tuple[str, str, dict[str, Any]]]] = {
     "libsvm examples": ("libsvm", "sequenceFile", {"compression": "Record"}),
     "libsvm features": ("libsvm", "sequenceFile", {"key": "label", "value": "Feature", "compression": "Block"}),
 }
-"""(source, format, options)."""
+"""The (source, format, options) of each data set."""
 INTERVALS: Final = {"idx records": 1, "csv examples": 7, "csv records": 1, "libsvm mapped examples": 1}
-"""Interval of the indexes."""
+"""The interval of each data set's index."""
 RECORDS: Final = ("csv records", "idx records")
-"""Data sets that DL4J's own readers read."""
+"""The data sets that DL4J's readers can read."""
 STEPS: Final = [[(number * 10 + step, -step / 4) for step in range(number % 4 + 1)] for number in range(1, 12)]
 """Walks with two values per step; the class of each is its number modulo 2."""
 SIZES: Final = [number * 7 % 2000 for number in range(1100)]

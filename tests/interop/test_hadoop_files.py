@@ -41,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(*uris: Path) -> list[dict[str, Any]]:
-    """All records, which must be good."""
+    """All records. None may be bad."""
     found = batches(SequenceFileReader, Source.model_validate({"sequenceFile": {"uris": [str(uri) for uri in uris]}}))
     assert faults(found) == {}
     return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(found)]

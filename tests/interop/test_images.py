@@ -164,7 +164,7 @@ SIZES = [(64, 64), (200, 150), (300, 500), (247, 100)]
 
 
 def difference(tf: Any, photo: Image.Image, method: str, size: tuple[int, int]) -> npt.NDArray[np.float64]:
-    """Difference of our bytes from TensorFlow's floats."""
+    """The difference between the transform's bytes and TensorFlow's floats."""
     image = np.asarray(photo)
     theirs = tf.image.resize(image, size, method=method.lower(), antialias=method.startswith("Bi")).numpy()
     found: npt.NDArray[np.float64] = np.abs(resampling.resized(image, *size, method).astype(np.float64) - np.clip(theirs, 0, 255))

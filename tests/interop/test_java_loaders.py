@@ -19,7 +19,7 @@ def said(pom: str, program: str, out: Path) -> str:
         jars = javareaders.classpath(pom)
         return javareaders.run([out / "_dataprep/loaders" / f"{program}.java"], program, jars, [str(out)])
     except BuildFailed as exc:
-        unavailable(f"The readers of Java can't be had: {exc}")
+        unavailable(f"The Java readers aren't available: {exc}")
 
 
 @pytest.mark.parametrize("format_", ["sequenceFile", "mapFile"])

@@ -1,4 +1,4 @@
-"""MXNet's RecordIO reads our frames and writes identical ones, including records that contain the magic number."""
+"""MXNet's RecordIO reads the files of `recordioProtobuf` and writes identical files, even if records contain the magic number."""
 
 import hashlib
 import json

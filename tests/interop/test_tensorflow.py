@@ -1,4 +1,4 @@
-"""TensorFlow reads our output: every shard, every field, every record. What it can't detect, `verify` does."""
+"""TensorFlow reads every shard, record and field of the output. `verify` detects the damage that TensorFlow can't detect."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Running a command within a limit of memory, and what it used: by a control group of version 1 or 2, else by watching its processes."""
+"""Runs a command with a memory limit and measures its memory, with a control group of version 1 or 2, or else by watching its processes."""
 
 import contextlib
 import os
@@ -11,27 +11,29 @@ from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup")
 _SECONDS = 0.05
-"""Between two looks."""
+"""The time between two measurements."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """What a command used; memory in bytes."""
+    """The resources that a command used. Memory is in bytes."""
 
     code: int
     output: str
     seconds: float
     own: int
-    """Peak of its processes' own memory. Without a group, of all that is resident: what they share is counted for each."""
+    """The peak of the anonymous memory of all processes. Without a group, it is the peak of their resident memory, in which shared pages
+    count once per process."""
     charged: int | None
-    """Peak of the group: page cache, which gives way, is part of it. None without a group."""
+    """The peak of the group's memory, including page cache, which the kernel can reclaim. None without a group."""
     killed: int
-    """Processes that the kernel killed for memory."""
+    """The number of processes that the kernel killed because memory ran out."""
 
 
 @contextlib.contextmanager
 def group(limit: int) -> Iterator[Path | None]:
-    """A group below this process's own, of `limit` bytes and no swap; None where none can be made."""
+    """Creates a control group below that of this process, with a limit of `limit` bytes and no swap. Yields None if no group can be
+    created."""
     made = _made(limit)
     try:
         yield made
@@ -41,7 +43,7 @@ def group(limit: int) -> Iterator[Path | None]:
 
 
 def run(command: Sequence[str | Path], inside: Path | None, environment: dict[str, str]) -> Used:
-    """Runs it to its end."""
+    """Runs a command to completion, in the control group `inside` if it isn't None."""
     enter = [] if inside is None else ["/bin/sh", "-c", f'echo $$ > {inside}/cgroup.procs && exec "$@"', "sh"]
     began = time.monotonic()
     with subprocess.Popen(
@@ -77,24 +79,25 @@ def _made(limit: int) -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    """The last of the processes may need a moment to leave."""
+    """Removes a group. The last process may need a moment to end."""
     for _ in range(100):
         with contextlib.suppress(OSError):
             folder.rmdir()
             return
         time.sleep(0.1)
     left = (folder / "cgroup.procs").read_text().split()
-    print(f"{folder} stays: the processes {', '.join(left) or 'in it'} have not ended")  # noqa: T201 - seen by hand
+    print(f"{folder} can't be removed: the processes {', '.join(left) or 'in it'} have not ended")  # noqa: T201 - seen by hand
 
 
 def _parents() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Where a group could be: the folder, and the files of its limits of memory and of swap with what to write into that one."""
+    """Yields the folders in which a group could be created, with the name of the file for the memory limit, and the name and content of the
+    file for the swap limit."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             yield _GROUPS / "memory" / path.lstrip("/"), ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "{limit}")
         elif number == "0":
-            # A group of version 2 with processes gives its children no controllers; one beside it may have them.
+            # In version 2, a group that has processes can't enable controllers for its children, but a sibling of the group may have them.
             for parent in (_GROUPS / path.lstrip("/"), (_GROUPS / path.lstrip("/")).parent):
                 yield parent, ("memory.max", "memory.swap.max", "0")
 
@@ -110,7 +113,7 @@ def _own(inside: Path) -> int:
 
 
 def _resident(process: int) -> int:
-    """Bytes of a process and all below it."""
+    """Returns the resident bytes of a process and all its descendants."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         children = [int(child) for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()]

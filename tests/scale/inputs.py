@@ -1,4 +1,4 @@
-"""Large inputs, the jobs that convert them, and the checks of what was made: every record, against what it was made from."""
+"""Large inputs, the jobs that convert them, and checks that compare every record of the output with its input."""
 
 import gzip
 import shutil
@@ -22,11 +22,11 @@ from workbench import photos
 Numbers = npt.NDArray[np.int64]
 _NUMBERS = 32
 _ROW_BYTES = 8 * _NUMBERS + 60
-"""Of a row in Parquet."""
+"""The size of a row in Parquet."""
 _JOIN_ROW_BYTES = 20
-"""Of a row of each table, in CSV."""
+"""The size of a row of each table in CSV."""
 _CHECKED_AT_ONCE = 10_000
-_pc: Any = pc  # the stubs don't know all functions
+_pc: Any = pc  # the stubs lack some functions
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Made:
     records: int
     size: int
     check: Callable[[pa.RecordBatch], Numbers]
-    """Numbers of some records, 0..`records`. Raises AssertionError for one that isn't as it should be."""
+    """Returns the numbers, from 0 to `records` - 1, of the records in a batch. Raises AssertionError if a record is wrong."""
 
 
 def _table(first: int, count: int) -> pa.Table:
-    """Rows of about 400 bytes: a number, others that follow from it, and a text."""
+    """Rows of about 400 bytes: a number, other numbers that are computed from it, and a text."""
     ids = np.arange(first, first + count)
     numbers = {f"x{n}": ids * 0.125 + n for n in range(_NUMBERS)}
     return pa.table({"id": ids, **numbers, "text": _texts(ids)})
@@ -66,13 +66,13 @@ def _integers(found: pa.RecordBatch, name: str) -> Numbers:
 
 
 def _flat(found: pa.RecordBatch, name: str) -> Any:
-    """The values of a column of lists or tensors, one after another."""
+    """The flattened values of a column of lists or tensors."""
     column: Any = found.column(name)
     return (column.storage if isinstance(column, pa.ExtensionArray) else column).flatten()
 
 
 def _write_rows(out: BinaryIO, size: int) -> tuple[int, int]:
-    """Rows and bytes."""
+    """Writes rows until there are `size` bytes, and returns the numbers of rows and bytes."""
     options = csv.WriteOptions(include_header=False)
     rows = written = 0
     while written < size:
@@ -102,13 +102,13 @@ def a_csv(folder: Path, size: int) -> Made:
 
 
 def a_shuffled_csv(folder: Path, size: int) -> Made:
-    """One CSV file, whose rows are wanted in an order of no pattern: each worker gathers them by passes over all of it."""
+    """One CSV file whose rows are shuffled, so that each worker gathers its rows in several passes over the file."""
     made = a_csv(folder, size)
     return replace(made, spec={**made.spec, "shuffle": {"seed": 1}})
 
 
 def a_jsonl(folder: Path, size: int) -> Made:
-    """One file of JSON lines, the same rows."""
+    """One file of JSON Lines with the same rows."""
     file = folder / "rows.jsonl"
     rows = written = 0
     with file.open("wb") as out:
@@ -124,7 +124,7 @@ def a_jsonl(folder: Path, size: int) -> Made:
 
 
 def a_parquet(folder: Path, size: int) -> Made:
-    """One Parquet file, the same rows, whose row groups are of some MiB and not compressed."""
+    """One Parquet file with the same rows, in uncompressed row groups of a few MiB."""
     file = folder / "rows.parquet"
     rows = 0
     with parquet.ParquetWriter(file, _table(0, 1).schema, compression="none", use_dictionary=False) as out:
@@ -136,15 +136,15 @@ def a_parquet(folder: Path, size: int) -> Made:
 
 
 def a_gzip(folder: Path, size: int) -> Made:
-    """One gzip file whose contents are `size` bytes of CSV."""
+    """One gzip file with `size` bytes of CSV."""
     file = folder / "rows.csv.gz"
     with file.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=1, mtime=0) as out:
-        rows, written = _write_rows(out, size)  # type: ignore[arg-type]  # a GzipFile is one in all but its type
+        rows, written = _write_rows(out, size)  # type: ignore[arg-type]  # a GzipFile has all methods that are needed
     return Made(_rows_spec(file), rows, written, _check_rows)
 
 
 def images(folder: Path, size: int) -> Made:
-    """Photographs again and again under other names."""
+    """Many copies of some photographs under different names."""
     originals = sorted(photos.write(folder / "photos").glob("*/*.jpg"))
     count = written = 0
     for count in range(1 << 30):
@@ -182,7 +182,7 @@ def a_tar(folder: Path, size: int) -> Made:
 
 
 def a_join(folder: Path, size: int) -> Made:
-    """Two tables in no order; nine in ten keys are in both."""
+    """Two unsorted tables, which have nine of ten keys in common."""
     rows = size // (2 * _JOIN_ROW_BYTES)
     apart = rows // 10
     tables = []
@@ -220,12 +220,12 @@ KINDS: Mapping[str, Callable[[Path, int], Made]] = {
 
 
 def check(output: Path, made: Made) -> None:
-    """Raises AssertionError unless each record is there once and as it should be."""
+    """Raises AssertionError unless each record occurs exactly once and is correct."""
     seen = np.zeros(made.records, np.bool_)
     for found in _records(output):
         numbers = made.check(found)
-        assert len(np.unique(numbers)) == len(numbers), "a record is there twice"
-        assert not seen[numbers].any(), f"record {numbers[seen[numbers]][0]} is there twice"
+        assert len(np.unique(numbers)) == len(numbers), "a record occurs twice"
+        assert not seen[numbers].any(), f"record {numbers[seen[numbers]][0]} occurs twice"
         seen[numbers] = True
     assert seen.all(), f"{int((~seen).sum()):,} of {made.records:,} records are missing"
 

@@ -1,9 +1,9 @@
-"""Large inputs converted within 512 MiB: `make memory`, or `make memory SIZE=500M KINDS="csv images"`.
+"""Converts large inputs within 512 MiB of memory: `make memory`, or `make memory SIZE=500M KINDS="csv images"`.
 
-No test of the suite: it takes many minutes, disk space of three times the size, and, for a control group, root.
+This isn't part of the test suite, because it takes many minutes and disk space of three times the size. Control groups need root.
 """
 
-# ruff: noqa: T201 - it tells what it saw.
+# ruff: noqa: T201 - this program prints its results.
 
 import argparse
 import os
@@ -26,23 +26,23 @@ def bytes_of(text: str) -> int:
 
 
 def main() -> int:
-    """Each kind in turn. The exit status is the number of those that failed."""
+    """Converts an input of each kind. The exit status is the number of kinds that failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(inputs.KINDS)}; all when none is given")
-    parser.add_argument("--size", type=bytes_of, default=2 << 30, help="of each input, such as 500M (2G)")
-    parser.add_argument("--limit", type=bytes_of, default=512 << 20, help="of memory (512M)")
-    parser.add_argument("--workers", type=int, help="processes; as many as dataprep takes by itself when not given")
-    parser.add_argument("--shuffle", action="store_true", help="in an order of no pattern")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"one of {', '.join(inputs.KINDS)}; default: all kinds")
+    parser.add_argument("--size", type=bytes_of, default=2 << 30, help="the size of each input, such as 500M; default: 2G")
+    parser.add_argument("--limit", type=bytes_of, default=512 << 20, help="the memory limit; default: 512M")
+    parser.add_argument("--workers", type=int, help="the number of processes; default: chosen by dataprep")
+    parser.add_argument("--shuffle", action="store_true", help="shuffle the records")
     given = parser.parse_args()
     if unknown := set(given.kinds) - set(inputs.KINDS):
-        parser.error(f"no such kind: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown kind: {', '.join(sorted(unknown))}")
     more = {"shuffle": {"seed": 1}} if given.shuffle else {}
     kinds = given.kinds or list(inputs.KINDS)
     return sum(not is_within(kind, more, size=given.size, limit=given.limit, workers=given.workers) for kind in kinds)
 
 
 def is_within(kind: str, more: Mapping[str, Any], *, size: int, limit: int, workers: int | None) -> bool:
-    """Makes the input, converts it within the limit, checks every record, and says how it went."""
+    """Makes the input, converts it within the limit, checks every record and prints the result."""
     with tempfile.TemporaryDirectory(prefix="dataprep-scale-") as name, groups.group(limit) as inside:
         folder = Path(name)
         (folder / "tmp").mkdir()
@@ -65,10 +65,10 @@ def is_within(kind: str, more: Mapping[str, Any], *, size: int, limit: int, work
         ]
         used = groups.run(command, inside, {**os.environ, "TMPDIR": str(folder / "tmp")})
         if inside is None:
-            print(f"{kind}: no control group can be made here, so nothing holds it to the limit; its processes were watched instead")
+            print(f"{kind}: no control group can be created here, so the limit is not enforced; the processes' memory was measured instead")
         charged = "" if used.charged is None else f", {used.charged >> 20} MiB with page cache"
         print(
-            f"{kind}: {made.records:,} records of {made.size >> 20:,} MiB in {used.seconds:.0f} s with {workers or 'the usual number of'} workers; "
+            f"{kind}: {made.records:,} records of {made.size >> 20:,} MiB in {used.seconds:.0f} s with {workers or 'the default'} workers; "
             f"peak {used.own >> 20} MiB of {limit >> 20} MiB{charged}; {used.killed} killed; exit {used.code}",
             flush=True,
         )
@@ -77,7 +77,7 @@ def is_within(kind: str, more: Mapping[str, Any], *, size: int, limit: int, work
             return False
         began = time.monotonic()
         inputs.check(output, made)
-        print(f"{kind}: every record is there once and as it should be ({time.monotonic() - began:.0f} s)", flush=True)
+        print(f"{kind}: every record occurs exactly once and is correct ({time.monotonic() - began:.0f} s)", flush=True)
         return True
 
 

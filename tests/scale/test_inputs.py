@@ -1,4 +1,4 @@
-"""The inputs of `make memory`, small: each is converted whole, and its check finds a record that is lost or wrong."""
+"""Tests the inputs of `make memory` with small sizes: each is converted completely, and its check detects missing records."""
 
 from dataclasses import replace
 from pathlib import Path

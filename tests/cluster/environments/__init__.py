@@ -1,7 +1,7 @@
-"""Virtual environments for third-party readers whose dependencies conflict with ours or with each other's.
+"""Virtual environments for third-party readers whose dependencies conflict with the project's dependencies or with each other.
 
-`requirements/environments/<name>.txt`, a lock file with hashes, describes each. It is built once and cached under a hash of the lock file.
-A reader is a small script that takes arguments and prints what it has read, as JSON unless its docstring says otherwise.
+`requirements/environments/<name>.txt`, a lock file with hashes, describes each. Each environment is built once and cached under a hash of
+its lock file. A reader is a small script that takes arguments and prints what it has read, as JSON unless its docstring says otherwise.
 """
 
 import os
@@ -44,7 +44,7 @@ def python(name: str) -> Path:
 
 
 def run(name: str, script: Path | str, arguments: Sequence[Path | str] = (), environment: Mapping[str, str] | None = None) -> str:
-    """Runs a script with that environment's interpreter and returns its output. A Path is a file, a string is source code.
+    """Runs a script with the environment's interpreter and returns its output. A Path is a file, a string is source code.
 
     Raises AssertionError with the script's output if it fails.
     """

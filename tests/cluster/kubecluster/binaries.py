@@ -1,7 +1,7 @@
 """Builds the programs of the cluster from Go modules into a cache.
 
-Separate from `controlplane` and `nodes`, which only run them: building takes minutes and continues in the background while unit tests run.
-A program is built under its own lock and renamed into place, so a background build and a user of the program never conflict.
+The modules `controlplane` and `nodes` only run these programs. Building takes minutes, and continues in the background while unit tests
+run. A program is built under its own lock and renamed into place, so a background build and a user of the program never conflict.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Which cluster the tests run against.
+"""Chooses the cluster that the tests run against.
 
 DATAPREP_TEST_KUBECONFIG is set → that cluster
 a Docker engine answers         → kind

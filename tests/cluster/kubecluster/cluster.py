@@ -1,4 +1,4 @@
-"""The interface of a test cluster, in one of three kinds.
+"""The interface of a test cluster. There are three kinds.
 
 Cluster            an existing one, given by DATAPREP_TEST_KUBECONFIG: kubectl and kwok, nothing below the API
 ├── KindCluster    created by kind, if a Docker engine answers
@@ -24,7 +24,7 @@ FAKE_STAGES = Path(__file__).resolve().parent / "stages.yaml"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster. On a given one, all that needs more than the API raises NotSupported."""
+    """A running cluster. On an existing cluster, operations that need more than the Kubernetes API raise NotSupported."""
 
     kubeconfig: Path
     bridge_ip: str | None
@@ -40,7 +40,7 @@ class Cluster:
         return self._program("helm")
 
     def _program(self, name: str) -> Path:
-        # The owner of a given cluster has the matching client version.
+        # An installed program is preferred, because the owner of an existing cluster has the matching version.
         found = shutil.which(name)
         return Path(found) if found else binaries.built(name)
 
@@ -113,7 +113,7 @@ class Cluster:
         raise NotSupported("Cannot start etcd: it is not ours.")
 
     def audited(self) -> Iterator[dict[str, Any]]:
-        """The requests of service accounts as audit events, oldest first."""
+        """Return the requests of service accounts as audit events, oldest first."""
         raise NotSupported("Cannot return audit events: this cluster keeps no audit log for us.")
 
     def add_host(self, name: str, ip: str) -> None:
@@ -143,7 +143,7 @@ class Cluster:
     def start_kwok(self, *, stages: Path = FAKE_STAGES) -> None:
         """Start kwok, which simulates every node annotated `kwok.x-k8s.io/node: fake`.
 
-        The stages define what happens to nodes and pods. By default a pod runs at once, and succeeds at once if a Job owns it.
+        The stages define what happens to nodes and pods. By default a pod runs immediately, and succeeds immediately if a Job owns it.
         """
         command: list[str | Path] = [
             binaries.built("kwok"),

@@ -1,7 +1,7 @@
 """Runs a command of the system to completion.
 
-Separate from `daemons`, which starts processes that keep running. A failed command raises with its output, so that a test report shows the
-cause and not just an exit status.
+Processes that keep running are started by `daemons`. A failed command raises with its output, so that a test report shows the cause and not
+just an exit status.
 """
 
 import os

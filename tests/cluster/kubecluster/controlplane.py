@@ -1,6 +1,7 @@
-"""The command lines of etcd, the API server and its clients. Nothing is started here.
+"""The command lines of etcd, the API server and its clients.
 
-Separate from `nodes`, which has what runs per node. All of them listen on the loopback or on the bridge.
+This module doesn't start any process. The programs that run on each node are in `nodes`. All programs listen on the loopback interface or
+on the bridge.
 """
 
 import json
@@ -32,7 +33,7 @@ CLIENTS = {
 # The API server's identity towards aggregated API servers such as Kueue's; its CA signs nothing else.
 FRONT_PROXY = "front-proxy"
 
-# Records requests, never responses. Those of Kubernetes' own components, which no test reads, would fill the log.
+# Records requests, never responses. Requests of Kubernetes' own components, which no test reads, would fill the log.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -124,7 +125,7 @@ def write_files(folders: Folders) -> None:
 
 
 def etcd(folders: Folders) -> list[str | Path]:
-    """etcd. Its data is disposable, so it never waits for the disk."""
+    """The command line of etcd. Its data is disposable, so it never waits for the disk."""
     command: list[str | Path] = [binaries.path("etcd"), "--name=test", f"--data-dir={folders.run / 'etcd'}", "--unsafe-no-fsync"]
     command += [f"--listen-client-urls={ETCD_CLIENTS}", f"--advertise-client-urls={ETCD_CLIENTS}"]
     command += [f"--listen-peer-urls={ETCD_PEERS}", f"--initial-advertise-peer-urls={ETCD_PEERS}", f"--initial-cluster=test={ETCD_PEERS}"]
@@ -132,7 +133,7 @@ def etcd(folders: Folders) -> list[str | Path]:
 
 
 def apiserver(folders: Folders) -> list[str | Path]:
-    """The API server, with RBAC and certificates as in a real cluster."""
+    """The command line of the API server, with RBAC and certificates as in a real cluster."""
     pki = folders.pki
     return [
         binaries.path("kube-apiserver"),
@@ -172,7 +173,7 @@ def apiserver(folders: Folders) -> list[str | Path]:
 
 
 def controller_manager(folders: Folders) -> list[str | Path]:
-    """All controllers, each with its own service account."""
+    """The command line of the controller manager. Each controller has its own service account."""
     return [
         binaries.path("kube-controller-manager"),
         f"--kubeconfig={folders.kubeconfig('controller-manager')}",
@@ -206,12 +207,12 @@ def scheduler(folders: Folders) -> list[str | Path]:
 
 
 def proxy(folders: Folders) -> list[str | Path]:
-    """One kube-proxy for all nodes, since they share the network of this machine."""
+    """The command line of kube-proxy. There is only one for all nodes, because they share the network of this machine."""
     return [binaries.path("kube-proxy"), f"--config={folders.run / 'proxy.json'}"]
 
 
 def coredns(folders: Folders) -> list[str | Path]:
-    """The DNS server of the pods."""
+    """The command line of the DNS server for pods."""
     return [binaries.path("coredns"), "-conf", folders.run / "Corefile"]
 
 

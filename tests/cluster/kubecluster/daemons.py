@@ -15,13 +15,13 @@ from pathlib import Path
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 GROUP = "dataprep-test"
 CONTAINERS = "k8s.io"
-# cgroup v1 has one hierarchy per controller. Counting processes is enough, so memory and CPU limits stay the caller's.
+# cgroup v1 has one hierarchy per controller. Only `pids` is used here, so the caller's memory and CPU limits still apply.
 VERSION_1_HIERARCHY = "pids"
 
 
 @dataclass(frozen=True)
 class Daemon:
-    """A process that we started."""
+    """A process that this module started."""
 
     pid: int
     started_tick: int
@@ -34,7 +34,7 @@ class Daemon:
 def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     """Start a command in its own session and append its output to a log.
 
-    Of our environment it inherits only PATH: a proxy configured for downloads would route its calls off the machine.
+    It inherits only PATH from the environment: a proxy configured for downloads would route its calls off the machine.
     """
     group = _group()
     group.mkdir(exist_ok=True)
@@ -59,7 +59,7 @@ def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
 
 
 def stop(stopped: Iterable[Daemon], *, grace_seconds: float = 5) -> None:
-    """Stop the daemons together: first politely, then by force."""
+    """Stop all daemons: first with SIGTERM, then with SIGKILL."""
     left = [daemon for daemon in stopped if daemon.alive()]
     for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, 5.0)):
         for daemon in left:
@@ -87,10 +87,10 @@ def kill_group(group: Path) -> None:
 
 
 def kill_leftovers() -> None:
-    """Kill the remaining children of our daemons."""
+    """Kill the remaining children of the daemons."""
     kill_group(_group())
     for hierarchy in CONTROL_GROUPS.iterdir():
-        # runc creates this for all containers of the machine; it is removed if ours were the only ones.
+        # runc creates this for all containers of the machine. It can be removed only if the tests' containers were the only ones.
         with contextlib.suppress(OSError):
             (hierarchy / CONTAINERS).rmdir()
 
@@ -116,7 +116,8 @@ def weigh_containers() -> None:
 
 
 def _inherited() -> list[int]:
-    """The file descriptors that our caller leaves open for its children. A daemon would hold them forever, including locks."""
+    """Return the file descriptors that the calling process leaves open for its children. A daemon would keep them open forever, including
+    locks."""
     found = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
     # The descriptor of the listing itself is closed by now.
     return [number for number in found if number > 2 and Path(f"/proc/self/fd/{number}").exists() and os.get_inheritable(number)]
@@ -128,7 +129,7 @@ def _group() -> Path:
 
 
 def _remove_group(group: Path) -> None:
-    # A group whose last process has just died is busy for a moment. One that stays behind is harmless.
+    # A group whose last process has just died is busy for a moment. A group that can't be removed is harmless.
     for _ in range(20):
         try:
             group.rmdir()

@@ -25,13 +25,13 @@ from kubecluster.errors import BuildFailed, StartFailed
 from kubecluster.progress import report
 
 PAUSE_IMAGE = "dataprep.test/pause:1"
-# Archives with this prefix are named by a hash of their inputs: the same name is the same image.
+# Archives with this prefix are named by a hash of their inputs, so equal names mean equal images.
 BUILT_PREFIX = "image"
 BASE_SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "python3-pip", "ca-certificates")
-# Increase it when this module builds the base image differently.
+# Increase this number when the module builds the base image differently.
 BASE_RECIPE = 1
-# Each has a few hundred megabytes, and a day of work on the Dockerfile produces dozens.
+# Each archive has a few hundred megabytes, and a day of work on the Dockerfile produces dozens of archives.
 KEPT_ARCHIVES = 8
 MOST_IMAGES = 100
 """In buildah's store, including the steps of Dockerfiles: about 10 per build, a gigabyte in total."""
@@ -56,7 +56,7 @@ def pause_image() -> Path:
 
 
 def program_image(program: str, *, name: str) -> Path:
-    """Return the archive of an image that contains only one of our programs, at `/PROGRAM`."""
+    """Return the archive of an image that contains only one program of `binaries`, at `/PROGRAM`."""
     built = binaries.built(program)
     # The program's folder is named by a hash of its inputs.
     target = _archive(program, [name, built.parent.name])
@@ -144,8 +144,8 @@ def _make_base(name: str) -> None:
 
 
 def _buildah(*words: str) -> list[str]:
-    # The nodes' containerd needs overlayfs as well. With vfs every step of a Dockerfile copies the whole image, which takes four times as
-    # long.
+    # The nodes' containerd needs overlayfs as well. With vfs, every step of a Dockerfile copies the complete image, which takes four times
+    # as long.
     driver = os.environ.get("STORAGE_DRIVER") or "overlay"
     storage = _storage() / driver
     return ["buildah", "--root", str(storage / "root"), "--runroot", str(storage / "run"), "--storage-driver", driver, *words]
@@ -170,7 +170,8 @@ def _mirror() -> str:
 
 
 def _volumes(folder: Path) -> Iterator[str]:
-    """Mount what pip and apt need inside a build to reach the same sources as outside. None of it stays in the image."""
+    """Mount the files that pip and apt need inside a build to reach the same sources as outside. These files don't become part of the
+    image."""
     certificates = Path("/etc/ssl/certs")
     if certificates.is_dir():
         yield f"{certificates}:{certificates}:ro"

@@ -32,7 +32,7 @@ class LocalCluster(Cluster):
 
     @property
     def folders(self) -> Folders:
-        """Where its files are."""
+        """The files of the cluster."""
         return _folders()
 
     def load_image(self, archive: Path, name: str) -> None:
@@ -108,7 +108,7 @@ class LocalCluster(Cluster):
         _wait_until(lambda: self._succeeds("get", "--raw=/readyz"), what="the API server to reach etcd", log=self.logs / "etcd.log")
 
     def audited(self) -> Iterator[dict[str, Any]]:
-        """The requests of service accounts as audit events, oldest first."""
+        """Return the requests of service accounts as audit events, oldest first."""
         rotated = sorted(self.logs.glob("audit-*.log"))
         for file in [*rotated, self.folders.audit]:
             with file.open(encoding="utf-8") as lines:
@@ -182,7 +182,7 @@ def up() -> LocalCluster:
             return running
         packages.install()
         _clean()
-        # Before any state is recorded, since others' resources are not ours to clean up.
+        # Checked before any state is recorded, so that a clean-up never removes resources of other programs.
         network.refuse_overlaps()
         binaries.build(PROGRAMS)
         try:

@@ -68,7 +68,7 @@ def refuse_overlaps() -> None:
             )
     for family, table in PROXY_TABLES:
         if attempt(["nft", "list", "table", family, table]).returncode == 0:
-            raise ClusterUnavailable(f"Another kube-proxy works on this machine: nft has the table {family} {table}.")
+            raise ClusterUnavailable(f"Another kube-proxy is running on this machine: nft has the table {family} {table}.")
 
 
 def create() -> None:
@@ -91,7 +91,7 @@ def add_address(ip: str) -> None:
 def remove() -> None:
     """Remove everything that `create` and kube-proxy made.
 
-    The firewall is created first and removed last: without it, a bridge or table of that name is somebody else's.
+    The firewall is created first and removed last: without it, a bridge or table of that name belongs to another program.
     """
     if attempt(["nft", "list", "table", "inet", TABLE]).returncode != 0:
         return

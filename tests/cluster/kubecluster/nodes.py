@@ -115,7 +115,7 @@ def full_image_name(name: str) -> str:
 
 
 def _remove_shim_socket(bundle: Path) -> None:
-    # Shims keep their sockets outside the state folder, and a killed shim does not remove its own.
+    # Shims keep their sockets outside the state folder, and a killed shim does not remove its socket.
     address = bundle / "address"
     if address.exists():
         Path(address.read_text().removeprefix("unix://")).unlink(missing_ok=True)
@@ -206,7 +206,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
         "clusterDomain": CLUSTER_DOMAIN,
         "resolvConf": "",
         "registerWithTaints": [_taint(text) for text in taints],
-        # Keeps kubelet from changing a machine that it doesn't own.
+        # Keep kubelet from changing the machine, which the node doesn't own.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
@@ -214,7 +214,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
         "failSwapOn": False,
         "oomScoreAdj": 0,
         "makeIPTablesUtilChains": False,
-        # The disk isn't the node's own either: a full one must not evict pods or delete images.
+        # The node doesn't own the disk either: if the disk is full, pods must not be evicted or images deleted.
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "registryPullQPS": 0,

@@ -1,7 +1,7 @@
 """The recorded state of the running cluster.
 
-Another process (a pytest worker, `make cluster-down`) uses this file to attach, and a start after a crash to clean up. So every entry is
-written before, or immediately after, the thing that it names is created.
+Other processes (a pytest worker, `make cluster-down`) use this file to attach to the cluster, and a start after a crash uses it to clean
+up. So every entry is written before the resource that it names is created, or immediately afterwards.
 """
 
 import fcntl
@@ -54,7 +54,7 @@ def this_boot() -> str:
 
 
 def read() -> State | None:
-    """Return the recorded state, or None without any."""
+    """Return the recorded state, or None if there is none."""
     try:
         written: dict[str, Any] = json.loads(_file().read_text())  # Any: JSON, checked by the constructors below
     except FileNotFoundError:

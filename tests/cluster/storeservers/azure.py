@@ -36,7 +36,7 @@ def program() -> Path:
 def _install(into: Path) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(_PACKAGE / name, into)
-    # The optional dependencies are for a database that no test uses.
+    # Optional dependencies are left out, because they are for a database that no test uses.
     cache.build(["npm", "ci", "--ignore-scripts", "--omit=dev", "--omit=optional", "--no-audit", "--no-fund"], cwd=into)
 
 
@@ -100,7 +100,7 @@ class AzureServer(OneServer):
         return urllib.parse.urlencode(fields)
 
     def set_policy(self, container: str, name: str, permissions: str) -> None:
-        """Set the container's only access policy, valid for a day: what signatures that refer to it allow."""
+        """Set the container's only access policy, valid for a day. It determines what the signatures that refer to it allow."""
         allowed = f"<AccessPolicy><Expiry>{_in(days=1)}</Expiry><Permission>{permissions}</Permission></AccessPolicy>"
         document = f"<SignedIdentifiers><SignedIdentifier><Id>{name}</Id>{allowed}</SignedIdentifier></SignedIdentifiers>"
         self.request("PUT", container, query={"comp": "acl", "restype": "container"}, body=document.encode())
@@ -118,7 +118,7 @@ class AzureServer(OneServer):
         encoded = urllib.parse.quote(f"/{self.account}/{path}", safe="/-_.~")
         canonical = [*(f"{name}:{value}" for name, value in sorted(headers.items())), f"/{self.account}{encoded}"]
         canonical += [f"{name}:{value}" for name, value in sorted(asked.items())]
-        # Eleven standard headers, none of which is sent but the length.
+        # Eleven standard headers, of which only the length is sent.
         standard = ["", "", str(len(body)) if body else "", *[""] * 8]
         text = "\n".join([method, *standard, *canonical])
         headers["authorization"] = f"SharedKey {self.account}:{self._signature(text)}"

@@ -22,13 +22,13 @@ class Kind(StrEnum):
     """A fault that affects one request."""
 
     RESET = "connection reset"
-    """Before the request reaches the server."""
+    """The connection is reset before the request reaches the server."""
     LOST = "lost answer"
     """The request takes effect; the connection is reset."""
     STALL = "stall"
     """Nothing is forwarded or answered for `stall_seconds`."""
     LATE = "lost answer after a stall"
-    """The request takes effect; then as above."""
+    """The request takes effect, but isn't answered; after `stall_seconds` the connection is reset."""
     SLOW = "slow answer"
     FAILED = "500"
     BUSY = "503"
@@ -36,13 +36,13 @@ class Kind(StrEnum):
     FAILED_LATE = "500 after acting"
     TRUNCATED = "truncated body"
     FLIPPED = "flipped bit in an answer"
-    """In the body of an object that is read; nothing would notice it in any other body."""
+    """Affects only the body of an object that is read. In any other body, the flipped bit would not be detected."""
     FLIPPED_UP = "flipped bit on the way up"
     EXPIRED = "expired token"
 
 
 OF_TCP: Final = (Kind.RESET, Kind.LOST, Kind.SLOW, Kind.TRUNCATED)
-"""Faults that need no knowledge of the protocol. Hadoop's RPC has no checksums, so none of its bits is flipped."""
+"""Faults that need no knowledge of the protocol. Bits are not flipped, because Hadoop's RPC has no checksums."""
 
 _LIMIT = 1 << 26
 _RST = b"\1\0\0\0\0\0\0\0"
@@ -59,7 +59,7 @@ class Fault:
 
 
 class _Proxy:
-    """The common part: a port, a thread, the armed faults."""
+    """The common part of both proxies: a port, a thread and the armed faults."""
 
     def __init__(self, port: int, *, host: str = "127.0.0.1", stall_seconds: float = 3.0) -> None:
         self.host = host
@@ -88,7 +88,7 @@ class _Proxy:
         self._loop.close()
 
     def arm(self, faults: Sequence[Fault] = ()) -> None:
-        """Restarts the count at 1 with these faults. Without any, the proxy forwards everything unchanged."""
+        """Restarts the count at 1 with these faults. Without faults, the proxy forwards everything unchanged."""
         with self._lock:
             self.count = 0
             self.hits = []
@@ -125,9 +125,10 @@ class _Proxy:
 
 
 class HttpProxy(_Proxy):
-    """Handles one request per connection and forwards each as a whole, like its response.
+    """Handles one request per connection.
 
-    `expired` is the store's error code for an expired token, or for whatever else it rejects with `status`.
+    Each request and each response is received completely before it is forwarded. `expired` is the store's error code for an expired token,
+    or for another error that it reports with `status`.
     """
 
     def __init__(self, port: int, *, expired: str, status: int = 403, stall_seconds: float = 3.0) -> None:
@@ -156,7 +157,7 @@ class HttpProxy(_Proxy):
                 _reset(writer)
                 return
             case Kind.FAILED:
-                # As a gateway would: not in the server's words, and without a Date.
+                # The response of a gateway: it lacks the server's error document and Date header.
                 answer = b"HTTP/1.1 500 Refused\r\nContent-Length: 0\r\n\r\n"
             case Kind.BUSY:
                 answer = _refusal(503, "SlowDown")

@@ -1,4 +1,4 @@
-"""A real HDFS with two NameNodes behind one name service, one of them active: what a client sees of an HA cluster.
+"""A real HDFS with two NameNodes in one name service, of which one is active. For a client, this is an HA cluster.
 
 Both share a folder of edits, so there are no JournalNodes. Only the tests trigger a failover, so there is no ZooKeeper.
 """
@@ -88,7 +88,7 @@ class HdfsPair(HdfsCluster):
 
     def _format(self) -> None:
         super()._format()
-        # Equivalent to `-bootstrapStandby`, which would need the first one running.
+        # Equivalent to `-bootstrapStandby`, which would need the first NameNode to be running.
         shutil.copytree(self._name_folder, self._folder_of(1))
 
     def _launch_namenode(self) -> None:
@@ -122,7 +122,7 @@ class HdfsPair(HdfsCluster):
         }
 
     def _namenode_settings(self) -> dict[str, str]:
-        # Also needed for formatting, which the first one does.
+        # Also needed for formatting, which is done with the first NameNode's settings.
         return {**super()._namenode_settings(), "dfs.ha.namenode.id": _name(0)}
 
     def _service_settings(self) -> dict[str, str]:

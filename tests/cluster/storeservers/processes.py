@@ -173,7 +173,7 @@ def wait_until(condition: Callable[[], bool], *, seconds: float, what: str) -> N
 
 
 def free_ports(host: str, *, count: int) -> list[int]:
-    """Return unused ports of this address. Nobody else gets them while this process lives.
+    """Return unused ports of this address. No other process gets these ports while this process lives.
 
     Test processes start their servers concurrently, and a restarted server needs its old port.
     """

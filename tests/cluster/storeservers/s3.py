@@ -121,7 +121,7 @@ class S3Server(OneServer):
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """Return the bucket's keys, read from the disk."""
         folder = self.data_dir / bucket
-        # Only below the prefix's folder: a bucket holds the output of hundreds of tests.
+        # Only the prefix's folder is listed, because a bucket contains the output of hundreds of tests.
         below = folder / prefix.rpartition("/")[0]
         names = (each.relative_to(folder).as_posix() for each in below.rglob("*") if each.is_file())
         return sorted(name for name in names if name.startswith(prefix) and not name.startswith(f"{_TEMPORARY_FOLDER}/"))

@@ -32,16 +32,16 @@ class Trouble(StrEnum):
     BROKEN = "500"
     UNAVAILABLE = "503"
     CONFLICT = "409"
-    """Writes only: a conflicting write is pretended."""
+    """Affects only writes: the proxy pretends that another write has conflicted."""
     RESET = "connection reset"
     LOST = "lost answer"
     """The request takes effect, but the operator gets no response."""
     STALL = "stall"
     """The request is neither forwarded nor answered; after `stall_seconds` the connection is reset."""
     CUT = "watch cut"
-    """Watches only: reset midway, within four seconds."""
+    """Affects only watches: the connection is reset within four seconds."""
     EXPIRED = "watch expired"
-    """Watches only: 410, the resource version is too old, so the client has to list again."""
+    """Affects only watches: status 410 says that the resource version is too old, so the client has to list again."""
 
 
 _WATCH: Final = (Trouble.TOO_MANY, Trouble.BROKEN, Trouble.CUT, Trouble.CUT, Trouble.EXPIRED)
@@ -92,12 +92,12 @@ class ApiProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def trouble(self, share: float) -> None:
-        """From now on this share of requests (0 to 1) fails, and so does every new watch."""
+        """Make this share of all later requests (0 to 1) fail, and every new watch."""
         with self._lock:
             self._share = share
 
     def writes_since(self, moment: float) -> list[Asked]:
-        """Requests since this monotonic time that would have changed something."""
+        """The requests since this monotonic time that would have changed an object."""
         return [each for each in list(self.asked) if each.writes and each.at >= moment]
 
     def __enter__(self) -> Self:
@@ -143,7 +143,7 @@ class ApiProxy:
 
     def _fate(self, method: str, *, watches: bool) -> Trouble | None:
         with self._lock:
-            # Watches are few and long-lived: as long as there is trouble, every one of them is hit.
+            # Watches are few and long-lived, so every watch fails while faults are injected.
             if self._random.random() >= self._share and not (watches and self._share):
                 return None
             met = self._random.choice(_WATCH if watches else _READ if method == "GET" else _WRITE)

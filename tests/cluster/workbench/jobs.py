@@ -92,7 +92,7 @@ class Namespace:
         return [(item["reason"], item["message"]) for item in items]
 
     def wait(self, name: str, until: Callable[[Document], bool], *, what: str, seconds: float = PATIENCE_SECONDS) -> Document:
-        """Polls until the status satisfies `until`. Raises JobNotAsExpected with all that helps to find out why it doesn't."""
+        """Polls until the status satisfies `until`. Raises JobNotAsExpected, with all that is known about the job, if it never does."""
         deadline = time.monotonic() + seconds
         while True:
             status = self.status(name)
@@ -135,7 +135,7 @@ def condition(status: Document, kind: str) -> Document:
 
 
 def example(file: str, **changes: Any) -> Document:
-    """A job of `examples/` with a changed spec: `example(path, name="x", output={...})` replaces whole fields."""
+    """A job of `examples/` with a changed spec: `example(path, name="x", output={...})` replaces complete fields."""
     with Path(file).open(encoding="utf-8") as text:
         document: Document = next(d for d in yaml.safe_load_all(text) if d["kind"] == "DataPrepJob")
     document = copy.deepcopy(document)

@@ -1,7 +1,8 @@
-"""The operator as a local process with the rights of the installed one: it can be killed, paused, put behind a proxy or given a wrong
-clock.
+"""Runs the operator as a local process with the rights of the installed operator, so that it can be killed, paused, put behind a proxy or
+given a wrong clock.
 
-Separate from `installation`, which runs it the way users do. The installed operator must be scaled down meanwhile: see `nobody_inside`.
+The module `installation` runs the operator as users do. The installed operator must be scaled down while a local one runs: see
+`nobody_inside`.
 """
 
 import json
@@ -130,7 +131,7 @@ class OutsideOperator:
             self._process = subprocess.Popen([sys.executable, "-m", "dataprep_operator"], env=environment, stdout=log, stderr=log)
 
     def wait_ready(self) -> None:
-        """Wait until it has opened its watches, or waits for the Lease."""
+        """Wait until the operator has opened its watches, or is waiting for the Lease."""
         deadline = time.monotonic() + START_SECONDS
         while not self._ready():
             if self.ended is not None or time.monotonic() > deadline:
@@ -142,20 +143,20 @@ class OutsideOperator:
         return self.log.read_text(errors="replace") if self.log.is_file() else ""
 
     def leads(self) -> bool:
-        """Whether it reports to be the leader."""
+        """Whether the operator reports that it is the leader."""
         return "dataprep_leader 1.0" in self.metrics()
 
     def metrics(self) -> str:
-        """Its metrics, or an empty string if it doesn't answer."""
+        """The operator's metrics, or an empty string if it doesn't answer."""
         return self._answer("/metrics") or ""
 
     @property
     def ended(self) -> int | None:
-        """Its exit status if it has ended."""
+        """The exit status, if the process has ended."""
         return self._process.poll() if self._process is not None else None
 
     def wait_ended(self, *, seconds: float) -> int:
-        """Wait for its end and return the exit status."""
+        """Wait until the process ends, and return its exit status."""
         assert self._process is not None
         return self._process.wait(timeout=seconds)
 
@@ -166,13 +167,13 @@ class OutsideOperator:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def kill(self) -> None:
-        """Kill it like a power failure."""
+        """Kill the process, as a power failure does."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
 
     def stop(self) -> None:
-        """Stop it like Kubernetes: SIGTERM, then SIGKILL."""
+        """Stop the process as Kubernetes does, with SIGTERM and then SIGKILL."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
         if self._process is not None:
@@ -182,7 +183,7 @@ class OutsideOperator:
                 self.kill()
 
     def pause(self) -> None:
-        """Suspend it, like a machine that swaps or is being migrated."""
+        """Suspend the process, as happens on a machine that swaps or is being migrated."""
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""Real photographs that ship with scikit-learn and matplotlib, whole and as crops, one folder per class; with boxes or masks."""
+"""Real photographs that ship with scikit-learn and matplotlib, complete and as crops, in one folder per class, with boxes or masks."""
 
 import importlib.util
 import xml.etree.ElementTree as ET

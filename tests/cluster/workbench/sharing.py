@@ -1,6 +1,6 @@
 """Whether this test process shares the cluster and the operator with others.
 
-Separate from `testing`, so that fast tests needn't import that.
+This is a separate module so that fast tests don't have to import `testing`.
 """
 
 import os
@@ -8,7 +8,7 @@ from typing import Final
 
 VARIABLE: Final = "DATAPREP_TEST_SHARED"
 PLACES: Final = ("tests/e2e", "tests/api/test_admission.py")
-"""Where all cluster tests are. Collecting the other tests would take half a minute in each process."""
+"""The paths of all cluster tests. Collecting the other tests would take half a minute in each process."""
 
 BEGAN_VARIABLE: Final = "DATAPREP_TEST_BEGAN"
 WHOLE_VARIABLE: Final = "DATAPREP_TEST_WHOLE"

@@ -1,4 +1,4 @@
-"""Many small jobs of three pods each, for tests of how jobs survive faults, whatever they write."""
+"""Many small jobs of three pods each, for tests of how jobs survive faults."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The stores beside the cluster: real HDFS and S3 servers, the OSS fake, and a shared folder as a volume."""
+"""The stores that run next to the cluster: real HDFS and S3 servers, the OSS fake, and a shared folder as a volume."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +73,7 @@ def a_job(stores: Stores, *, name: str, source: str, output: str, **changes: Any
 def mount(namespace: Namespace, stores: Stores) -> dict[str, Any]:
     """Claims the shared folder in this namespace; returns the changes to a job that mount it at /data.
 
-    All nodes are this machine, so a local folder plays the part of a NAS.
+    All nodes run on this machine, so a local folder can stand in for a NAS.
     """
     name = f"shared-{namespace.name}"
     capacity = {"storage": "10Gi"}

@@ -40,11 +40,11 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
         with _cluster_and_operator() as operator:
             together = _pytest(*_processes(PROCESSES, arguments), "-m", "cluster and not exclusive and not apart", *arguments, shared=True)
             apart = _pytest(*_processes(PROCESSES_APART, arguments), "-m", "cluster and apart", *arguments, shared=True)
-            # The tests have scaled it down.
+            # These tests have scaled the operator down.
             bring_back(operator)
             alone = _pytest("-m", "cluster and exclusive", *arguments, shared=True)
     except ClusterUnavailable:
-        # Each test reports it itself, as in a plain pytest run: it is skipped, or fails in CI.
+        # Each test reports the missing cluster itself, as in a plain pytest run: the test is skipped, or fails in CI.
         return _pytest("-m", "cluster", *arguments, shared=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -94,6 +94,6 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def _ignore_signals() -> None:
-    # A second Ctrl-C would leave half a cluster behind.
+    # A second Ctrl-C would leave a partly stopped cluster behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

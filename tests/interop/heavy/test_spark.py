@@ -84,7 +84,7 @@ def test_the_list_of_paths_names_the_shards_to_spark(said: Any) -> None:
 
 
 def row_of(row: dict[str, Any], names: list[str]) -> data_sets.Row:
-    """Values by field. In CSV a vector has columns of its own: `name_0`, `name_1`, …."""
+    """Returns the values of each field. In CSV, a vector has one column per value: `name_0`, `name_1`, …."""
     return {name: flat(row[name]) if name in row else [row[f"{name}_{place}"] for place in range(count(row, name))] for name in names}
 
 

@@ -50,7 +50,7 @@ def sagemaker(loader: dict[str, Any]) -> Any:
 
 
 def _checked(config: Any) -> Any:
-    """The configuration, after boto's own model of the call has validated it."""
+    """The configuration, after boto has validated it with its model of the call."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
     from botocore.validate import ParamValidator

@@ -36,7 +36,7 @@ class FakeMaxCompute:
 
     @property
     def endpoint(self) -> str:
-        """The service's endpoint for clients; it refers them to the tunnel's."""
+        """The service's endpoint for clients; the service tells them the tunnel's endpoint."""
         return f"http://{self._server.address}{SERVICE}"
 
     @property

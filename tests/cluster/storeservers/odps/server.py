@@ -23,7 +23,7 @@ class Controls:
 
     keys: dict[str, signatures.AccessKey] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
-    """Rights that nobody has: `odps:Select`."""
+    """Rights that are denied to all keys, such as `odps:Select`."""
     cut_after: list[int] = field(default_factory=list)
     """Bytes after which the next row responses break off, one entry per response."""
     fail_next: list[int] = field(default_factory=list)
@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
-            self.close_connection = True  # the client has all it wanted
+            self.close_connection = True  # the client disconnected because it needs no more data
 
 
 def _refusal(error: OdpsError, *, is_service: bool) -> Answer:

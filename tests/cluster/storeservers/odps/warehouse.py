@@ -13,7 +13,7 @@ import pyarrow as pa
 from storeservers.odps.errors import OdpsError, no_such_partition, no_such_table, session_ended, table_modified
 
 _BATCH_ROWS = 4_999
-"""Divides no other size in use, so clients have to split batches."""
+"""No other size in use is a multiple of this number, so clients have to split batches."""
 _arrow: Any = pa  # the stubs lack some functions
 
 
@@ -23,7 +23,7 @@ class Rows:
 
     count: int
     at: Callable[[int, int], pa.Table]
-    """`count` rows from `start` on."""
+    """Returns `count` rows from `start` on."""
     schema: pa.Schema
 
 
@@ -34,7 +34,7 @@ def rows_of(table: pa.Table) -> Rows:
 
 @dataclass
 class Part:
-    """A partition, or the whole of a table without partitions."""
+    """A partition, or a complete table without partitions."""
 
     rows: Rows
     modified: int
@@ -45,12 +45,12 @@ class Table:
     """A table."""
 
     columns: Mapping[str, str]
-    """MaxCompute type by column."""
+    """The MaxCompute type of each column."""
     schema: pa.Schema
     keys: list[str]
     """Partition columns, which are strings."""
     parts: dict[str, Part] = field(default_factory=dict)
-    """By partition specification, `pt=1,region=cn`; empty for a table without partitions."""
+    """Parts by partition specification, such as `pt=1,region=cn`; the key is empty for a table without partitions."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Lets tests control the running fake: keys and their rights, faults to inject, the request log.
 
-The control server has its own port, so that no fault hits it and no path conflicts with an object. `fake` is its client.
+The control server has its own port, so that no fault affects it, and its paths can't conflict with objects. `fake` is its client.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LoggedRequest:
     received_bytes: int
     sent_bytes: int
     fault: str
-    """The kind of fault that hit it, if any."""
+    """The kind of fault that affected the request, if any."""
 
 
 class Controls:
@@ -85,7 +85,7 @@ class Controls:
     def add_key(self, key: AccessKey) -> None:
         """Add a key, or change its secret and rights."""
         for pattern in key.denied:
-            # A misspelt action would deny nothing, and the test would prove nothing.
+            # A misspelt action would have no effect, so the test would prove nothing.
             if not any(fnmatchcase(action, pattern) for action in ACTIONS):
                 raise ValueError(f"No action is named {pattern!r}; known: {', '.join(sorted(ACTIONS))}.")
         with self._lock:

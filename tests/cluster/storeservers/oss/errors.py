@@ -34,7 +34,7 @@ def no_such_key(key: str) -> OssError:
 
 
 def no_such_upload(upload_id: str) -> OssError:
-    """The upload never existed, or is completed or aborted."""
+    """The upload never existed, or was completed or aborted."""
     return OssError(
         404,
         "NoSuchUpload",

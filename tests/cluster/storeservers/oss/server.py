@@ -53,14 +53,14 @@ class _Reply:
     code: str = ""
     """OSS's error code; empty on success."""
     most_bytes: int | None = None
-    """Where the body is truncated and the connection closed; None sends all of it."""
+    """The offset at which the body is truncated and the connection closed; None sends the complete body."""
 
 
 _DROPPED = _Reply(answer=None)
 
 
 class _BodyCutShort(ConnectionError):
-    """The client disconnected before it had sent the whole body."""
+    """The client disconnected before it had sent the complete body."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield piece
 
     def _throw_away_body(self) -> None:
-        # A client that is still sending would not see the response.
+        # A client that is still sending the body would not see the response.
         try:
             for _ in self._body:
                 pass

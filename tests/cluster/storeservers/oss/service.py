@@ -1,6 +1,6 @@
 """The operations: each takes a signed and authorised request and returns its response.
 
-Nothing here knows about sockets, faults or logs; those are in `server`.
+Sockets, faults and logs are handled in `server`.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class Service:
         return Answer(headers={**_written(content), "ETag": f'"{stored.etag}"', "Content-MD5": _base64_md5(content)})
 
     def _append_object(self, _request: Request) -> Answer:
-        # Real OSS would append. An object that is appended to is visible half-written, so the product must not do it, and here it can't.
+        # Real OSS would append. An object is visible while data is appended to it, so the product must not use this operation.
         raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: nothing may be visible before it is whole.")
 
     def _copy_object(self, request: Request) -> Answer:
@@ -509,9 +509,9 @@ def _is_unchanged(request: Request, stored: StoredObject) -> bool:
 
 
 def _range_of(request: Request, *, size: int) -> tuple[int, int] | None:
-    """Return offset and size of the requested range; None is the whole object.
+    """Return offset and size of the requested range, or None for the complete object.
 
-    Without `x-oss-range-behavior: standard`, OSS ignores a range that does not lie within the object and sends all of it.
+    Without `x-oss-range-behavior: standard`, OSS ignores a range that is not within the object, and sends the complete object.
     """
     is_standard = request.headers.get("x-oss-range-behavior", "") == "standard"
     match = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))

@@ -35,7 +35,7 @@ class Content:
     """Bytes that have been received completely."""
 
     name: str
-    """Its file in the bucket's content folder."""
+    """The name of the file in the bucket's content folder."""
     size: int
     md5: str
     crc64: int
@@ -139,7 +139,7 @@ class Shelf:
         return found
 
     def stats(self, bucket: str, keys: Iterable[str]) -> list[StoredObject]:
-        """Return the existing ones of these objects."""
+        """Return those of these objects that exist."""
         with self._lock:
             objects = self.bucket(bucket).objects
             return [objects[key] for key in keys if key in objects]
