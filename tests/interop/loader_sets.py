@@ -1,4 +1,4 @@
-"""Data sets for the loader tests: small ones with every kind of feature, made once."""
+"""Small data sets for the loader tests, with every kind of feature. Each is made only once."""
 
 import json
 from pathlib import Path

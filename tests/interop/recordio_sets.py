@@ -24,7 +24,8 @@ CSV_FEATURES: list[dict[str, Any]] = [
 
 
 def dense(values: list[Any], shape: tuple[int, ...] = ()) -> dict[str, Any]:
-    """In protobuf's JSON mapping: the shortest text of a float32, 64-bit integers as text, and no empty fields."""
+    """A tensor in protobuf's JSON mapping. Floats are the shortest text of a float32, 64-bit integers are text, and empty fields are left
+    out."""
     tensor: dict[str, Any] = {"values": [float(str(np.float32(value))) for value in values]}
     return {"float32_tensor": {name: found for name, found in {**tensor, "shape": list(map(str, shape))}.items() if found}}
 

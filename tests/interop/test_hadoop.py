@@ -69,7 +69,7 @@ def walks(folder: Path) -> Path:
 
 
 def ragged(folder: Path, inputs: Path, output: Mapping[str, Any]) -> Path:
-    """Lists of any length with a whole number each."""
+    """Records with a list of any length and an integer."""
     data_sets.convert(
         {
             "source": {"libsvm": {"uris": [str(inputs)]}},

@@ -50,7 +50,7 @@ def walk_rows(_folder: Path) -> Rows:
 
 
 def digit_rows(_folder: Path) -> Rows:
-    """csv only: in the other formats these readers show tensors in their own ways."""
+    """Used only for csv, because in other formats each reader represents tensors differently."""
     pixels = [number % 251 for number in range(shapes.RECORDS * 16)]
     return [
         {"image": pixels[16 * number : 16 * number + 16], "height": 4, "width": 4, "depth": 1, "label": number % 10}
@@ -68,7 +68,7 @@ ROWS: Final[Mapping[str, Callable[[Path], Rows]]] = {
 
 
 def by_arrow(folder: Path, format_: str) -> Rows:
-    """The folder as it is; hidden files are skipped."""
+    """Reads the folder with Arrow, which skips hidden files."""
     found: Rows = _dataset.dataset(folder, format={"jsonl": "json"}.get(format_, format_)).to_table().to_pylist()
     return found
 

@@ -36,8 +36,8 @@ def run(
 ) -> str:
     """Runs the class `main` of these sources and returns its output; `options` are for the JVM.
 
-    Compiles once per content of the sources. Raises BuildFailed if there is no compiler or compilation fails, and JavaFailed if the program
-    exits with another status than 0.
+    Sources are compiled only when their content has changed. Raises BuildFailed if there is no compiler or compilation fails, and
+    JavaFailed if the program exits with another status than 0.
     """
     classes = cache.entry(f"java-{main}-{cache.key_of(*sources)}", lambda into: _compile(sources, classpath, into))
     command = [*_JVM, *options, "-cp", f"{classes}:{classpath}", main, *arguments]

@@ -1,9 +1,7 @@
 """Chooses the cluster that the tests run against.
 
-DATAPREP_TEST_KUBECONFIG is set → that cluster
-a Docker engine answers         → kind
-root and Go are there           → a cluster of our own, on this machine
-otherwise                       → ClusterUnavailable, which names what is missing
+DATAPREP_TEST_KUBECONFIG is set → that cluster a Docker engine answers → kind root and Go are available → a cluster that this package
+assembles on this machine otherwise → ClusterUnavailable, which names what is missing
 """
 
 import os

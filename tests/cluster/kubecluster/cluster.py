@@ -78,47 +78,47 @@ class Cluster:
 
     def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, taints: Sequence[str] = ()) -> None:  # noqa: ARG002
         """Add a real node; a taint is written `key=value:Effect`."""
-        raise NotSupported(f"Cannot add {name}: the nodes of this cluster are not ours.")
+        raise NotSupported(f"Cannot add {name}: the tests did not start the nodes of this cluster.")
 
     def remove_node(self, name: str) -> None:
         """Stop a node for good and delete it from the API."""
-        raise NotSupported(f"Cannot remove {name}: the nodes of this cluster are not ours.")
+        raise NotSupported(f"Cannot remove {name}: the tests did not start the nodes of this cluster.")
 
     def stop_kubelet(self, node: str) -> None:
         """Stop the kubelet of a node. Its containers keep running, as in a network partition."""
-        raise NotSupported(f"Cannot stop the kubelet of {node}: the nodes of this cluster are not ours.")
+        raise NotSupported(f"Cannot stop the kubelet of {node}: the tests did not start the nodes of this cluster.")
 
     def start_kubelet(self, node: str) -> None:
         """Start the kubelet again and wait until its node is Ready."""
-        raise NotSupported(f"Cannot start the kubelet of {node}: the nodes of this cluster are not ours.")
+        raise NotSupported(f"Cannot start the kubelet of {node}: the tests did not start the nodes of this cluster.")
 
     def kill_node(self, node: str) -> None:
         """Kill a node with all its containers, as a power cut does."""
-        raise NotSupported(f"Cannot kill {node}: the nodes of this cluster are not ours.")
+        raise NotSupported(f"Cannot kill {node}: the tests did not start the nodes of this cluster.")
 
     def stop_api_server(self) -> None:
         """Kill the API server; everything else keeps running."""
-        raise NotSupported("Cannot stop the API server: it is not ours.")
+        raise NotSupported("Cannot stop the API server: the tests did not start it.")
 
     def start_api_server(self) -> None:
         """Start the API server again and wait until it is ready."""
-        raise NotSupported("Cannot start the API server: it is not ours.")
+        raise NotSupported("Cannot start the API server: the tests did not start it.")
 
     def stop_etcd(self) -> None:
         """Kill etcd."""
-        raise NotSupported("Cannot stop etcd: it is not ours.")
+        raise NotSupported("Cannot stop etcd: the tests did not start it.")
 
     def start_etcd(self) -> None:
         """Start etcd again with its data and wait until the API server answers."""
-        raise NotSupported("Cannot start etcd: it is not ours.")
+        raise NotSupported("Cannot start etcd: the tests did not start it.")
 
     def audited(self) -> Iterator[dict[str, Any]]:
         """Return the requests of service accounts as audit events, oldest first."""
-        raise NotSupported("Cannot return audit events: this cluster keeps no audit log for us.")
+        raise NotSupported("Cannot return audit events: this cluster has no audit log for the tests.")
 
     def add_host(self, name: str, ip: str) -> None:
         """Let pods resolve this host name to an address."""
-        raise NotSupported(f"Cannot name {ip} {name}: the name server of this cluster is not ours.")
+        raise NotSupported(f"Cannot name {ip} {name}: the tests did not start the name server of this cluster.")
 
     def down(self) -> None:
         """Stop the cluster, if we started it."""

@@ -42,7 +42,7 @@ def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     script = 'echo $$ > "$0" && exec "$@"'
     words = ["/bin/sh", "-c", script, str(group / "cgroup.procs"), *(str(word) for word in command)]
     log.parent.mkdir(parents=True, exist_ok=True)
-    # Not subprocess: it warns about children that outlive their Popen, which is intended here.
+    # subprocess isn't used, because it warns about children that outlive their Popen, which is intended here.
     pid = os.posix_spawn(
         "/bin/sh",
         words,

@@ -34,7 +34,8 @@ BASE_RECIPE = 1
 # Each archive has a few hundred megabytes, and a day of work on the Dockerfile produces dozens of archives.
 KEPT_ARCHIVES = 8
 MOST_IMAGES = 100
-"""In buildah's store, including the steps of Dockerfiles: about 10 per build, a gigabyte in total."""
+"""The maximum number of images in buildah's store, including the steps of Dockerfiles. A build has about 10, and all together take a
+gigabyte."""
 IGNORED_FOLDERS = frozenset({".git", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 
@@ -116,7 +117,8 @@ def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: 
         with _whole(archive) as unfinished:
             _buildah_run(_buildah("push", "--quiet", tag, f"docker-archive:{unfinished}:{tag}"))
     if len(run(_buildah("images", "--all", "--quiet")).split()) > MOST_IMAGES:
-        # Removes images that nothing depends on. This includes the layer of the libraries, so the next build takes two minutes longer.
+        # Removes images that no other image depends on. This includes the layer of the libraries, so the next build takes two minutes
+        # longer.
         _buildah_run(_buildah("rmi", "--prune"))
     report(f"built image {tag} in {time.monotonic() - started:.0f} s")
 

@@ -91,7 +91,8 @@ def add_address(ip: str) -> None:
 def remove() -> None:
     """Remove everything that `create` and kube-proxy made.
 
-    The firewall is created first and removed last: without it, a bridge or table of that name belongs to another program.
+    The firewall is created first and removed last. If it doesn't exist, a bridge or table with one of these names belongs to another
+    program.
     """
     if attempt(["nft", "list", "table", "inet", TABLE]).returncode != 0:
         return

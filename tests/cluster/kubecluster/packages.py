@@ -39,7 +39,7 @@ def missing(packages: Mapping[str, str] = PACKAGES) -> list[str]:
 
 
 def installable() -> bool:
-    """Say whether this machine could install them."""
+    """Say whether missing packages can be installed on this machine."""
     return shutil.which("apt-get") is not None and os.geteuid() == 0
 
 

@@ -51,7 +51,7 @@ def entry(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def _make(finished: Path, make: Callable[[Path], None]) -> None:
-    # Only the rename makes the entry visible, so an interrupted build leaves nothing that looks complete.
+    # Only the rename makes the entry visible, so an interrupted build never leaves an entry that looks complete.
     unfinished = Path(tempfile.mkdtemp(prefix=f".{finished.name}-", dir=finished.parent))
     try:
         make(unfinished)

@@ -146,11 +146,11 @@ class HdfsCluster(Server):
     def stop(self) -> None:
         """Stop all servers. Their data stays in the run folder."""
         while self._processes:
-            # Nothing is written after the tests, so a DataNode need not take seconds to shut down.
+            # After the tests no data is written, so the DataNodes are killed, because an orderly shutdown takes seconds.
             self._processes.popitem()[1].kill()
 
     def kill_namenode(self) -> None:
-        """Kill the NameNode like a power failure."""
+        """Kill the NameNode, as a power failure does."""
         self._processes.pop("namenode").kill()
 
     def start_namenode(self) -> None:
@@ -166,7 +166,7 @@ class HdfsCluster(Server):
         namenode.wait_until(self._is_healthy, seconds=_READY_SECONDS)
 
     def kill_datanode(self, number: int) -> None:
-        """Kill a DataNode like a power failure. The NameNode considers it dead after about 16 s."""
+        """Kill a DataNode, as a power failure does. The NameNode considers it dead after about 16 s."""
         self._processes.pop(self._datanodes[number].name).kill()
 
     def kill_datanode_while_writing(self, number: int, *, seconds: float = 60) -> set[Path]:
@@ -366,7 +366,7 @@ class HdfsCluster(Server):
             "dfs.namenode.http-address": self.http_address,
             "dfs.replication": str(len(self._datanodes)),
             "dfs.permissions.enabled": "true",
-            # Dead after 2 rechecks of 3 s and 10 heartbeats of 1 s instead of ten minutes.
+            # A DataNode is considered dead after 2 rechecks of 3 s and 10 heartbeats of 1 s, instead of ten minutes.
             "dfs.heartbeat.interval": "1",
         }
 

@@ -49,7 +49,7 @@ class HdfsPair(HdfsCluster):
     # -- fail-over ----------------------------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
-        """Kill a NameNode like a power failure. If it was active, the other one becomes active."""
+        """Kill a NameNode, as a power failure does. If it was active, the other one becomes active."""
         running = self._processes.pop(_name(number), None)
         if running is not None:
             running.kill()

@@ -14,7 +14,7 @@ _HOST = "localhost"
 
 
 class SecuredHdfs(HdfsCluster):
-    """A NameNode and a DataNode in the realm of a running KDC. WebHDFS requires a ticket too, so `ls` and the like are refused."""
+    """A NameNode and a DataNode in the realm of a running KDC. WebHDFS requires a ticket too, so methods such as `ls` fail."""
 
     def __init__(self, run_dir: Path, kdc: Kdc, *, lifetime: Lifetime = Lifetime.WITH_STARTER) -> None:
         super().__init__(run_dir, host=_HOST, datanodes=1, user="hdfs", lifetime=lifetime)

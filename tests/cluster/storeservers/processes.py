@@ -65,7 +65,7 @@ class ProcessIdentity:
 
 
 def _start_ticks(pid: int) -> int | None:
-    # The command's name is in parentheses and may contain spaces, so count the fields behind it: the state is the first, the start time the
+    # The command's name is in parentheses and may contain spaces, so count the fields after it: the state is the first, the start time the
     # twentieth.
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -136,7 +136,7 @@ class ServerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """Kill the server like a power failure."""
+        """Kill the server, as a power failure does."""
         self._process.kill()
         self._process.wait()
 

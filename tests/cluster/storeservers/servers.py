@@ -1,4 +1,4 @@
-"""The common part of the test servers: `with` starts and stops them, and each gets a data folder and a lifetime.
+"""The common part of the test servers. A `with` statement starts and stops a server, which gets a data folder and a lifetime.
 
 `Server` defines how one starts. `OneServer` is a server with a single process and port. The processes themselves are in `processes`.
 """
@@ -51,7 +51,7 @@ class Server(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Kill the server like a power failure. Its data stays in the run folder."""
+        """Kill the server, as a power failure does. Its data stays in the run folder."""
 
 
 class OneServer(Server):

@@ -69,7 +69,7 @@ class Asked:
 
 
 class ApiProxy:
-    """The proxy, on its own thread. It forwards everything unchanged until `trouble` is called."""
+    """The proxy, which runs on a separate thread. It forwards everything unchanged until `trouble` is called."""
 
     def __init__(self, kubeconfig: Path, *, seed: int = 0, stall_seconds: float = 3.0) -> None:
         document = yaml.safe_load(kubeconfig.read_text())
@@ -92,7 +92,7 @@ class ApiProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def trouble(self, share: float) -> None:
-        """Make this share of all later requests (0 to 1) fail, and every new watch."""
+        """Make this share (0 to 1) of all later requests fail, and all new watches."""
         with self._lock:
             self._share = share
 

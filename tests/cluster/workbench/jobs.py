@@ -55,7 +55,7 @@ class Namespace:
         return found
 
     def all(self, kind: str, *, selector: str = "") -> Documents:
-        """All objects of a kind, sorted by name; kinds in `LISTED` over a persistent connection."""
+        """All objects of a kind, sorted by name; kinds in `LISTED` are requested over a persistent connection."""
         if kind not in LISTED:
             items: Documents = json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
             return items

@@ -1,4 +1,4 @@
-"""Kueue, from its own manifests and built from its Go module, managing the Jobs of selected namespaces."""
+"""Runs Kueue, which is built from its Go module and installed with its own manifests, for the Jobs of selected namespaces."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ _CONFIGURATION: Final = {
     "metrics": {"bindAddress": ":8443"},
     "webhook": {"port": 9443},
     "leaderElection": {"leaderElect": False},
-    # It would wait a minute or more for the kubelet to mount the certificates that it generates.
+    # Otherwise, Kueue would wait a minute or more for the kubelet to mount the certificates that Kueue generates.
     "internalCertManagement": {"enable": False},
     "integrations": {"frameworks": ["batch/job"]},
     "managedJobsNamespaceSelector": {"matchLabels": {MANAGED: "yes"}},
@@ -54,7 +54,7 @@ def installed(cluster: Cluster) -> Iterator[None]:
 
 
 def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]:
-    """A LocalQueue with its own ClusterQueue and this much CPU of a flavor that every node provides."""
+    """A LocalQueue and its ClusterQueue, with a quota of `cpu` of a flavor that every node provides."""
     return [
         _kueue("ResourceFlavor", flavor, {"nodeLabels": {FLAVOR_LABEL: flavor}}),
         _kueue(

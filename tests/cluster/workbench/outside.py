@@ -87,7 +87,7 @@ def credentials(installation: Installation) -> Iterator[Path]:
 
 @dataclass
 class OutsideOperator:
-    """A single process. Replicas share a Lease, given by `lease_namespace`, and differ in their `identity`."""
+    """A single operator process. Replicas share a Lease, given by `lease_namespace`, and differ in their `identity`."""
 
     kubeconfig: Path
     port: int

@@ -15,7 +15,7 @@ ACCOUNT_SUFFIX = "dataprep-operator"
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """A verb on a resource, in all namespaces or in the operator's own."""
+    """A verb on a resource, in all namespaces or only in the operator's namespace."""
 
     group: str
     resource: str

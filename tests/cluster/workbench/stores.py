@@ -24,7 +24,7 @@ class Stores:
     """A folder of the host that pods mount as a volume."""
 
     def settings(self) -> list[dict[str, Any]]:
-        """`spec.stores` for all of them."""
+        """`spec.stores` for all stores."""
         return [
             {"uriPrefix": "hdfs://", "user": self.hdfs.user},
             {

@@ -48,7 +48,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
         return _pytest("-m", "cluster", *arguments, shared=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    # Arguments such as a file name may select no test of a group, or only those.
+    # Arguments such as a file name may select no test of a group.
     statuses = [status for status in (together, apart, alone) if status != _NO_TESTS] or [_NO_TESTS]
     return next((status for status in statuses if status), 0)
 

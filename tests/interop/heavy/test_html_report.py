@@ -34,7 +34,7 @@ def browser() -> str:
 
 @pytest.fixture
 def asked() -> Iterator[tuple[int, list[bytes]]]:
-    """The port of a proxy that answers nothing, and the first line of each request to it."""
+    """The port of a proxy that never answers, and the first line of each request to it."""
     lines: list[bytes] = []
 
     class Refuses(socketserver.StreamRequestHandler):

@@ -1,4 +1,5 @@
-"""Spark reads the whole folder of a finished data set, including hidden files, with one task per shard; one JVM for all data sets."""
+"""Spark reads the whole folder of a finished data set, including hidden files, with one task per shard. A single JVM reads all data
+sets."""
 
 import hashlib
 import json

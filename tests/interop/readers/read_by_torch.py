@@ -29,7 +29,7 @@ def numbers(workers: int, **options: object) -> list[list[int]]:
 
 
 def main() -> None:
-    """One process, two workers, two ranks of two workers."""
+    """Read with one process, with two workers, and with two ranks of two workers each."""
     (batch,) = DataLoader(Batches(dataprep_reader.open(folder, batch_size=1_000)), batch_size=None)
     kinds = {name: [str(column.dtype), list(column.shape)] for name, column in batch.items() if isinstance(column, torch.Tensor)}
     batch["image"] += 1  # tensors are writable

@@ -190,7 +190,7 @@ def _downloading(server: OdpsServer, table: Table, method: str, query: dict[str,
         start, count = (int(number) for number in query["rowrange"].strip("()").split(","))
         columns = [each for each in query.get("columns", "").split(",") if each]
         if "arrow" not in query:
-            raise OdpsError(400, "InvalidArgument", "The fake sends rows as Arrow only.")
+            raise OdpsError(400, "InvalidArgument", "The fake sends rows only as Arrow.")
         rows = warehouse.downloaded(table, query["downloadid"], start, count, columns)
         return Answer(200, _cut(wire.sent(rows), server.controls), "application/octet-stream")
     status = "EXPIRED" if found.ended else "NORMAL"
@@ -199,7 +199,7 @@ def _downloading(server: OdpsServer, table: Table, method: str, query: dict[str,
 
 
 def _cut(pieces: Iterator[bytes], controls: Controls) -> Iterator[bytes]:
-    """The chunks, truncated if a test wants the stream to break off."""
+    """Yield the chunks, truncated if a test wants the stream to end early."""
     if not controls.cut_after:
         yield from pieces
         return
@@ -222,7 +222,7 @@ def _uploading(server: OdpsServer, table: Table, method: str, query: dict[str, s
         found = warehouse.upload(name)
         if method == "PUT":
             if "arrow" not in query:
-                raise OdpsError(400, "InvalidArgument", "The fake takes rows as Arrow only.")
+                raise OdpsError(400, "InvalidArgument", "The fake accepts rows only as Arrow.")
             warehouse.put_block(name, int(query["blockid"]), wire.received(body, table.schema))
             if server.controls.lose_blocks:
                 server.controls.lose_blocks -= 1

@@ -86,7 +86,7 @@ class Warehouse:
         self._ids = itertools.count(1)
 
     def now(self) -> int:
-        """Seconds since 1970, one more with each call."""
+        """Return seconds since 1970. Each call returns one more than the previous call."""
         return next(self._clock)
 
     def table(self, project: str, name: str) -> Table:

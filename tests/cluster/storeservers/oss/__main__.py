@@ -20,11 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m storeservers.oss", description="A fake that speaks OSS's protocol.")
     parser.add_argument("--host", default="127.0.0.1", help="address of the protocol's port")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
-    parser.add_argument("--control-port", type=int, default=0, help="the control interface, on 127.0.0.1 always")
-    parser.add_argument("--dir", type=Path, required=True, help="where objects are kept from one start to the next")
-    parser.add_argument("--state", type=Path, required=True, help="written when the server is ready: its addresses")
+    parser.add_argument(
+        "--control-port", type=int, default=0, help="port of the control interface, which is always on 127.0.0.1; 0 takes a free port"
+    )
+    parser.add_argument("--dir", type=Path, required=True, help="the folder that keeps objects between starts")
+    parser.add_argument("--state", type=Path, required=True, help="the file to write the server's addresses to when it is ready")
     parser.add_argument("--region", default="cn-hangzhou", help="the region that clients must sign for")
-    parser.add_argument("--domain", default="oss.test", help="<bucket>.<domain> is the virtual-host style")
+    parser.add_argument("--domain", default="oss.test", help="the domain of virtual hosts, <bucket>.<domain>")
     options = parser.parse_args(arguments)
 
     controls = Controls()

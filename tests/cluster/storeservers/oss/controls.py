@@ -25,16 +25,16 @@ PREFIX = "/__control/"
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that hits the next matching requests."""
+    """A fault that affects the next matching requests."""
 
     kind: Literal["drop", "error", "stall", "truncate"]
     """Close the connection without a response; respond with `status`; wait `seconds` and continue; send only the first `size` bytes of the
     response body and close the connection.
     """
     count: int = 1
-    """How many requests it hits."""
+    """The number of requests that the fault affects."""
     skip: int = 0
-    """How many matching requests it skips first."""
+    """The number of matching requests that are skipped first."""
     method: str | None = None
     matching: str | None = None
     """A regular expression that is searched for in `<operation> /<bucket>/<key>`."""
@@ -97,7 +97,7 @@ class Controls:
             self._keys.pop(name, None)
 
     def inject(self, fault: Fault) -> None:
-        """Arm a fault. Faults hit in the order in which they are armed."""
+        """Arm a fault. Faults take effect in the order in which they are armed."""
         re.compile(fault.matching or "")
         with self._lock:
             self._faults.append(fault)
@@ -113,7 +113,7 @@ class Controls:
             self._faults.clear()
 
     def fault_for(self, *, method: str, operation: str, bucket: str, key: str) -> Fault | None:
-        """Return the fault that hits this request, and count the request."""
+        """Return the fault that affects this request, and count the request."""
         with self._lock:
             for position, fault in enumerate(self._faults):
                 wanted = fault.method in (None, method)

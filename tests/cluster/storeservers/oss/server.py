@@ -1,4 +1,4 @@
-"""The fake's HTTP server: addresses, bodies, faults and the log around `service`."""
+"""The fake's HTTP server. It handles addresses, bodies, faults and the log, and calls `service` for the operations."""
 
 from __future__ import annotations
 

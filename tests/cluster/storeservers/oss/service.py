@@ -270,7 +270,7 @@ class Service:
 
     def _append_object(self, _request: Request) -> Answer:
         # Real OSS would append. An object is visible while data is appended to it, so the product must not use this operation.
-        raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: nothing may be visible before it is whole.")
+        raise OssError(405, "MethodNotAllowed", "AppendObject is refused here: an object must not be visible before it is complete.")
 
     def _copy_object(self, request: Request) -> Answer:
         source = unquote(request.headers["x-oss-copy-source"]).lstrip("/")
