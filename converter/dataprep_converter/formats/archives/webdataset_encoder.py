@@ -297,5 +297,6 @@ def _cut(name: bytes) -> tuple[bytes, bytes]:
         if name[at : at + 1] == b"/" and at <= _PREFIX and len(name) - at - 1 <= _NAME:
             return name[:at], name[at + 1 :]
     raise BadData(
-        f"The name {name.decode(errors='replace')!r} is too long for tar's USTAR headers, which hold a name of {_NAME} bytes after {_PREFIX} bytes of folders."
+        f"The name {name.decode(errors='replace')!r} is too long for tar's USTAR headers,"
+        f" which hold a name of {_NAME} bytes after {_PREFIX} bytes of folders."
     )
