@@ -11,8 +11,9 @@ from dataprep_converter.stores import Entry, Store, Upload
 def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
     """Commits the upload, unless an object with the same bytes already exists.
 
-    In that case, another attempt finished first, or the answer to our own commit was lost. That object is kept, because another attempt's
-    report may contain its pin, and is returned. An object with other bytes was written by an older run, and is replaced.
+    In that case, another attempt finished first, or the answer to our own commit was lost. The existing object is kept, because another
+    attempt's report may contain its pin, and its entry is returned. An object with other bytes was written by an older run, and is
+    replaced.
     """
     existing = store.stat(uri)
     if existing is None:

@@ -121,7 +121,7 @@ def written(uri: str, settings: StoreSettings, pieces: int, half_way: Path | Non
 
 
 def read(uri: str, settings: StoreSettings, pieces: int, half_way: Path | None = None) -> int:
-    """Read the file as a stream, several times, so that each fault comes up. Return the growth of memory."""
+    """Read the file as a stream, once for each kind of fault. Return the growth of memory."""
 
     def whole() -> None:
         with Access([settings]).store(uri).open(uri) as source:

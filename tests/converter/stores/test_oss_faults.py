@@ -57,8 +57,8 @@ def test_an_upload_is_whole_whichever_of_its_requests_is_changed_on_the_way(
     with HttpProxy(oss_fake.port, expired="SecurityTokenExpired") as proxy:
         direct = oss(request)
         place = replace(direct, settings=replace(direct.settings, endpoint=proxy.endpoint))
-        # The requests begin the upload, send its two parts, and complete it. Only the completion has no digest, but its body is no longer
-        # XML.
+        # The requests begin the upload, send its two parts, and complete it. Only the completion has no digest, but the
+        # flipped bit makes its body invalid XML.
         for number in (1, 2, 3, 4):
             proxy.arm([Fault(number, Kind.FLIPPED_UP)])
             upload = place.store().create(place.at(f"parts-{number}"))
