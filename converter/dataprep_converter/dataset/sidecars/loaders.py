@@ -1,7 +1,7 @@
 """Loaders: `_dataprep/loaders/load_<framework>.py`, short files that load exactly this data set.
 
-Each framework has a module that makes its loader. Loaders find the data set's folder by their own paths, so they also work in a copy of it. If a framework can't read the format, its file
-says so.
+Each framework has a module that makes its loader. Loaders find the data set's folder by their own paths, so they also work in a copy of it.
+If a framework can't read the format, its file says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -299,7 +299,7 @@ class Multipart:
                 return found[0]
             if found is not None and not replace:
                 raise AlreadyExists(f"{uri} exists already.", uri=uri)
-            raise Unreachable(f"The upload of {uri} is gone: it was aborted, or its end is in doubt.", uri=uri)
+            raise Unreachable(f"The upload of {uri} is gone: it was aborted, or completed by a request without an answer.", uri=uri)
         if answer.status == 412:
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         if answer.code == "InvalidPart":
