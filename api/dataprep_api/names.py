@@ -88,7 +88,7 @@ def codes_file(run_id: str) -> str:
     return f"{run_folder(run_id)}/splits.parquet"
 
 
-def made_folder(run_id: str) -> str:
+def intermediate_folder(run_id: str) -> str:
     """Return the folder for files that a reader generates while planning. The commit step removes the folder."""
     return f"{run_folder(run_id)}/made"
 

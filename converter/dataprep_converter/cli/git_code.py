@@ -67,12 +67,12 @@ def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple
         except Exception as exc:  # dulwich raises exceptions of many types
             raise _translate(exc, git.url) from exc
     if git.sub_path is not None and not (into / git.sub_path).is_dir():
-        raise NotFound(f"{shown(git.url)} has no folder {git.sub_path} in commit {found}.")
+        raise NotFound(f"{without_password(git.url)} has no folder {git.sub_path} in commit {found}.")
     (into / COMMIT_FILE).write_text(found, encoding="ascii")
     return found
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """Returns the URL without its user and password."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
@@ -119,12 +119,12 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
         repository = fetch_into("whole", everything, None)
     with repository:
         if wanted[0] not in repository.object_store:
-            raise NotFound(f"{shown(git.url)} has no commit {wanted[0].decode()}.")
+            raise NotFound(f"{without_password(git.url)} has no commit {wanted[0].decode()}.")
         found: Any = repository[wanted[0]]  # Any: any kind of object
         while isinstance(found, Tag):
             found = repository[found.object[1]]
         if not isinstance(found, Commit):
-            raise NotFound(f"{wanted[0].decode()} in {shown(git.url)} isn't a commit.")
+            raise NotFound(f"{wanted[0].decode()} in {without_password(git.url)} isn't a commit.")
         into.mkdir(parents=True, exist_ok=True)
         build_index_from_tree(str(into), str(scratch / "index"), repository.object_store, found.tree)
         return found.id.decode()
@@ -140,16 +140,16 @@ def _resolve(refs: _Refs, git: Git) -> bytes:
         return ref
     there = sorted(name.decode(errors="replace").partition("/")[2] for name in refs if name.startswith((b"refs/heads/", b"refs/tags/")))
     known = ", ".join(name for name in there[:_SHOWN] if not name.endswith("^{}")) or "nothing"
-    raise NotFound(f"{shown(git.url)} has no branch, tag or commit (of 40 digits) {git.ref!r}; it has {known}.")
+    raise NotFound(f"{without_password(git.url)} has no branch, tag or commit (of 40 digits) {git.ref!r}; it has {known}.")
 
 
 def _translate(exc: Exception, url: str) -> ConvertError:
     from dulwich.client import HTTPUnauthorized
     from dulwich.errors import NotGitRepository
 
-    text = f"{shown(url)}: {' '.join(str(exc).split())[:300] or type(exc).__name__}"
+    text = f"{without_password(url)}: {' '.join(str(exc).split())[:300] or type(exc).__name__}"
     if isinstance(exc, HTTPUnauthorized):
-        return NotPermitted(f"{shown(url)} refuses the user. Set code.git.secretRef to a Secret with username and password.")
+        return NotPermitted(f"{without_password(url)} refuses the user. Set code.git.secretRef to a Secret with username and password.")
     if isinstance(exc, NotGitRepository):
-        return NotFound(f"{shown(url)} isn't a Git repository, or only some users may see it.")
+        return NotFound(f"{without_password(url)} isn't a Git repository, or only some users may see it.")
     return Unreachable(text)

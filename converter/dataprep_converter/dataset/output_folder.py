@@ -27,7 +27,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
 from dataprep_converter.dataset import script_files
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.sampling.made_files import IntermediateFiles
+from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.stores import Entry
@@ -105,7 +105,7 @@ class OutputFolder:
             if not any(part[0] in "_." for part in path.split("/")):
                 yield path, entry
 
-    def everything(self) -> Iterator[tuple[str, Entry]]:
+    def all_files(self) -> Iterator[tuple[str, Entry]]:
         """Yields (relative path, entry) of each file, including hidden files."""
         return self._listed()
 
@@ -249,13 +249,13 @@ class RunFolder(OutputFolder):
         else:
             written(self._store, uri, units.pieces())
 
-    def put_made(self, made: IntermediateFiles) -> None:
+    def put_intermediate(self, files: IntermediateFiles) -> None:
         """Stores the files that the reader made during planning, at the paths that the plan's units refer to."""
-        made.put(self.at(names.made_folder(self.run_id)), self._access)
+        files.put(self.at(names.intermediate_folder(self.run_id)), self._access)
 
-    def remove_made(self) -> None:
+    def remove_intermediate(self) -> None:
         """Removes the files that the reader made during planning. Called when all shards are finished."""
-        for path, _ in list(self._listed(names.made_folder(self.run_id))):
+        for path, _ in list(self._listed(names.intermediate_folder(self.run_id))):
             self.delete(path)
 
     def plan(self) -> Plan | None:

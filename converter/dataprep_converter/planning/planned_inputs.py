@@ -20,7 +20,7 @@ from dataprep_converter.planning.growth import Base, check_frozen, find_growth
 from dataprep_converter.readers import Reader, ReadsColumns, reader_class
 from dataprep_converter.records.batch import SAMPLE, TEXTS
 from dataprep_converter.runtime import plugins
-from dataprep_converter.sampling.made_files import IntermediateFiles
+from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.sampling.units import UnitTable, samples_of_a_batch
 from dataprep_converter.transforms.hash import digests_of_keys, keyed_by
@@ -44,7 +44,7 @@ class Inputs(Closeable):
 
     It is not part of the state, because only errors during planning use it.
     """
-    made: IntermediateFiles | None
+    intermediate: IntermediateFiles | None
     """Files that the reader made on this machine and that the units refer to."""
     code_sha256: str | None
     keys: Mapping[str, str]
@@ -53,8 +53,8 @@ class Inputs(Closeable):
 
     def close(self) -> None:
         """Removes the files that the reader made."""
-        if self.made is not None:
-            self.made.remove()
+        if self.intermediate is not None:
+            self.intermediate.remove()
 
 
 def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inputs:
@@ -86,7 +86,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
         new=new,
         state=state,
         texts=texts,
-        made=discovery.made,
+        intermediate=discovery.intermediate,
         code_sha256=code_sha256,
         keys=keys,
         sha256=_sha256(new, code_sha256=code_sha256, keys=keys, base=base),

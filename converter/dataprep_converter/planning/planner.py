@@ -101,9 +101,9 @@ def _new_plan(
     if base is not None:
         codes = _join_codes(base, codes)
         splits = [*base.head.splits, *(renumber(split, base) for split in splits)]
-    elif inputs.made is not None:
-        units = inputs.made.stored(units, names.join(spec.output.uri, names.made_folder(this_run)))
-    tables = Tables(units=UnitsFile.of(units), codes=codes, made=inputs.made)
+    elif inputs.intermediate is not None:
+        units = inputs.intermediate.with_stored_uris(units, names.join(spec.output.uri, names.intermediate_folder(this_run)))
+    tables = Tables(units=UnitsFile.of(units), codes=codes, intermediate=inputs.intermediate)
     with closed_on_error(tables):
         head = PlanHead(
             run_id=this_run,
@@ -190,7 +190,7 @@ def _learn(
 ) -> dict[str, Any]:
     """Fits each step that learns to the samples of its split, in order. Returns the learned values by step number."""
     learned: dict[str, Any] = {}
-    for number, name in pipeline.unlearned():
+    for number, name in pipeline.unfitted_steps():
         split = _split(splits(), name, of=(spec.transforms or [])[number].kind)
         size = min(pipeline.most_records, _LEARNED_RECORDS)
         codes = SplitAssignments(assigned.stored) if assigned else None

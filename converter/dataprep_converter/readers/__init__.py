@@ -17,7 +17,7 @@ import pyarrow as pa
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.batch import Batch, RejectedSample
-from dataprep_converter.sampling.made_files import IntermediateFiles
+from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.units import Files, Unit, UnitTable
 
 READERS: Final[Mapping[str, str]] = {
@@ -57,7 +57,7 @@ class Discovery:
     """The result of `discover`."""
 
     listing: "Listing[Unit] | Listing[Files]"
-    made: IntermediateFiles | None = None
+    intermediate: IntermediateFiles | None = None
     """Files created here for the workers, and named by the units."""
 
     def collect(self) -> tuple[UnitTable, dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataprep_api.dataset.plan import PlanHead
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import BadSpec, NotWhole
-from dataprep_converter.sampling.made_files import IntermediateFiles
+from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.split_assignments import SplitAssignments
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
@@ -32,14 +32,14 @@ class Tables(Closeable):
 
     units: UnitsFile
     codes: bytes | None = None
-    made: IntermediateFiles | None = None
+    intermediate: IntermediateFiles | None = None
     """The files that the reader made, which are still on this machine."""
 
     def close(self) -> None:
         """Removes the temporary files."""
         self.units.close()
-        if self.made is not None:
-            self.made.remove()
+        if self.intermediate is not None:
+            self.intermediate.remove()
 
 
 def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:

@@ -59,7 +59,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     if again is None:
         table_output.commit(spec, folder, reports, access)
     # Intermediate files are removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
-    folder.remove_made()
+    folder.remove_intermediate()
     folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, found)])
 

@@ -48,8 +48,8 @@ class ConversionDraft(Draft):
 
     def store(self, folder: RunFolder) -> Plan:
         """Stores the plan and the files that the reader made while planning, and opens the table's upload session."""
-        if self.tables.made is not None:
-            folder.put_made(self.tables.made)
+        if self.tables.intermediate is not None:
+            folder.put_intermediate(self.tables.intermediate)
         plan = super().store(folder)
         table_output.begin(self.spec, folder, self.access)
         return plan

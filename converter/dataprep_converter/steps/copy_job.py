@@ -58,7 +58,7 @@ class CopyDraft(Draft):
 
     original: Original
 
-    def is_wanted(self, success: Success) -> bool:
+    def is_satisfied_by(self, success: Success) -> bool:
         """Whether the folder already holds this copy.
 
         Any run of the job would give the same files, so the copy is repeated only for `Always`.

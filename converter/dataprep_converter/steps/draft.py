@@ -46,12 +46,12 @@ class Draft(Closeable):
 
         Returns None unless it is the data set that the job would make and its files have not changed.
         """
-        if not self.is_wanted(success):
+        if not self.is_satisfied_by(success):
             return None
         manifest = folder.manifest(success)
         return manifest if is_untouched(manifest, folder) else None
 
-    def is_wanted(self, success: Success) -> bool:
+    def is_satisfied_by(self, success: Success) -> bool:
         """Whether the job accepts the existing data set as its result."""
         return success.run_id == self.plan.head.run_id and self.spec.output.overwrite in ("IfChanged", "Extend")
 

@@ -68,7 +68,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     folder = output.of_run(owner)
 
     # Everything is read before anything is removed, because files of a newer release raise NewerFormat.
-    listed = dict(folder.everything())
+    listed = dict(folder.all_files())
     found = [_RunFiles(folder, run, listed) for run in runs]
     written: defaultdict[str, list[_FileRecord]] = defaultdict(list)
     for each in found:

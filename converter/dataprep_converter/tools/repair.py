@@ -166,8 +166,8 @@ class _DamagedDataSet:
                 raise InputChanged(
                     f"The plan of {self.uri} is damaged, and the inputs ({', '.join(job.spec.data.inputs())}) are no longer those of run {self.folder.run_id}."
                 )
-            if new.tables.made is not None:
-                self.folder.put_made(new.tables.made)
+            if new.tables.intermediate is not None:
+                self.folder.put_intermediate(new.tables.intermediate)
             self.folder.put_plan(new.plan, new.tables)
             return new.plan
 
@@ -194,9 +194,9 @@ class _DamagedDataSet:
         Raises InputChanged if they would differ.
         """
         with self._new_plan(job) as new:
-            if new.plan.head.run_id != self.folder.run_id or new.tables.made is None:
+            if new.plan.head.run_id != self.folder.run_id or new.tables.intermediate is None:
                 raise InputChanged(f"The inputs ({', '.join(job.spec.data.inputs())}) are no longer those of run {self.folder.run_id}.")
-            self.folder.put_made(new.tables.made)
+            self.folder.put_intermediate(new.tables.intermediate)
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
         """Yields the report of each shard if the report and all files that it describes are intact, otherwise None."""
@@ -331,7 +331,7 @@ def _plain(value: Any) -> Any:
 
 
 def _needs_generated_files(plan: Plan, folder: RunFolder) -> bool:
-    generated = folder.at(names.made_folder(folder.run_id))
+    generated = folder.at(names.intermediate_folder(folder.run_id))
     return any(str(uri).startswith(generated) for uri in plan.units.table["uri"].unique().to_pylist())
 
 
@@ -342,7 +342,7 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
     for shard in broken:
         for index in _units_of(shard, plan):
             unit = plan.units.unit(index)
-            if unit.uri in checked or scheme_of(unit.uri) not in STORES or f"/{names.made_folder(plan.head.run_id)}/" in unit.uri:
+            if unit.uri in checked or scheme_of(unit.uri) not in STORES or f"/{names.intermediate_folder(plan.head.run_id)}/" in unit.uri:
                 continue  # databases and generated files are checked when they are read
             checked.add(unit.uri)
             try:

@@ -74,9 +74,9 @@ def planned(source: Source) -> Planned:
         units, state = discovery.collect()
     except (BadData, BadSpec) as exc:
         return Planned(refused=str(exc))
-    assert discovery.made is not None
-    files = tuple(file.read_bytes() for file in sorted(discovery.made.folder.iterdir()))
-    discovery.made.remove()
+    assert discovery.intermediate is not None
+    files = tuple(file.read_bytes() for file in sorted(discovery.intermediate.folder.iterdir()))
+    discovery.intermediate.remove()
     return Planned(units=units.table.drop_columns("uri").to_pylist(), state=json.dumps(state), files=files)
 
 

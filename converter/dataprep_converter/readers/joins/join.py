@@ -30,7 +30,7 @@ from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find
 from dataprep_converter.records.schemas import frozen, thawed
 from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.prefetch import prefetched
-from dataprep_converter.sampling.made_files import IntermediateFiles
+from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.units import Unit, UnitTable, samples_of_a_batch
 from dataprep_converter.stores import Input
 

@@ -35,12 +35,12 @@ class IntermediateFiles:
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.remove)
 
-    def stored(self, units: UnitTable, folder_uri: str) -> UnitTable:
+    def with_stored_uris(self, units: UnitTable, folder_uri: str) -> UnitTable:
         """Returns the units with the URIs that the files will have in the folder `folder_uri`."""
         uris = units.table["uri"].combine_chunks()
-        here = f"{self.folder}/"
-        moved = pc.binary_join_element_wise(folder_uri, pc.utf8_slice_codeunits(uris, len(here), None), "/")
-        column = pc.if_else(pc.starts_with(uris, here), moved, uris)
+        local_prefix = f"{self.folder}/"
+        moved = pc.binary_join_element_wise(folder_uri, pc.utf8_slice_codeunits(uris, len(local_prefix), None), "/")
+        column = pc.if_else(pc.starts_with(uris, local_prefix), moved, uris)
         return UnitTable(units.table.set_column(units.table.schema.get_field_index("uri"), units.table.schema.field("uri"), column))
 
     def put(self, folder_uri: str, access: Access) -> None:
@@ -48,8 +48,8 @@ class IntermediateFiles:
         store = access.store(folder_uri)
         for file in sorted(self.folder.iterdir()):
             uri = names.join(folder_uri, file.name)
-            there = store.stat(uri)
-            if there is not None and there.size == file.stat().st_size:
+            existing = store.stat(uri)
+            if existing is not None and existing.size == file.stat().st_size:
                 continue
             with file.open("rb") as source:
                 written(store, uri, iter(partial(source.read, _PIECE), b""))
