@@ -77,5 +77,5 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
         as_=as_,
     )
     access = Access() if job is None else access_of(job_file.load(os.fspath(job)))
-    found = find(source, split=split, access=access)
-    return Reader(found, columns=columns, settings=access.settings, options=options)
+    data_set = find(source, split=split, access=access)
+    return Reader(data_set, columns=columns, settings=access.settings, options=options)

@@ -21,12 +21,12 @@ def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
 
     A run's error is raised when its items are due. Closing the generator waits for the items that are being read.
     """
-    waiting = iter(runs)
+    unstarted = iter(runs)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="dataprep-read")
     reading: deque[tuple[Iterator[Item], Future[Item]]] = deque()
 
     def begin() -> None:
-        for run in itertools.islice(waiting, threads - len(reading)):
+        for run in itertools.islice(unstarted, threads - len(reading)):
             items = run()
             reading.append((items, pool.submit(next, items, _END)))
 
@@ -60,26 +60,26 @@ def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:
 
 def cut(pieces: Iterable[pa.RecordBatch], sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """Yields the same rows in batches of these sizes. No size is 0, and the sizes need not cover all rows."""
-    wanted = iter(sizes)
-    size = next(wanted, None)
-    kept: list[pa.RecordBatch] = []
+    sizes_left = iter(sizes)
+    size = next(sizes_left, None)
+    slices: list[pa.RecordBatch] = []
     rows = 0
     for piece in pieces:
-        taken = 0
-        while size is not None and rows + piece.num_rows - taken >= size:
-            kept.append(piece.slice(taken, size - rows))
-            taken += size - rows
-            whole, kept, rows = _joined(kept), [], 0
-            yield whole
-            del whole
-            size = next(wanted, None)
+        used = 0
+        while size is not None and rows + piece.num_rows - used >= size:
+            slices.append(piece.slice(used, size - rows))
+            used += size - rows
+            batch, slices, rows = _join(slices), [], 0
+            yield batch
+            del batch
+            size = next(sizes_left, None)
         if size is None:
             return
-        if taken < piece.num_rows:
-            kept.append(piece.slice(taken))
-            rows += piece.num_rows - taken
+        if used < piece.num_rows:
+            slices.append(piece.slice(used))
+            rows += piece.num_rows - used
 
 
-def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-    whole: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)
-    return whole
+def _join(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    batch: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)
+    return batch

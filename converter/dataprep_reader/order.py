@@ -41,9 +41,9 @@ class Parts:
         ends = np.cumsum(self.counts)
         begins = ends - self.counts
         low, high = np.maximum(begins, first), np.minimum(ends, first + records)
-        kept = np.flatnonzero(low < high)
-        found = self.at(kept)
-        return Parts(found.shards, found.numbers, found.firsts + low[kept] - begins[kept], high[kept] - low[kept])
+        inside = np.flatnonzero(low < high)
+        parts = self.at(inside)
+        return Parts(parts.shards, parts.numbers, parts.firsts + low[inside] - begins[inside], high[inside] - low[inside])
 
     def shuffled(self, *, seed: int, epoch: int) -> "Parts":
         """Returns all runs, in the epoch's order."""
@@ -52,11 +52,11 @@ class Parts:
 
 def parts_of(counts: Sequence[Numbers]) -> Parts:
     """Returns all parts in order. `counts[n]` has the number of records in each part of shard n."""
-    numbers = [np.arange(len(each), dtype=np.int64) for each in counts]
-    shards = [np.full(len(each), shard, np.int64) for shard, each in enumerate(counts)]
+    numbers = [np.arange(len(shard_counts), dtype=np.int64) for shard_counts in counts]
+    shards = [np.full(len(shard_counts), shard, np.int64) for shard, shard_counts in enumerate(counts)]
     nothing = [np.empty(0, np.int64)]
-    whole = np.concatenate(nothing + [np.asarray(each, np.int64) for each in counts])
-    return Parts(np.concatenate(nothing + shards), np.concatenate(nothing + numbers), np.zeros(len(whole), np.int64), whole)
+    all_counts = np.concatenate(nothing + [np.asarray(shard_counts, np.int64) for shard_counts in counts])
+    return Parts(np.concatenate(nothing + shards), np.concatenate(nothing + numbers), np.zeros(len(all_counts), np.int64), all_counts)
 
 
 def window_order(records: int, *, seed: int, epoch: int, window: int) -> Numbers:
@@ -68,10 +68,10 @@ def window_order(records: int, *, seed: int, epoch: int, window: int) -> Numbers
 
 
 def _seed(seed: int, epoch: int, number: int) -> int:
-    found = 0
+    mixed_seed = 0
     for each in (seed, epoch, number):
-        found = int(mixed(found + each + 1))
-    return found
+        mixed_seed = int(mixed(mixed_seed + each + 1))
+    return mixed_seed
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def share(records: int, *, rank: int, world_size: int, batch_size: int, drop_rem
     With `drop_remainder`, all stretches have the same length, and the remaining records are left out.
     """
     if drop_remainder:
-        each = records // world_size
-        return Share(rank * each, each, each // batch_size)
+        per_rank = records // world_size
+        return Share(rank * per_rank, per_rank, per_rank // batch_size)
     first, end = (records * number // world_size for number in (rank, rank + 1))
     return Share(first, end - first, -(-(end - first) // batch_size))

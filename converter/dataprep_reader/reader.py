@@ -20,7 +20,7 @@ from dataprep_reader import flow, order
 from dataprep_reader.arrays import as_numpy
 from dataprep_reader.dataset import DataSet
 from dataprep_reader.order import Parts, Share
-from dataprep_reader.shards import PART_BYTES, RECORDS, Form, Shard
+from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
 
 WINDOW_BYTES: Final = 64 << 20
 """About this many bytes of the files are shuffled together by default."""
@@ -84,27 +84,27 @@ class Reader:
     its own clients.
     """
 
-    def __init__(self, found: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:
-        self._found = found
+    def __init__(self, data_set: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:
+        self._data_set = data_set
         self._columns = None if columns is None else tuple(columns)
         self._settings = tuple(settings)
         self._options = options
         self._place = Place(0, 0, 0)
         self._resumes = False
         self._process = os.getpid()
-        Form(found, Access(settings), self._columns).features  # noqa: B018 - raises ValueError for unknown columns
+        ShardLayout(data_set, Access(settings), self._columns).features  # noqa: B018 - raises ValueError for unknown columns
 
     # --- the data set -----------------------------------------------------------------------------------------
 
     @property
     def manifest(self) -> Manifest:
         """The data set's manifest, with splits, files and digests."""
-        return self._found.manifest
+        return self._data_set.manifest
 
     @property
     def records(self) -> int:
         """Number of records in an epoch, for all ranks together."""
-        return self._found.records
+        return self._data_set.records
 
     @property
     def batches(self) -> int:
@@ -119,18 +119,21 @@ class Reader:
     @property
     def classes(self) -> dict[str, list[str]]:
         """Names of the classes in the order of their numbers, by label. Only labels with class names are included."""
-        return {name: list(found) for name, found in self.manifest.labels.items()}
+        return {name: list(class_names) for name, class_names in self.manifest.labels.items()}
 
     @property
     def features(self) -> dict[str, Feature]:
         """The features in the batches, by name."""
-        described = Form(self._found, Access(), self._columns).features
-        return {each["name"]: Feature("text" if each.get("text") else each["dtype"], tuple(each["shape"])) for each in described}
+        descriptions = ShardLayout(self._data_set, Access(), self._columns).features
+        return {
+            feature["name"]: Feature("text" if feature.get("text") else feature["dtype"], tuple(feature["shape"]))
+            for feature in descriptions
+        }
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of Arrow batches: tensors, large lists, large strings and binaries."""
-        return Form(self._found, Access(), self._columns).schema
+        return ShardLayout(self._data_set, Access(), self._columns).schema
 
     def __len__(self) -> int:
         """Number of batches in one pass, for this rank. Raises TypeError if the pass never ends."""
@@ -143,15 +146,15 @@ class Reader:
         more ranks.
         """
         mine = self._options
-        made = Reader(
-            self._found,
+        part = Reader(
+            self._data_set,
             columns=self._columns,
             settings=self._settings,
             options=replace(mine, rank=mine.rank * parts + number, world_size=mine.world_size * parts),
         )
-        made._process = self._process
-        made._place = Place(self._place.first, self._place.first, 0)
-        return made
+        part._process = self._process
+        part._place = Place(self._place.first, self._place.first, 0)
+        return part
 
     # --- the position --------------------------------------------------------------------------------------------
 
@@ -185,7 +188,7 @@ class Reader:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         """The values that determine the order of the records."""
-        files = "".join(f"{file.sha256}  {file.file}\n" for file in self._found.files)
+        files = "".join(f"{file.sha256}  {file.file}\n" for file in self._data_set.files)
         data = hashlib.sha256(f"{self.manifest.run_id}\n{files}".encode()).hexdigest()[:16]
         mine = self._options
         decisive = ("batch_size", "shuffle", "drop_remainder", "rank", "world_size")
@@ -210,10 +213,10 @@ class Reader:
 
     def _check_process(self) -> None:
         """Raises RuntimeError for a remote store if this process was forked after the store's clients were made."""
-        is_remote = scheme_of(self._found.uri) not in ("", "file")
+        is_remote = scheme_of(self._data_set.uri) not in ("", "file")
         if is_remote and os.getpid() != self._process:
             raise RuntimeError(
-                f"The clients of {self._found.uri} were made in another processand don't work after a fork: start workers by spawn"
+                f"The clients of {self._data_set.uri} were made in another processand don't work after a fork: start workers by spawn"
                 " (multiprocessing_context='spawn' of a DataLoader)."
             )
 
@@ -251,13 +254,13 @@ class Reader:
         """Yields the parts of shards to be read, one after another."""
         share, seed = self._share, self._options.shuffle
         for epoch, skipped in self._epochs(start):
-            done = skipped * self._options.batch_size
+            records_done = skipped * self._options.batch_size
             if seed is None:
-                mine = self._parts.between(share.first + done, self._rows - done)
+                mine = self._parts.between(share.first + records_done, self._rows - records_done)
             else:
-                done = done // self._window * self._window
-                mine = self._parts.shuffled(seed=seed, epoch=epoch).between(share.first + done, share.records - done)
-            for shard, *run in zip(*(each.tolist() for each in (mine.shards, mine.numbers, mine.firsts, mine.counts)), strict=True):
+                records_done = records_done // self._window * self._window
+                mine = self._parts.shuffled(seed=seed, epoch=epoch).between(share.first + records_done, share.records - records_done)
+            for shard, *run in zip(*(column.tolist() for column in (mine.shards, mine.numbers, mine.firsts, mine.counts)), strict=True):
                 yield partial(self._shards[shard].read, *run)
 
     def _shuffled(self, start: Place, chunks: Iterator[pa.RecordBatch], seed: int) -> Iterator[pa.RecordBatch]:
@@ -294,7 +297,7 @@ class Reader:
 
     @cached_property
     def _bytes(self) -> int:
-        return sum(file.size for file in self._found.files)
+        return sum(file.size for file in self._data_set.files)
 
     @property
     def _chunks_of_a_window(self) -> int:
@@ -303,7 +306,7 @@ class Reader:
 
     @cached_property
     def _shards(self) -> list[Shard]:
-        return Form(self._found, Access(self._settings), self._columns).shards()
+        return ShardLayout(self._data_set, Access(self._settings), self._columns).shards()
 
     @cached_property
     def _parts(self) -> Parts:
@@ -311,8 +314,8 @@ class Reader:
             return order.parts_of(list(pool.map(lambda shard: shard.parts, self._shards)))
 
     def __getstate__(self) -> dict[str, Any]:
-        made_here = ("_shards", "_parts")
-        return {name: value for name, value in self.__dict__.items() if name not in made_here}
+        cached = ("_shards", "_parts")
+        return {name: value for name, value in self.__dict__.items() if name not in cached}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = {**state, "_process": os.getpid()}

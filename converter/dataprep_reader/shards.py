@@ -61,10 +61,10 @@ class Shard(Protocol):
 
 
 @dataclass(frozen=True)
-class Form:
+class ShardLayout:
     """The features, types and files that all shards of a data set share."""
 
-    found: DataSet
+    data_set: DataSet
     access: Access
     columns: tuple[str, ...] | None
     """The requested features, or None for all."""
@@ -72,13 +72,13 @@ class Form:
     @cached_property
     def features(self) -> list[Mapping[str, Any]]:
         """The requested features, as the manifest describes them."""
-        every = self.found.manifest.features
+        every = self.data_set.manifest.features
         if self.columns is None:
             return list(every)
         by_name = {feature["name"]: feature for feature in every}
         unknown = [name for name in self.columns if name not in by_name]
         if unknown or not self.columns:
-            raise ValueError(f"{self.found.uri} has no feature {unknown[0] if unknown else ''!r}: it has {', '.join(by_name)}.")
+            raise ValueError(f"{self.data_set.uri} has no feature {unknown[0] if unknown else ''!r}: it has {', '.join(by_name)}.")
         return [by_name[name] for name in self.columns]
 
     @cached_property
@@ -88,7 +88,7 @@ class Form:
 
     def shards(self) -> list[Shard]:
         """Returns the shards in the data set's order."""
-        manifest = self.found.manifest
+        manifest = self.data_set.manifest
         indexed = {file.file for file in manifest.metadata}
         unit = format_of(manifest.format).read_unit
 
@@ -96,12 +96,12 @@ class Form:
             is_indexed = self.examples is not None and names.index_file(file.file) in indexed
             return ReadUnit.FILE if unit is ReadUnit.INDEXED_RECORDS and not is_indexed else unit
 
-        return [SHARDS[unit_of(file)](self, file) for file in self.found.files]
+        return [SHARDS[unit_of(file)](self, file) for file in self.data_set.files]
 
     @cached_property
     def examples(self) -> Any:
         """The description by which plain tf.train.Examples are parsed in batches, or None for other records."""
-        return examples_of(self.features) if format_of(self.found.manifest.format).holds_examples else None
+        return examples_of(self.features) if format_of(self.data_set.manifest.format).holds_examples else None
 
     def opened(self, file: ManifestFile) -> Input:
         """Returns the opened file. Raises BadData unless it has the size in the manifest."""
@@ -114,7 +114,7 @@ class Form:
 
     def uri(self, file: ManifestFile) -> str:
         """Returns the file's URI."""
-        return names.join(self.found.uri, file.file)
+        return names.join(self.data_set.uri, file.file)
 
     def counted(self, file: ManifestFile, counts: Sequence[int]) -> Numbers:
         """Returns the number of records in each part of a file. Raises BadData unless their sum is the number in the manifest."""
@@ -128,36 +128,36 @@ class Form:
         if self.examples is not None:
             columns, reasons = parse(data, starts, ends, self.examples, is_strict=self.columns is None)
             if not reasons:
-                made = [cast(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
-                return pa.RecordBatch.from_arrays(made, schema=self.schema)
+                arrays = [cast(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+                return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         # There is a null or a fault, so the records are parsed one by one.
         records = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-        return self.built(decoder(self.found.manifest), records, uri=uri, first=first)
+        return self.built(decoder(self.data_set.manifest), records, uri=uri, first=first)
 
     def built(self, format_: Decoder, records: Sequence[Any], *, uri: str, first: int) -> pa.RecordBatch:
         """Returns a batch of records that the format's decoder has read. `first` is the number of the first record."""
-        if isinstance(format_, MakesColumns) and (made := format_.columns(records, self.schema)) is not None:
-            return made
-        every = self.found.manifest.features
+        if isinstance(format_, MakesColumns) and (batch := format_.columns(records, self.schema)) is not None:
+            return batch
+        every = self.data_set.manifest.features
         rows: list[Mapping[str, Any]] = []
         for number, record in enumerate(records, start=first):
             try:
                 row = by_feature(format_, record, every)
-                wrong = values.fault(every, row)
+                fault = values.fault(every, row)
             except NotWhole as exc:
-                wrong = str(exc).rstrip(".")
-            if wrong:
-                raise BadData(f"{uri}: in record {number} {wrong}. See dataprep verify.", uri=uri)
+                fault = str(exc).rstrip(".")
+            if fault:
+                raise BadData(f"{uri}: in record {number} {fault}. See dataprep verify.", uri=uri)
             rows.append(row)
         return values.columns(self.features, rows)
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Converts the columns of Parquet and Arrow files to the types of `schema`."""
-        columns = [_conformed(batch.column(field.name), field.type) for field in self.schema]
+        columns = [_convert(batch.column(field.name), field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _conformed(column: Any, kind: Any) -> Any:
+def _convert(column: Any, kind: Any) -> Any:
     column = unwrapped(column, kind)
     if is_tensor(kind) and not is_tensor(column.type):
         return _any.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
@@ -168,7 +168,7 @@ def _conformed(column: Any, kind: Any) -> Any:
 class IndexedShard:
     """An uncompressed TFRecord file whose index has the offset of each record."""
 
-    form: Form
+    layout: ShardLayout
     file: ManifestFile
 
     @cached_property
@@ -183,86 +183,86 @@ class IndexedShard:
     @cached_property
     def _bounds(self) -> Numbers:
         """Offsets at which the parts begin, and the end of the last part."""
-        uri = names.join(self.form.found.uri, names.index_file(self.file.file))
-        lines = np.fromstring(self.form.access.store(uri).get(uri).decode("ascii"), np.int64, sep=" ")
+        uri = names.join(self.layout.data_set.uri, names.index_file(self.file.file))
+        lines = np.fromstring(self.layout.access.store(uri).get(uri).decode("ascii"), np.int64, sep=" ")
         if len(lines) != 2 * self.file.records or lines[-2:].sum() != self.file.size:
             raise BadData(f"{uri} is not the index of {self.file.file}. See dataprep verify.", uri=uri)
         return np.append(lines[:: 2 * self._size], self.file.size)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields the records. Both CRCs of every record are checked."""
-        uri = self.form.uri(self.file)
+        uri = self.layout.uri(self.file)
         begin, end = self._bounds[part : part + 2].tolist()
-        with self.form.opened(self.file) as source:
+        with self.layout.opened(self.file) as source:
             data = source.read_at(begin, end - begin)
         starts, ends = payloads(data, uri, begin)
         if len(starts) != self.parts[part]:
             raise BadData(
                 f"{uri} has {len(starts)} records from byte {begin:,} to {end:,}, but {self.parts[part]} according to its index.", uri=uri
             )
-        taken = slice(first, first + count)
-        yield self.form.parsed(data, starts[taken], ends[taken], uri=uri, first=part * self._size + first)
+        selected = slice(first, first + count)
+        yield self.layout.parsed(data, starts[selected], ends[selected], uri=uri, first=part * self._size + first)
 
 
 @dataclass(frozen=True)
 class StreamedShard:
     """A file that must be read from its beginning."""
 
-    form: Form
+    layout: ShardLayout
     file: ManifestFile
 
     @property
     def parts(self) -> Numbers:
         """Number of records in the only part."""
-        return _whole(self.file)
+        return _only_part(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields the records. Skips the records before them, and stops reading after them."""
         del part  # there is only one
-        uri = self.form.uri(self.file)
-        format_ = decoder(self.form.found.manifest)
-        found = 0
-        with self.form.opened(self.file) as source:
+        uri = self.layout.uri(self.file)
+        format_ = decoder(self.layout.data_set.manifest)
+        records_read = 0
+        with self.layout.opened(self.file) as source:
             pieces = source.stream()
             batches = self._blocks(format_, pieces, first, count) if isinstance(format_, ReadsBlocks) else None
             for batch in batches or self._batches(format_, pieces, first, count):
-                found += batch.num_rows
+                records_read += batch.num_rows
                 yield batch
-        if found != count:
-            raise BadData(f"{uri} has {first + found:,} records instead of {self.file.records:,}. See dataprep verify.", uri=uri)
+        if records_read != count:
+            raise BadData(f"{uri} has {first + records_read:,} records instead of {self.file.records:,}. See dataprep verify.", uri=uri)
 
     def _blocks(self, format_: ReadsBlocks, pieces: Iterator[bytes], first: int, count: int) -> Iterator[pa.RecordBatch]:
-        uri = self.form.uri(self.file)
+        uri = self.layout.uri(self.file)
         row = 0
         blocks = format_.blocks(pieces)
         while row < first + count and (block := self._next(blocks)) is not None:
             low, high = max(first - row, 0), min(first + count - row, len(block))
             if low < high:
-                yield self.form.parsed(block.data, block.starts[low:high], block.ends[low:high], uri=uri, first=row + low)
+                yield self.layout.parsed(block.data, block.starts[low:high], block.ends[low:high], uri=uri, first=row + low)
             row += len(block)
 
     def _batches(self, format_: Decoder, pieces: Iterator[bytes], first: int, count: int) -> Iterator[pa.RecordBatch]:
         size = max(1, min(RECORDS, PART_BYTES * self.file.records // max(1, self.file.size)))
         records = itertools.islice(format_.read(pieces), first, first + count)
         row = first
-        while taken := [record for _, record in self._some(records, size)]:
-            yield self.form.built(format_, taken, uri=self.form.uri(self.file), first=row)
-            row += len(taken)
+        while records_of_batch := [record for _, record in self._take(records, size)]:
+            yield self.layout.built(format_, records_of_batch, uri=self.layout.uri(self.file), first=row)
+            row += len(records_of_batch)
 
-    def _some(self, records: Iterator[Any], size: int) -> list[Any]:
+    def _take(self, records: Iterator[Any], size: int) -> list[Any]:
         try:
             return list(itertools.islice(records, size))
         except BrokenRecord as exc:
-            raise self._broken(exc) from exc
+            raise self._bad_data(exc) from exc
 
     def _next(self, blocks: Iterator[Any]) -> Any:
         try:
             return next(blocks, None)
         except BrokenRecord as exc:
-            raise self._broken(exc) from exc
+            raise self._bad_data(exc) from exc
 
-    def _broken(self, exc: BrokenRecord) -> BadData:
-        uri = self.form.uri(self.file)
+    def _bad_data(self, exc: BrokenRecord) -> BadData:
+        uri = self.layout.uri(self.file)
         return BadData(f"{uri}: {exc}.", uri=uri)
 
 
@@ -270,39 +270,39 @@ class StreamedShard:
 class ArraysShard:
     """A file of arrays, which is read completely."""
 
-    form: Form
+    layout: ShardLayout
     file: ManifestFile
 
     @property
     def parts(self) -> Numbers:
         """Number of records in the only part."""
-        return _whole(self.file)
+        return _only_part(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields slices of the arrays, after comparing checksums."""
         del part  # there is only one
-        uri = self.form.uri(self.file)
-        format_ = decoder(self.form.found.manifest)
+        uri = self.layout.uri(self.file)
+        format_ = decoder(self.layout.data_set.manifest)
         assert isinstance(format_, ReadsArrays)  # noqa: S101 - the format's entry promises this
         try:
-            with self.form.opened(self.file) as source:
+            with self.layout.opened(self.file) as source:
                 arrays = format_.arrays(source.stream())
         except BrokenRecord as exc:
             raise BadData(f"{uri}: {exc}.", uri=uri) from exc
-        self.form.counted(self.file, [len(next(iter(arrays.values())))])
+        self.layout.counted(self.file, [len(next(iter(arrays.values())))])
         size = max(1, PART_BYTES * self.file.records // max(1, self.file.size))
         for start in range(first, first + count, size):
-            taken = slice(start, min(start + size, first + count))
-            columns = [to_arrow(_native(arrays[field.name][taken])) for field in self.form.schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.form.schema)
+            selected = slice(start, min(start + size, first + count))
+            columns = [to_arrow(_in_native_order(arrays[field.name][selected])) for field in self.layout.schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.layout.schema)
 
 
-def _whole(file: ManifestFile) -> Numbers:
+def _only_part(file: ManifestFile) -> Numbers:
     """Returns the record count of a file that is only one part. An empty file has no parts."""
     return np.array([file.records] if file.records else [], np.int64)
 
 
-def _native(values: Any) -> Any:
+def _in_native_order(values: Any) -> Any:
     return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
 
 
@@ -310,28 +310,28 @@ def _native(values: Any) -> Any:
 class ParquetShard:
     """A Parquet file. Its parts are the row groups, of which only the requested columns are read."""
 
-    form: Form
+    layout: ShardLayout
     file: ManifestFile
 
     @cached_property
     def parts(self) -> Numbers:
         """Number of records in each row group, from the footer."""
-        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+        with self.layout.opened(self.file) as source, _naming_file(self.layout.uri(self.file)):
             footer = _pq.ParquetFile(Ranged(source)).metadata
-            return self.form.counted(self.file, [footer.row_group(number).num_rows for number in range(footer.num_row_groups)])
+            return self.layout.counted(self.file, [footer.row_group(number).num_rows for number in range(footer.num_row_groups)])
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields the records, after comparing the checksums of pages."""
-        wanted = self.form.schema.names
+        columns = self.layout.schema.names
         size = max(1, PART_BYTES * self.file.records // max(PART_BYTES, self.file.size))
         row = 0
-        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+        with self.layout.opened(self.file) as source, _naming_file(self.layout.uri(self.file)):
             file = _pq.ParquetFile(Ranged(source), pre_buffer=False, page_checksum_verification=True)
-            for batch in file.iter_batches(size, row_groups=[part], columns=wanted, use_threads=False):
+            for batch in file.iter_batches(size, row_groups=[part], columns=columns, use_threads=False):
                 low, high = max(first - row, 0), min(first + count - row, batch.num_rows)
                 row += batch.num_rows
                 if low < high:
-                    yield self.form.conformed(batch.slice(low, high - low))
+                    yield self.layout.conformed(batch.slice(low, high - low))
                 if row >= first + count:
                     return
 
@@ -340,35 +340,35 @@ class ParquetShard:
 class ArrowShard:
     """An Arrow IPC file. Its parts are the record batches."""
 
-    form: Form
+    layout: ShardLayout
     file: ManifestFile
 
     @cached_property
     def _messages(self) -> tuple[bytes, list[arrow_messages.Message]]:
         """The schema and the record batches."""
-        with self.form.opened(self.file) as source:
-            found = list(arrow_messages.messages(source, self.form.uri(self.file)))
-            schema = b"".join(source.read_at(each.offset, each.size) for each in found if each.kind == arrow_messages.SCHEMA)
-            return schema, [each for each in found if each.kind == arrow_messages.RECORDS]
+        with self.layout.opened(self.file) as source:
+            messages = list(arrow_messages.messages(source, self.layout.uri(self.file)))
+            schema = b"".join(source.read_at(each.offset, each.size) for each in messages if each.kind == arrow_messages.SCHEMA)
+            return schema, [each for each in messages if each.kind == arrow_messages.RECORDS]
 
     @cached_property
     def parts(self) -> Numbers:
         """Number of records in each batch, from the batches' headers."""
-        return self.form.counted(self.file, [message.rows for message in self._messages[1]])
+        return self.layout.counted(self.file, [message.rows for message in self._messages[1]])
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields records of one batch, which is read completely."""
         schema, batches = self._messages
         message = batches[part]
-        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+        with self.layout.opened(self.file) as source, _naming_file(self.layout.uri(self.file)):
             data = schema + source.read_at(message.offset, message.size)
             batch = _any.ipc.open_stream(data, options=_any.ipc.IpcReadOptions(use_threads=False)).read_next_batch()
             batch.validate(full=True)
-        yield self.form.conformed(batch.slice(first, count))
+        yield self.layout.conformed(batch.slice(first, count))
 
 
 @contextmanager
-def _named(uri: str) -> Iterator[None]:
+def _naming_file(uri: str) -> Iterator[None]:
     """Raises Arrow's errors as BadData naming the file."""
     try:
         yield
@@ -376,7 +376,7 @@ def _named(uri: str) -> Iterator[None]:
         raise BadData(f"{uri} can't be read: {' '.join(str(exc).split())}. See dataprep verify.", uri=uri) from exc
 
 
-SHARDS: Final[Mapping[ReadUnit, Callable[[Form, ManifestFile], Shard]]] = {
+SHARDS: Final[Mapping[ReadUnit, Callable[[ShardLayout, ManifestFile], Shard]]] = {
     ReadUnit.FILE: StreamedShard,
     ReadUnit.INDEXED_RECORDS: IndexedShard,
     ReadUnit.ROW_GROUPS: ParquetShard,

@@ -28,11 +28,13 @@ def batches(reader: Reader) -> Any:
     if not reader.yields_numpy:
         raise ValueError("A reader for TensorFlow yields numpy: open it without as_='arrow'.")
 
-    def made() -> Iterator[dict[str, Any]]:
+    def generate() -> Iterator[dict[str, Any]]:
         for batch in reader:
             yield {name: _tensor(column) for name, column in batch.items()}
 
-    return tf.data.Dataset.from_generator(made, output_signature={name: _signature(each) for name, each in reader.features.items()})
+    return tf.data.Dataset.from_generator(
+        generate, output_signature={name: _signature(feature) for name, feature in reader.features.items()}
+    )
 
 
 def _signature(feature: Feature) -> Any:

@@ -32,9 +32,9 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
         """Wraps the reader. `workers` is the DataLoader's `num_workers`, which only `len` needs."""
         if not reader.yields_numpy:
             raise ValueError("A reader for PyTorch yields numpy: open it without as_='arrow'.")
-        self._whole = reader
+        self._reader = reader
         self._workers = workers
-        self._mine: Reader | None = None
+        self._own_part: Reader | None = None
         self._state: Mapping[str, Any] | None = None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -46,15 +46,15 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
             yield {name: as_torch(column) for name, column in batch.items()}
 
     def __len__(self) -> int:
-        return sum(len(self._whole.part(number, self._workers)) for number in range(self._workers)) or len(self._whole)
+        return sum(len(self._reader.part(number, self._workers)) for number in range(self._workers)) or len(self._reader)
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with this epoch.
 
         Call it before each iteration of a DataLoader whose workers are not persistent, because new workers don't know the earlier epochs.
         """
-        self._whole.set_epoch(epoch)
-        self._mine = None
+        self._reader.set_epoch(epoch)
+        self._own_part = None
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position of this process."""
@@ -66,10 +66,10 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
 
     def _part(self) -> Reader:
         """Returns the reader of this process: the given reader, or in a worker of a DataLoader its part."""
-        if self._mine is None:
+        if self._own_part is None:
             worker = get_worker_info()
-            self._mine = self._whole if worker is None else self._whole.part(worker.id, worker.num_workers)
-        return self._mine
+            self._own_part = self._reader if worker is None else self._reader.part(worker.id, worker.num_workers)
+        return self._own_part
 
 
 def as_torch(column: Any) -> Any:

@@ -23,7 +23,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.dataset import DatasetReader
 from dataprep_reader import Feature, Ragged, shards
 from dataprep_reader.arrays import as_numpy
-from dataprep_reader.shards import ArrowShard, Form, IndexedShard, ParquetShard
+from dataprep_reader.shards import ArrowShard, IndexedShard, ParquetShard, ShardLayout
 from workbench.example_inputs import INPUTS
 
 TABLES = [*OF_ROWS, "recordioProtobuf"]
@@ -65,7 +65,7 @@ def test_examples_are_parsed_all_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     for name, output in (("index", {}), ("gzip", {"tfrecord": {"compression": "Gzip"}}), ("plain", {"index": False})):
         folder = data_set(tmp_path / name, lines(30), **output)
         with monkeypatch.context() as patched:
-            patched.delattr(Form, "built")
+            patched.delattr(ShardLayout, "built")
             assert rows(opened(folder, as_="arrow")) == expected(30)
 
 

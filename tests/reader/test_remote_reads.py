@@ -14,7 +14,7 @@ from dataprep_api.dataset.report import ManifestFile
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Input
 from dataprep_converter.tools.verification import verify
-from dataprep_reader.shards import Form
+from dataprep_reader.shards import ShardLayout
 
 
 class Counting:
@@ -68,14 +68,14 @@ def test_a_thousand_images_in_batches_of_32_are_32_files_that_are_read_once(
         assert [file.records for file in files] == [32] * 31 + [8]
 
     reads: Counter[str] = Counter()
-    opened = Form.opened
+    opened = ShardLayout.opened
 
-    def counted(form: Form, file: ManifestFile) -> Input:
-        made: Any = Counting(opened(form, file), file.file, reads)
+    def counted(layout: ShardLayout, file: ManifestFile) -> Input:
+        made: Any = Counting(opened(layout, file), file.file, reads)
         source: Input = made
         return source
 
-    monkeypatch.setattr(Form, "opened", counted)
+    monkeypatch.setattr(ShardLayout, "opened", counted)
     found = [len(batch["content"]) for batch in dataprep_reader.open(str(tmp_path / "out"), batch_size=32)]
     assert found == [32] * 31 + [8]
     assert reads == dict.fromkeys((file.file for file in files), 1)
