@@ -34,15 +34,15 @@ def _verify(arguments: argparse.Namespace) -> Exit:
 
     uri = arguments.uri
     check = verification.Verification(uri, access_to(arguments), expect=arguments.expect)
-    found = check.faults(every_record=arguments.every_record)
+    faults = check.faults(every_record=arguments.every_record)
     if arguments.all:
         count = 0
-        for fault in found:
+        for fault in faults:
             count += 1
             sys.stdout.write(one_line(f"{uri}: {fault.text}.") + "\n")
         if count:
             raise NotWhole(f"{uri} has {count} fault{'s' * (count != 1)}.")
-    elif (first := next(found, None)) is not None:
+    elif (first := next(faults, None)) is not None:
         raise NotWhole(f"{uri}: {first.text}.")
     verified = check.manifest
     sys.stdout.write(

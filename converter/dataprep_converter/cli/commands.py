@@ -72,11 +72,11 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     if pod_messages.in_pod():
         from dataprep_converter.runtime.watchdog import supervise
 
-        sys.exit(supervise(lambda: _code_of(arguments)))
-    sys.exit(_code_of(arguments))
+        sys.exit(supervise(lambda: _run_command(arguments)))
+    sys.exit(_run_command(arguments))
 
 
-def _code_of(arguments: argparse.Namespace) -> int:
+def _run_command(arguments: argparse.Namespace) -> int:
     """Runs the command and returns its exit code. Every error is printed as one line."""
     signal.signal(signal.SIGTERM, _on_sigterm)
     tracing.set_up("dataprep")
@@ -110,11 +110,11 @@ def _reader_is_gone() -> bool:
         return False
     output = select.poll()
     output.register(descriptor, 0)
-    gone = any(events & select.POLLERR for _, events in output.poll(0))
-    if gone:
+    is_gone = any(events & select.POLLERR for _, events in output.poll(0))
+    if is_gone:
         # The interpreter flushes its buffers at exit. This must not fail because of the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-    return gone
+    return is_gone
 
 
 def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:

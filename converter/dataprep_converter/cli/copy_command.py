@@ -57,9 +57,9 @@ def _copy_files(arguments: argparse.Namespace, access: "Access") -> Exit:
         raise SpecError(
             [Fault("--set", f"{arguments.uri} isn't a data set; other files are copied without a job, so there are no fields to set")]
         )
-    done = file_copy.copy(arguments.uri, arguments.to, access, overwrite=arguments.overwrite)
+    result = file_copy.copy(arguments.uri, arguments.to, access, overwrite=arguments.overwrite)
     if not arguments.quiet:
-        kept = f", {done.kept:,} existed already" if done.kept else ""
-        sys.stderr.write(f"copied {done.files:,} files, {done.size:,} bytes{kept}\n")
+        already_there = f", {result.kept:,} existed already" if result.kept else ""
+        sys.stderr.write(f"copied {result.files:,} files, {result.size:,} bytes{already_there}\n")
     sys.stdout.write(f"{arguments.to}\n")
     return Exit.DONE

@@ -24,7 +24,7 @@ class Display:
         self._total = 0
         self._ignored = 0
         self._started = 0.0
-        self._shown = 0.0
+        self._shown_at = 0.0
         self._bar: tuple[Progress, TaskID] | None = None
 
     def step(self, name: str) -> None:
@@ -50,13 +50,13 @@ class Display:
         """Takes the new counts of one task and shows the sums."""
         self._tasks[index] = progress
         now = time.monotonic()
-        done = sum(task.records_in for task in self._tasks.values())
+        records_in = sum(task.records_in for task in self._tasks.values())
         if self._bar is not None:
             bar, task = self._bar
-            bar.update(task, completed=done, rates=self._rates(now, done))
-        elif now - self._shown >= _LINE_SECONDS:
-            self._shown = now
-            self._say(f"converting: {done:,} of {self._total:,} records, {self._rates(now, done)}")
+            bar.update(task, completed=records_in, rates=self._rates(now, records_in))
+        elif now - self._shown_at >= _LINE_SECONDS:
+            self._shown_at = now
+            self._say(f"converting: {records_in:,} of {self._total:,} records, {self._rates(now, records_in)}")
 
     def reused(self, result: CommitResult) -> None:
         """Shows that a finished data set is reused."""
@@ -116,17 +116,19 @@ class Display:
         self._bar = (bar, bar.add_task("convert", total=max(1, self._total), rates=""))
         bar.start()
 
-    def _rates(self, now: float, done: int) -> str:
+    def _rates(self, now: float, records_in: int) -> str:
         seconds = max(1e-3, now - self._started)
-        written = sum(task.bytes_out for task in self._tasks.values())
-        rate = done / seconds
-        left = f", {duration((self._total - done) / rate)} left" if done >= 0.05 * self._total and seconds > 2 and rate > 0 else ""
-        return f"{rate:,.0f} records/s, {written / seconds / 1e6:,.0f} MB/s{left}"
+        bytes_out = sum(task.bytes_out for task in self._tasks.values())
+        rate = records_in / seconds
+        time_left = (
+            f", {duration((self._total - records_in) / rate)} left" if records_in >= 0.05 * self._total and seconds > 2 and rate > 0 else ""
+        )
+        return f"{rate:,.0f} records/s, {bytes_out / seconds / 1e6:,.0f} MB/s{time_left}"
 
 
 def duration(seconds: float) -> str:
     """Formats a duration as `1h02m`, `3m20s` or `12s`."""
-    whole = int(seconds + 0.5)
-    if whole >= 3600:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
+    rounded = int(seconds + 0.5)
+    if rounded >= 3600:
+        return f"{rounded // 3600}h{rounded % 3600 // 60:02d}m"
+    return f"{rounded // 60}m{rounded % 60:02d}s" if rounded >= 60 else f"{rounded}s"

@@ -44,8 +44,8 @@ def provide(spec: DataPrepJobSpec) -> None:
 
 def mounted_credentials(mounts: str) -> tuple[str | None, str | None]:
     """Returns the user and password from the Secret mounted in the pod. A token needs no user."""
-    found = [Path(mounts, "git", key) for key in ("username", "password")]
-    user, password = (file.read_text(encoding="utf-8").strip() if file.is_file() else None for file in found)
+    files = [Path(mounts, "git", key) for key in ("username", "password")]
+    user, password = (file.read_text(encoding="utf-8").strip() if file.is_file() else None for file in files)
     return (user or "git") if password else user, password
 
 
@@ -61,15 +61,15 @@ def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple
         raise BadSpec("code.git needs dulwich: pip install 'dataprep-operator[git]'") from exc
     with tempfile.TemporaryDirectory(prefix="dataprep-git-") as scratch:
         try:
-            found = _written(git, into, Path(scratch), commit=commit, credentials=credentials)
+            commit_id = _check_out(git, into, Path(scratch), commit=commit, credentials=credentials)
         except ConvertError:
             raise
         except Exception as exc:  # dulwich raises exceptions of many types
             raise _translate(exc, git.url) from exc
     if git.sub_path is not None and not (into / git.sub_path).is_dir():
-        raise NotFound(f"{without_password(git.url)} has no folder {git.sub_path} in commit {found}.")
-    (into / COMMIT_FILE).write_text(found, encoding="ascii")
-    return found
+        raise NotFound(f"{without_password(git.url)} has no folder {git.sub_path} in commit {commit_id}.")
+    (into / COMMIT_FILE).write_text(commit_id, encoding="ascii")
+    return commit_id
 
 
 def without_password(url: str) -> str:
@@ -78,7 +78,7 @@ def without_password(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credentials: tuple[str | None, str | None]) -> str:
+def _check_out(git: Git, into: Path, scratch: Path, *, commit: str | None, credentials: tuple[str | None, str | None]) -> str:
     from dulwich.client import get_transport_and_path
     from dulwich.config import ConfigDict
     from dulwich.errors import GitProtocolError
@@ -89,14 +89,14 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
     config = ConfigDict()
     config.set((b"http",), b"timeout", str(_TIMEOUT_SECONDS).encode())
     client, path = get_transport_and_path(git.url, config=config, username=credentials[0], password=credentials[1], quiet=True)
-    wanted: list[Any] = []  # Any: dulwich's own type of object ids
+    wanted_ids: list[Any] = []  # Any: dulwich's own type of object ids
 
     def one(refs: _Refs, depth: int | None = None) -> list[Any]:
         del depth
-        wanted[:] = [commit.encode() if commit is not None else _resolve(refs, git)]
-        return list(wanted)
+        wanted_ids[:] = [commit.encode() if commit is not None else _resolve(refs, git)]
+        return list(wanted_ids)
 
-    def everything(refs: _Refs, depth: int | None = None) -> list[Any]:
+    def all_references(refs: _Refs, depth: int | None = None) -> list[Any]:
         del depth
         return sorted({sha for name, sha in refs.items() if not name.endswith(b"^{}")})
 
@@ -113,21 +113,21 @@ def _written(git: Git, into: Path, scratch: Path, *, commit: str | None, credent
     try:
         repository = fetch_into("shallow", one, 1)
     except (GitProtocolError, KeyError):
-        if not wanted:
+        if not wanted_ids:
             raise
         # Some servers refuse to send a commit that no reference points to. The complete history may contain it.
-        repository = fetch_into("whole", everything, None)
+        repository = fetch_into("whole", all_references, None)
     with repository:
-        if wanted[0] not in repository.object_store:
-            raise NotFound(f"{without_password(git.url)} has no commit {wanted[0].decode()}.")
-        found: Any = repository[wanted[0]]  # Any: any kind of object
-        while isinstance(found, Tag):
-            found = repository[found.object[1]]
-        if not isinstance(found, Commit):
-            raise NotFound(f"{wanted[0].decode()} in {without_password(git.url)} isn't a commit.")
+        if wanted_ids[0] not in repository.object_store:
+            raise NotFound(f"{without_password(git.url)} has no commit {wanted_ids[0].decode()}.")
+        object_: Any = repository[wanted_ids[0]]  # Any: any kind of object
+        while isinstance(object_, Tag):
+            object_ = repository[object_.object[1]]
+        if not isinstance(object_, Commit):
+            raise NotFound(f"{wanted_ids[0].decode()} in {without_password(git.url)} isn't a commit.")
         into.mkdir(parents=True, exist_ok=True)
-        build_index_from_tree(str(into), str(scratch / "index"), repository.object_store, found.tree)
-        return found.id.decode()
+        build_index_from_tree(str(into), str(scratch / "index"), repository.object_store, object_.tree)
+        return object_.id.decode()
 
 
 def _resolve(refs: _Refs, git: Git) -> bytes:
@@ -138,9 +138,9 @@ def _resolve(refs: _Refs, git: Git) -> bytes:
             return refs[name]
     if _SHA.fullmatch(git.ref):
         return ref
-    there = sorted(name.decode(errors="replace").partition("/")[2] for name in refs if name.startswith((b"refs/heads/", b"refs/tags/")))
-    known = ", ".join(name for name in there[:_SHOWN] if not name.endswith("^{}")) or "nothing"
-    raise NotFound(f"{without_password(git.url)} has no branch, tag or commit (of 40 digits) {git.ref!r}; it has {known}.")
+    ref_names = sorted(name.decode(errors="replace").partition("/")[2] for name in refs if name.startswith((b"refs/heads/", b"refs/tags/")))
+    listing = ", ".join(name for name in ref_names[:_SHOWN] if not name.endswith("^{}")) or "nothing"
+    raise NotFound(f"{without_password(git.url)} has no branch, tag or commit (of 40 digits) {git.ref!r}; it has {listing}.")
 
 
 def _translate(exc: Exception, url: str) -> ConvertError:

@@ -38,8 +38,8 @@ def _infer(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.tools import inference
 
     stores = (job_of(arguments).spec.stores or []) if arguments.job else []
-    written = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
-    text = inference.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=written)
+    store_settings = [store.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True) for store in stores]
+    text = inference.infer(arguments.uri, access_to(arguments), output=arguments.to, stores=store_settings)
     if arguments.output is None:
         raw(sys.stdout).write(text)
     else:

@@ -13,10 +13,10 @@ _LOGGED = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.")
 
 def program() -> str:
     """Returns kubectl's path. Raises BadSpec if there is no kubectl."""
-    found = shutil.which("kubectl")
-    if found is None:
+    path = shutil.which("kubectl")
+    if path is None:
         raise BadSpec("This command needs kubectl on the PATH.")
-    return found
+    return path
 
 
 def scope(namespace: str | None) -> list[str]:
@@ -26,10 +26,10 @@ def scope(namespace: str | None) -> list[str]:
 
 def run(*words: str, namespace: str | None) -> str:
     """Runs kubectl and returns its output. Raises NotFound with kubectl's message when it fails."""
-    done = subprocess.run([program(), *words, *scope(namespace)], capture_output=True, text=True, check=False)  # noqa: S603 - a list, no shell
-    if done.returncode:
-        raise NotFound(f"kubectl {' '.join(words[:2])}: {_error_text(done.stderr)}")
-    return done.stdout
+    completed = subprocess.run([program(), *words, *scope(namespace)], capture_output=True, text=True, check=False)  # noqa: S603 - a list, no shell
+    if completed.returncode:
+        raise NotFound(f"kubectl {' '.join(words[:2])}: {_error_text(completed.stderr)}")
+    return completed.stdout
 
 
 def _error_text(stderr: str) -> str:
@@ -43,5 +43,5 @@ def _error_text(stderr: str) -> str:
 
 def get(*words: str, namespace: str | None) -> dict[str, Any]:  # Any: the API's JSON
     """Returns an object of the API, or a list of objects."""
-    found: dict[str, Any] = json.loads(run("get", *words, "--output", "json", namespace=namespace))
-    return found
+    answer: dict[str, Any] = json.loads(run("get", *words, "--output", "json", namespace=namespace))
+    return answer

@@ -11,13 +11,13 @@ from dataprep_converter.core.errors import NotFound
 
 def show(job: str, *, namespace: str | None, failed: bool, follow: bool) -> Exit:
     """Prints each pod's name and log, oldest pod first. Raises NotFound when the job has no pods, or none any more."""
-    listed = kubectl.get("pods", "--selector", f"{names.LABEL_JOB}={names.label_value(job)}", namespace=namespace)
-    pods = sorted(listed["items"], key=lambda pod: pod["metadata"]["creationTimestamp"])
-    chosen = [pod["metadata"]["name"] for pod in pods if not failed or pod.get("status", {}).get("phase") == "Failed"]
-    if not chosen:
+    pod_list = kubectl.get("pods", "--selector", f"{names.LABEL_JOB}={names.label_value(job)}", namespace=namespace)
+    pods = sorted(pod_list["items"], key=lambda pod: pod["metadata"]["creationTimestamp"])
+    pod_names = [pod["metadata"]["name"] for pod in pods if not failed or pod.get("status", {}).get("phase") == "Failed"]
+    if not pod_names:
         raise NotFound(f"The job {job} has no {'failed ' if failed else ''}pods; a cleanup rule may have removed them.")
     worst = 0
-    for name in chosen:
+    for name in pod_names:
         sys.stdout.write(f"==> {name}\n")
         sys.stdout.flush()
         command = [kubectl.program(), "logs", name, *kubectl.scope(namespace), *(["--follow"] if follow else [])]

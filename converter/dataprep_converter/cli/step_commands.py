@@ -96,15 +96,15 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 
     job = with_code(job_of(arguments))
     if arguments.dry_run:
-        planned = dry_run(job, access_of(job))
-        sys.stdout.write(json.dumps(json.loads(planned.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
+        result = dry_run(job, access_of(job))
+        sys.stdout.write(json.dumps(json.loads(result.model_dump_json(by_alias=True, exclude_none=True)), indent=2) + "\n")
     else:
         with tracing.span("plan", job=job.metadata.name) as tell:
-            planned = run_plan_step(job, access_of(job)).result
-            tell(run_id=planned.run_id, tasks=planned.tasks, records=planned.records)
-        found = "reused: there is a finished data set of the same spec and inputs" if planned.reused else f"{planned.tasks} tasks"
-        logger.info("run %s: %d records in %d shards, %s", planned.run_id, planned.records, planned.shards, found)
-        leave(planned)
+            result = run_plan_step(job, access_of(job)).result
+            tell(run_id=result.run_id, tasks=result.tasks, records=result.records)
+        outcome = "reused: there is a finished data set of the same spec and inputs" if result.reused else f"{result.tasks} tasks"
+        logger.info("run %s: %d records in %d shards, %s", result.run_id, result.records, result.shards, outcome)
+        leave(result)
     return Exit.DONE
 
 
@@ -131,9 +131,9 @@ def _work(arguments: argparse.Namespace) -> Exit:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         shards = shards_of_task(plan.head, task)
-        done = kind.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
-        tell(shards=done.shards_done, records=done.records.out)
-    leave(done)
+        result = kind.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
+        tell(shards=result.shards_done, records=result.records.out)
+    leave(result)
     return Exit.DONE
 
 
@@ -190,15 +190,15 @@ def _task_number(arguments: argparse.Namespace) -> int:
     """Returns the number of this pod's task: `--index` or JOB_COMPLETION_INDEX, looked up in `--tasks` if that is given."""
     from dataprep_converter.core.errors import BadSpec
 
-    given = arguments.index if arguments.index is not None else os.environ.get("JOB_COMPLETION_INDEX")
-    if given is None:
+    index_text = arguments.index if arguments.index is not None else os.environ.get("JOB_COMPLETION_INDEX")
+    if index_text is None:
         raise BadSpec("Which task? Give --index N, or run as a pod of an Indexed Job (JOB_COMPLETION_INDEX).")
     try:
-        index = int(given)
+        index = int(index_text)
         tasks = _numbers(arguments.tasks) if arguments.tasks else None
     except ValueError:
         raise BadSpec(
-            f"Expected a number for the index and numbers such as 0-3,7 for --tasks, got {given} and {arguments.tasks}."
+            f"Expected a number for the index and numbers such as 0-3,7 for --tasks, got {index_text} and {arguments.tasks}."
         ) from None
     if index < 0:
         raise BadSpec(f"Indexes begin at 0, got {index}.")
