@@ -29,8 +29,8 @@ def result_of(
     manifest: Manifest, success: Success, folder: OutputFolder, *, reports: Sequence[ShardReport] = (), warnings: Sequence[str] = ()
 ) -> CommitResult:
     """Returns a summary of the finished data set for the operator and the command line."""
-    shown = manifest.files if len(manifest.files) <= MAX_OUTPUTS else []
-    replicas = _replicas(folder) if shown else {}
+    listed_files = manifest.files if len(manifest.files) <= MAX_OUTPUTS else []
+    replicas = _replicas(folder) if listed_files else {}
     outputs = [
         OutputFile(
             uri=folder.at(file.file),
@@ -40,7 +40,7 @@ def result_of(
             sha256=file.sha256,
             replication=replicas.get(file.file),
         )
-        for file in shown
+        for file in listed_files
     ]
     return CommitResult(
         run_id=manifest.run_id,
@@ -68,7 +68,7 @@ def result_of(
         bad_reasons={reason: count for reason in REFUSALS if (count := sum(report.bad_reasons.get(reason, 0) for report in reports))},
         channels=sagemaker.channels(folder.uri, manifest),
         shard_seconds=round(sum(report.took_seconds for report in reports), 3),
-        shards_within=_within([report.took_seconds for report in reports if report.took_seconds]),
+        shards_within=_count_by_bound([report.took_seconds for report in reports if report.took_seconds]),
         warnings=[warning[:512] for warning in [*lossy.warnings(manifest.lossy), *warnings][:MAX_WARNINGS]],
     )
 
@@ -77,11 +77,11 @@ def _replicas(folder: OutputFolder) -> dict[str, int]:
     """Returns each file's replication by its path, on stores that replicate files."""
     if scheme_of(folder.uri) not in hadoop.SCHEMES:
         return {}
-    found = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}
-    return {path: replication for path, replication in found.items() if replication is not None}
+    replications = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}
+    return {path: replication for path, replication in replications.items() if replication is not None}
 
 
-def _within(seconds: Sequence[float]) -> list[int]:
+def _count_by_bound(seconds: Sequence[float]) -> list[int]:
     """Returns, for each bound, the number of shards that took at most this long, but longer than the bound before it.
 
     The last number counts the shards that took longer than all bounds.

@@ -43,38 +43,40 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     unswept = remove_stale_files(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
     _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
 
-    found = statistics.merged(reports)
+    merged_statistics = statistics.merged(reports)
     with Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline:
         features = pipeline.features
-        manifest = _manifest(spec, plan, reports, pipeline, found)
+        manifest = _manifest(spec, plan, reports, pipeline, merged_statistics)
     folder.check_owner()
-    manifest = _with_metadata(
-        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=features, statistics=found),
+    manifest = _write_metadata(
+        Finished(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=features, statistics=merged_statistics),
         folder,
         before=again.metadata if again is not None else [],
     )
     if again is not None:
-        manifest = _as_before(manifest, again)
+        manifest = _check_same_data(manifest, again)
     success = folder.put_manifest(manifest)
     if again is None:
         table_output.commit(spec, folder, reports, access)
     # Intermediate files are removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
     folder.remove_intermediate()
     folder.put_success(success)
-    return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, found)])
+    return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, merged_statistics)])
 
 
-def _complete(plan: Plan, found: Sequence[ShardReport | None]) -> list[ShardReport]:
+def _complete(plan: Plan, reports_found: Sequence[ShardReport | None]) -> list[ShardReport]:
     """Returns one report for each planned shard.
 
     Raises Missing naming shards without a report, and NotWhole naming a report whose numbers don't add up.
     """
     missing = [
-        shard.file for shard, report in zip(shards(plan.head), found, strict=True) if report is None or report.plan_sha256 != plan.sha256
+        shard.file
+        for shard, report in zip(shards(plan.head), reports_found, strict=True)
+        if report is None or report.plan_sha256 != plan.sha256
     ]
     if missing:
         raise Missing(f"{len(missing)} of {plan.head.shards} shards have no report: {abbreviate(missing)}.")
-    reports = [report for report in found if report is not None]
+    reports = [report for report in reports_found if report is not None]
     for shard, report in zip(shards(plan.head), reports, strict=True):
         if report.records_in != shard.records:
             raise NotWhole(f"{report.file}: the plan has {shard.records} records, {report.records_in} were read.")
@@ -98,23 +100,27 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
     """Raises Missing or NotWhole if shards are missing or have changed, or if the folder has other files than those of this step."""
-    listed = {path: entry for path, entry in folder.visible() if path not in ours}
-    absent = [report.file for report in reports if report.file not in listed]
+    entries = {path: entry for path, entry in folder.visible() if path not in ours}
+    absent = [report.file for report in reports if report.file not in entries]
     if absent:
         raise Missing(f"{folder.uri}: {len(absent)} files are missing: {abbreviate(absent)}.")
-    fault = difference(sizes(reports), listed)
+    fault = difference(sizes(reports), entries)
     if fault is not None:
         raise NotWhole(f"{folder.uri}: {fault}.")
-    changed = [report.file for report in reports if listed[report.file].pin != report.pin]
+    changed_files = [report.file for report in reports if entries[report.file].pin != report.pin]
     indexes = folder.indexes()
     expected = [report.index for report in reports if report.index is not None]
-    changed += [index.file for index in expected if index.file not in indexes or indexes[index.file].pin != index.pin]
-    if changed:
-        raise NotWhole(f"{folder.uri}: {len(changed)} files were changed after they were written: {abbreviate(changed)}.")
+    changed_files += [index.file for index in expected if index.file not in indexes or indexes[index.file].pin != index.pin]
+    if changed_files:
+        raise NotWhole(f"{folder.uri}: {len(changed_files)} files were changed after they were written: {abbreviate(changed_files)}.")
 
 
 def _manifest(
-    spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport], pipeline: Pipeline, found: Mapping[str, SplitStatistics]
+    spec: DataPrepJobSpec,
+    plan: Plan,
+    reports: Sequence[ShardReport],
+    pipeline: Pipeline,
+    statistics_by_split: Mapping[str, SplitStatistics],
 ) -> Manifest:
     return Manifest(
         run_id=plan.head.run_id,
@@ -132,7 +138,7 @@ def _manifest(
         filtered=sum(report.filtered for report in reports),
         added=sum(report.added for report in reports),
         size=sum(report.size for report in reports),
-        splits=[_split(name, [r for r in reports if r.split == name], found.get(name)) for name in plan.head.split_names],
+        splits=[_split(name, [r for r in reports if r.split == name], statistics_by_split.get(name)) for name in plan.head.split_names],
         files=[ManifestFile.of(report) for report in reports],
         digest=digest_of_files((report.sha256, report.file) for report in reports),
         raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),
@@ -143,76 +149,76 @@ def _manifest(
     )
 
 
-def _with_metadata(finished: Finished, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
+def _write_metadata(finished: Finished, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
     """Writes the files around the data and removes such files of earlier runs. Returns the manifest that lists them.
 
     `before` are the files that a repair must reproduce. Those that are intact are kept, because another release may have written them
     differently.
     """
     indexes = [report.index for report in finished.reports if report.index is not None]
-    written = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
+    metadata_files = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
     files = list(sidecars.files(finished))
     if before:
-        return _with_metadata_again(finished, dict(files), folder, before=before)
-    placed = list(sidecars.placed(folder.uri, finished.manifest))
-    folder.put_metadata([*files, *placed], hdfs=finished.spec.output.hdfs)
-    written += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
-    kept = {file.file for file in written} | {path for path, _ in placed}
-    for path in [path for path in folder.side_files() if path not in kept]:
+        return _rewrite_metadata(finished, dict(files), folder, before=before)
+    placed_files = list(sidecars.placed(folder.uri, finished.manifest))
+    folder.put_metadata([*files, *placed_files], hdfs=finished.spec.output.hdfs)
+    metadata_files += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
+    needed_paths = {file.file for file in metadata_files} | {path for path, _ in placed_files}
+    for path in [path for path in folder.side_files() if path not in needed_paths]:
         folder.delete(path)
-    return finished.manifest.model_copy(update={"metadata": written})
+    return finished.manifest.model_copy(update={"metadata": metadata_files})
 
 
-def _with_metadata_again(finished: Finished, made: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
-    """Does the same as `_with_metadata`, for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
-    again: list[tuple[str, bytes]] = []
+def _rewrite_metadata(finished: Finished, contents: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
+    """Does the same as `_write_metadata`, for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
+    rewritten: list[tuple[str, bytes]] = []
     for file in before:
-        content = made.get(file.file)
+        content = contents.get(file.file)
         if content is not None and hashlib.sha256(content).hexdigest() == file.sha256:
-            again.append((file.file, content))
+            rewritten.append((file.file, content))
         elif hashlib.sha256(folder.read(file.file) or b"").hexdigest() != file.sha256:
             raise NotWhole(
                 f"{folder.at(file.file)} is damaged, and this release of dataprep would write it differently from the release that made the data set. "
                 "Repair it with that release, or run the job again with output.overwrite: Always."
             )
-    whole = finished.manifest.model_copy(update={"metadata": list(before)})
-    again += sidecars.placed(folder.uri, whole)
-    folder.put_metadata(again, hdfs=finished.spec.output.hdfs)
-    kept = {file.file for file in before} | {path for path, _ in again}
-    for path in [path for path in folder.side_files() if path not in kept]:
+    manifest = finished.manifest.model_copy(update={"metadata": list(before)})
+    rewritten += sidecars.placed(folder.uri, manifest)
+    folder.put_metadata(rewritten, hdfs=finished.spec.output.hdfs)
+    needed_paths = {file.file for file in before} | {path for path, _ in rewritten}
+    for path in [path for path in folder.side_files() if path not in needed_paths]:
         folder.delete(path)
-    return whole
+    return manifest
 
 
-def _as_before(manifest: Manifest, again: Manifest) -> Manifest:
+def _check_same_data(manifest: Manifest, original: Manifest) -> Manifest:
     """Returns `again` if only the versions of the tools have changed. Raises NotWhole naming the differences."""
-    for now, before in zip(manifest.files, again.files, strict=False):
-        if now != before:
+    for new_file, old_file in zip(manifest.files, original.files, strict=False):
+        if new_file != old_file:
             packed = (
-                f", in which zlib {again.tools.get('zlib')} packed it and now {manifest.tools['zlib']}"
-                if now.raw_sha256 == before.raw_sha256
+                f", in which zlib {original.tools.get('zlib')} packed it and now {manifest.tools['zlib']}"
+                if new_file.raw_sha256 == old_file.raw_sha256
                 else ""
             )
             raise NotWhole(
-                f"{now.file} was made again with other bytes than before: SHA-256 {now.sha256} instead of {before.sha256}{packed}."
+                f"{new_file.file} was made again with other bytes than before: SHA-256 {new_file.sha256} instead of {old_file.sha256}{packed}."
             )
     # An earlier release's reports, which are kept, don't count lossy values.
-    passing = {"tools"} if again.lossy else {"tools", "lossy"}
-    fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(again, name)]
+    passing = {"tools"} if original.lossy else {"tools", "lossy"}
+    fields = [name for name in Manifest.model_fields if name not in passing and getattr(manifest, name) != getattr(original, name)]
     if fields:
         raise NotWhole(f"The repaired data set is not the original one: the manifests differ in {', '.join(fields)}.")
-    return again
+    return original
 
 
-def _split(name: str, reports: Sequence[ShardReport], found: SplitStatistics | None) -> ManifestSplit:
-    classes = found.classes if found is not None else {}
-    counted = {feature: as_texts(of.counts) for feature, of in sorted(classes.items())}
+def _split(name: str, reports: Sequence[ShardReport], split_statistics: SplitStatistics | None) -> ManifestSplit:
+    classes = split_statistics.classes if split_statistics is not None else {}
+    counts_by_feature = {feature: as_texts(class_counts.counts) for feature, class_counts in sorted(classes.items())}
     return ManifestSplit(
         name=name,
         records=sum(report.records_out for report in reports),
         size=sum(report.size for report in reports),
         shards=len(reports),
-        label_counts={feature: counts for feature, counts in counted.items() if counts},
+        label_counts={feature: counts for feature, counts in counts_by_feature.items() if counts},
     )
 
 

@@ -95,24 +95,24 @@ def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> 
     if owner is None or owner.run_id == fresh.run_id or folder.success() is not None:
         return None
     path = names.plan_file(owner.run_id)
-    written = folder.read(path)
+    content = folder.read(path)
     try:
-        found = folder.parse(PlanHead, path, written or b"")
+        head = folder.parse(PlanHead, path, content or b"")
     except ValidationError:
         return None
-    same = run_id.run_id(spec, inputs_sha256=fresh.inputs_sha256, parts=found.parts)
-    return found if found.run_id == owner.run_id == same else None
+    same = run_id.run_id(spec, inputs_sha256=fresh.inputs_sha256, parts=head.parts)
+    return head if head.run_id == owner.run_id == same else None
 
 
 def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
     """Raises BadSpec when the job would write where it reads."""
     table = spec.output.table.uri if spec.output.table is not None else None
-    shallow = _shallow(spec.data)
-    whole = [uri for uri in spec.data.inputs() if uri not in shallow]
-    overlaps.check(whole, spec.output.uri, access, table=table, shallow=shallow, endings=_endings(spec))
+    shallow = _shallow_folders(spec.data)
+    deep = [uri for uri in spec.data.inputs() if uri not in shallow]
+    overlaps.check(deep, spec.output.uri, access, table=table, shallow=shallow, endings=_file_endings(spec))
 
 
-def _endings(spec: DataPrepJobSpec) -> list[str] | None:
+def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
     """Returns the endings of the names of the files that the job writes and readers see. Returns None if the names may have any ending."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
@@ -124,7 +124,7 @@ def _endings(spec: DataPrepJobSpec) -> list[str] | None:
     return [f"{extension}{ending}", *([of_splits.name] if of_splits is not None else [])]
 
 
-def _shallow(source: Source) -> list[str]:
+def _shallow_folders(source: Source) -> list[str]:
     """Returns the folders whose sub-folders aren't all read: the root of a list's paths, and folders of images that are not read
     recursively.
     """

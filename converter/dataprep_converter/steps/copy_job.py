@@ -85,11 +85,11 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 def plan(spec: DataPrepJobSpec, access: Access) -> CopyDraft:
     """Returns a draft with the original's plan. Raises the same errors as `_original`."""
-    original = _original(spec, access)
+    original = _find_original(spec, access)
     return CopyDraft(spec=spec, access=access, plan=original.plan, classes=original.manifest.labels, original=original)
 
 
-def _original(spec: DataPrepJobSpec, access: Access) -> Original:
+def _find_original(spec: DataPrepJobSpec, access: Access) -> Original:
     """Returns the data set to be copied.
 
     Raises NotFound when it isn't finished, BadSpec if it has another digest than expected, and NotWhole when files are missing.
@@ -111,8 +111,8 @@ def work(
 ) -> TaskProgress:
     """Copies the files of the given shards, except those that already exist. Several files are copied at a time."""
     progress = TaskProgress()
-    with _files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as done:
-        for report, is_new in done:
+    with _copy_files(spec, plan, access, [shard.number for shard in shards], attempt=attempt) as copied_files:
+        for report, is_new in copied_files:
             progress.finish(report, is_new=is_new)
             watch(progress)
     return progress
@@ -126,18 +126,18 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
-    with _files(spec, plan, access, range(len(manifest.files)), attempt="commit") as done:
-        reports = [report for report, _ in done]
+    with _copy_files(spec, plan, access, range(len(manifest.files)), attempt="commit") as copied_files:
+        reports = [report for report, _ in copied_files]
     remove_stale_files(folder, keep=set(visible_sizes(manifest)))
     copier = _Copier(spec, OutputFolder(_source(spec)[0], access).of_run(plan.head.run_id), folder, access, Event())
     of_shards = {report.index.file for report in reports if report.index is not None}
     for file in manifest.metadata:
         if file.file not in of_shards:
             copier.copy(file.file, file.sha256)
-    placed = list(sidecars.placed(folder.uri, manifest))
-    folder.put_metadata(placed, hdfs=None)
-    kept = {file.file for file in manifest.metadata} | {path for path, _ in placed}
-    for path in [path for path in folder.side_files() if path not in kept]:
+    placed_files = list(sidecars.placed(folder.uri, manifest))
+    folder.put_metadata(placed_files, hdfs=None)
+    needed_paths = {file.file for file in manifest.metadata} | {path for path, _ in placed_files}
+    for path in [path for path in folder.side_files() if path not in needed_paths]:
         folder.delete(path)
     fault = listing_fault(manifest, folder)
     if fault is not None:
@@ -148,7 +148,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
 
 
 @contextmanager
-def _files(
+def _copy_files(
     spec: DataPrepJobSpec, plan: Plan, access: Access, numbers: Sequence[int], *, attempt: str
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
     """Yields a (report, whether the file was copied now) pair for each of the files with these numbers, in order.
@@ -179,9 +179,9 @@ class _Copier:
 
     def file(self, number: int, manifest: Manifest, plan: Plan, *, attempt: str) -> tuple[ShardReport, bool]:
         """Copies one shard, its companions and its report. Raises NotWhole when the original doesn't match its manifest."""
-        there = self.target.report(number)
-        if there is not None and self.target.is_done(there, plan):
-            return there, False
+        existing = self.target.report(number)
+        if existing is not None and self.target.is_done(existing, plan):
+            return existing, False
         file = manifest.files[number]
         report = self.source.report(number)
         if report is None or crosscheck.differences(report, file, number=number, run_id=manifest.run_id):
@@ -208,9 +208,9 @@ class _Copier:
         """
         source, uri = self.source.at(path), self.target.at(path)
         store = self.access.store(uri)
-        there = store.stat(uri)
-        if there is not None and size in (None, there.size) and digest_of(store, uri) == sha256:
-            return there
+        existing = store.stat(uri)
+        if existing is not None and size in (None, existing.size) and digest_of(store, uri) == sha256:
+            return existing
 
         def once() -> Entry:
             return copied(
@@ -220,13 +220,13 @@ class _Copier:
                 uri,
                 sha256=sha256,
                 hdfs=None if names.is_hidden(path) else self.spec.output.hdfs,
-                on_piece=self._go_on,
+                on_piece=self._check_stopped,
                 before_publishing=self.target.check_owner,
             )
 
         return retrying(once, what=f"copy of {source}", patience=_PATIENCE)
 
-    def _go_on(self) -> None:
+    def _check_stopped(self) -> None:
         if self.stop.is_set():
             raise _StoppedError
 
@@ -246,7 +246,7 @@ def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple
 
 def _source(spec: DataPrepJobSpec) -> tuple[str, str | None]:
     """Returns the URI of the original and the digest that it is expected to have."""
-    written = spec.data.dataset
-    if written is None:
+    data_set = spec.data.dataset
+    if data_set is None:
         raise BadSpec("output.format: copy needs source.dataset.")
-    return written.uri.rstrip("/"), written.digest
+    return data_set.uri.rstrip("/"), data_set.digest

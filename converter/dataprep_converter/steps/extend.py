@@ -114,13 +114,13 @@ def _new_plan(spec: DataPrepJobSpec, access: Access, existing: ExistingDataSet) 
         return new
     with closed_on_error(new):
         folder = OutputFolder(spec.output.uri, access).of_run(existing.base.head.run_id)
-        before = folder.plan()
-        if before is None:
+        existing_plan = folder.plan()
+        if existing_plan is None:
             raise NotWhole(
                 f"An extension of {folder.uri} was almost finished, but its new inputs are missing now. Put them back, or set output.overwrite: Always.",
                 uri=folder.uri,
             )
-    return replace(new, plan=before)
+    return replace(new, plan=existing_plan)
 
 
 def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: RunFolder, access: Access) -> None:
@@ -158,22 +158,22 @@ def _find_unfinished(spec: DataPrepJobSpec, output: OutputFolder) -> ExistingDat
     if owner is None:
         return None
     folder = output.of_run(owner.run_id)
-    found = folder.plan()
-    if found is None or not found.head.extends:
+    unfinished = folder.plan()
+    if unfinished is None or not unfinished.head.extends:
         return None
-    before = found.head.extends[-1]
+    before = unfinished.head.extends[-1]
     _check_same(spec, run_id.as_stored(before.content), owner.run_id)
-    check_versions(found.head, spec, folder.uri)
-    head = found.head.model_copy(
+    check_versions(unfinished.head, spec, folder.uri)
+    head = unfinished.head.model_copy(
         update={
             "run_id": before.run_id,
             "inputs_sha256": before.inputs_sha256,
-            "splits": found.head.splits[: before.splits],
-            "extends": found.head.extends[:-1],
+            "splits": unfinished.head.splits[: before.splits],
+            "extends": unfinished.head.extends[:-1],
         }
     )
-    units = UnitTable(found.units.table.slice(0, before.units))
-    return ExistingDataSet(Base(head=head, content=run_id.as_stored(before.content), units=units, codes=found.codes), folder)
+    units = UnitTable(unfinished.units.table.slice(0, before.units))
+    return ExistingDataSet(Base(head=head, content=run_id.as_stored(before.content), units=units, codes=unfinished.codes), folder)
 
 
 def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> None:

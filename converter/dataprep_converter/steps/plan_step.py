@@ -80,10 +80,10 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> 
     try:
         owner = folder.owner()
     except NotWhole as exc:
-        others = [run for run in folder.runs() if run != folder.run_id]
-        if others and not may_replace:
+        other_runs = [run for run in folder.runs() if run != folder.run_id]
+        if other_runs and not may_replace:
             raise OutputExists(
-                f"{exc} It holds files of the run {others[0]}, and overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
+                f"{exc} It holds files of the run {other_runs[0]}, and overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
                 uri=exc.uri,
             ) from None
         owner = None
@@ -99,20 +99,20 @@ def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> 
                 f"{folder.uri} belongs to the unfinished run {owner.run_id}; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri.",
                 uri=folder.uri,
             )
-    known = folder.known_files()
+    known_files = folder.known_files()
     if folder.run_id in folder.runs():
         # The stored plan may be damaged, and then the files that it planned are unknown.
-        planned = {shard.file for shard in shards(draft.plan.head)}
-        known |= planned | names.split_files(draft.plan.head.extension, planned)
+        planned_files = {shard.file for shard in shards(draft.plan.head)}
+        known_files |= planned_files | names.split_files(draft.plan.head.extension, planned_files)
     for path, _ in folder.visible():
-        if path not in known:
+        if path not in known_files:
             raise OutputExists(
                 f"{folder.uri} holds {path}, which no run of dataprep planned there; it is never overwritten. Move it away or choose another output.uri.",
                 uri=folder.uri,
             )
 
 
-def _split(name: str, head: PlanHead) -> SplitStatus:
+def _split_status(name: str, head: PlanHead) -> SplitStatus:
     """Returns a split's totals over all runs of the data set."""
     parts = [split for split in head.splits if split.name == name]
     expected = [split.expected for split in parts if split.expected is not None]
@@ -144,10 +144,10 @@ def _result(
         records=sum(split.records for split in head.splits),
         bytes_in=head.bytes_in,
         ignored=head.ignored,
-        splits=[_split(name, head) for name in head.split_names],
+        splits=[_split_status(name, head) for name in head.split_names],
         labels=[
-            LabelStatus(feature=feature, num_classes=len(named), classes=[name[:256] for name in named[:MAX_LABELS]])
-            for feature, named in sorted(classes.items())[:8]
+            LabelStatus(feature=feature, num_classes=len(class_names), classes=[name[:256] for name in class_names[:MAX_LABELS]])
+            for feature, class_names in sorted(classes.items())[:8]
         ],
         code_commit=plugins.commit(),
         reused=reused is not None,

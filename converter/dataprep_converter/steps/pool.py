@@ -78,12 +78,12 @@ def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, w
             job.spec, plan=plan, shards=list(shards(plan.head)), access=access, attempt="local", watch=lambda progress: watch(0, progress)
         )
         return
-    done: set[int] = set()
+    finished: set[int] = set()
     restarts = 0
-    while len(done) < tasks:
-        left = [index for index in range(tasks) if index not in done]
-        queue = _run_pool(job, worker, plan, access, left, workers=workers, works_here=not (may_hang or restarts), watch=watch)
-        done |= queue.done
+    while len(finished) < tasks:
+        remaining = [index for index in range(tasks) if index not in finished]
+        queue = _run_pool(job, worker, plan, access, remaining, workers=workers, works_here=not (may_hang or restarts), watch=watch)
+        finished |= queue.finished
         if not queue.errors:
             continue
         if not isinstance(queue.errors[0], BrokenProcessPool):
@@ -159,32 +159,32 @@ def _run_pool(
             watch(index, progress)
 
     # This process doesn't report through the queue, because an exception raised by a signal would leave the queue in an undefined state.
-    here = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
+    own_process = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
     settings = _WorkerSettings(
         job=job, worker=worker, run_id=plan.head.run_id, plan_sha256=plan.sha256, stores=access.settings, environment=dict(os.environ)
     )
-    others = max(1, min(workers, len(indexes)) - works_here)
-    executor = ProcessPoolExecutor(others, mp_context=context, initializer=_start, initargs=(settings, reports, here.stop))
-    tasks = _TaskQueue(deque(indexes), here.stop)
+    other_workers = max(1, min(workers, len(indexes)) - works_here)
+    executor = ProcessPoolExecutor(other_workers, mp_context=context, initializer=_start, initargs=(settings, reports, own_process.stop))
+    tasks = _TaskQueue(deque(indexes), own_process.stop)
     # A process that is still starting would answer a signal with a traceback, so signals are blocked meanwhile. The new process inherits
     # the blocked signals from the fork server or from the thread that starts it. In this process they are delivered right afterwards.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
+    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     try:
-        with ThreadPoolExecutor(others, thread_name_prefix="tasks") as threads:
+        with ThreadPoolExecutor(other_workers, thread_name_prefix="tasks") as threads:
             try:
-                for _ in range(others):
+                for _ in range(other_workers):
                     threads.submit(tasks.do, lambda index: executor.submit(_work, index).result())
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
                 if works_here:
-                    tasks.do(here.work)
+                    tasks.do(own_process.work)
                 threads.shutdown()
             except BaseException:
                 tasks.stop()
                 raise
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
         executor.shutdown(wait=True, cancel_futures=True)
         reports.put(None)
         listener.join(timeout=5)
@@ -195,9 +195,9 @@ def _run_pool(
 class _TaskQueue:
     """The tasks that haven't started, and the outcome of the others. Several threads take tasks from it, one at a time each."""
 
-    left: deque[int]
+    waiting_tasks: deque[int]
     stopped: Event
-    done: set[int] = field(default_factory=set)
+    finished: set[int] = field(default_factory=set)
     errors: list[Exception] = field(default_factory=list)
     """The errors, in the order of their occurrence. The first one stopped the other tasks."""
 
@@ -209,23 +209,23 @@ class _TaskQueue:
         try:
             for index in iter(self._next, None):
                 work(index)
-                self.done.add(index)
+                self.finished.add(index)
         except BrokenProcessPool as exc:
             self.errors.append(exc)
-            self.left.clear()
+            self.waiting_tasks.clear()
         except Exception as exc:  # `run_tasks` raises it when all tasks have ended
             self.errors.append(exc)
             self.stop()
 
     def _next(self) -> int | None:
         try:
-            return self.left.popleft()
+            return self.waiting_tasks.popleft()
         except IndexError:
             return None
 
     def stop(self) -> None:
         """Prevents tasks from starting. Those under way end at their next batch."""
-        self.left.clear()
+        self.waiting_tasks.clear()
         self.stopped.set()
 
 

@@ -37,18 +37,20 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
         _refuse_one_slash(uri)
     with with_deadline(seconds=min(_RETRY_SECONDS, limit_seconds)):
         for uri in source_uris:
-            _in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
-        _in_time(lambda: check_output(access, output_uri), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
+            _check_in_time(lambda uri=uri: check_source(access, uri), uri=uri, seconds=began + limit_seconds - time.monotonic())  # type: ignore[misc] # mypy can't infer a lambda with a default
+        _check_in_time(lambda: check_output(access, output_uri), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
         store = access.store(output_uri)
         if isinstance(store, HasWarnings):
-            _in_time(lambda: warnings.extend(store.warnings(output_uri)), uri=output_uri, seconds=began + limit_seconds - time.monotonic())
+            _check_in_time(
+                lambda: warnings.extend(store.warnings(output_uri)), uri=output_uri, seconds=began + limit_seconds - time.monotonic()
+            )
     return warnings
 
 
 def _refuse_one_slash(uri: str) -> None:
     """Raises BadSpec for `s3:/bucket/x`, which would be a local folder called `s3:`."""
-    scheme, found, rest = uri.partition(":/")
-    if found and scheme in STORES and not rest.startswith("/"):
+    scheme, separator, rest = uri.partition(":/")
+    if separator and scheme in STORES and not rest.startswith("/"):
         raise BadSpec(
             f"{uri} has only one slash after {scheme}: and would be a local path; write {scheme}://{'/' if scheme == 'file' else ''}{rest}.",
             uri=uri,
@@ -78,17 +80,17 @@ def check_output(access: Access, uri: str) -> None:
     try:
         if store.get(probe) != content:
             raise StoreError(f"{probe} has other content than was written to it.", uri=probe)
-        listed = list(store.list(folder, recursive=False))
-        if all(entry.uri != probe for entry in listed):
+        entries = list(store.list(folder, recursive=False))
+        if all(entry.uri != probe for entry in entries):
             raise StoreError(f"{probe} was written, but is not in the listing of its folder.", uri=probe)
     finally:
         store.delete(probe)
-    for entry in listed:
+    for entry in entries:
         if entry.uri.startswith(names.join(folder, _PROBE)) and entry.details and entry.details.modified < time.time() - _FORGOTTEN_SECONDS:
             store.delete(entry.uri)
 
 
-def _in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
+def _check_in_time(check: Callable[[], None], *, uri: str, seconds: float) -> None:
     """Runs a check with a time limit in seconds, because a native client may block for minutes in a single call."""
     raised: list[BaseException] = []
 

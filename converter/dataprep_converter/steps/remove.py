@@ -68,56 +68,58 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     folder = output.of_run(owner)
 
     # Everything is read before anything is removed, because files of a newer release raise NewerFormat.
-    listed = dict(folder.all_files())
-    found = [_RunFiles(folder, run, listed) for run in runs]
-    written: defaultdict[str, list[_FileRecord]] = defaultdict(list)
-    for each in found:
-        for path, files in each.visible():
-            written[path] += files
-    there = [path for path in written if path in listed]
-    of_others = _pins_of_others(folder, runs, listed) if any(not written[path] for path in there) else set()
+    entries = dict(folder.all_files())
+    runs_files = [_RunFiles(folder, run, entries) for run in runs]
+    records: defaultdict[str, list[_FileRecord]] = defaultdict(list)
+    for run_files in runs_files:
+        for path, files in run_files.visible():
+            records[path] += files
+    existing = [path for path in records if path in entries]
+    of_others = _pins_of_others(folder, runs, entries) if any(not records[path] for path in existing) else set()
     folder.remove_success()
-    ours = {path for path in there if listed[path].pin not in of_others and _is_ours(listed[path], written[path], access)}
-    kept = sorted(set(there) - ours)
-    removed = _delete(folder, ours, listed)
-    removed += _delete(folder, [path for run in found for path in run.beside() if path in listed], listed)
+    ours = {path for path in existing if entries[path].pin not in of_others and _is_ours(entries[path], records[path], access)}
+    kept_paths = sorted(set(existing) - ours)
+    removed_sizes = _delete(folder, ours, entries)
+    removed_sizes += _delete(folder, [path for run in runs_files for path in run.beside() if path in entries], entries)
     # Reports are removed after the plan. Without the plan, a second attempt identifies files by their reports.
-    removed += _delete(folder, [path for run in found for path in run.own if path.endswith("/plan.json")], listed)
-    removed += _delete(folder, [path for run in found for path in run.own if not path.endswith("/plan.json")], listed)
+    removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if path.endswith("/plan.json")], entries)
+    removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if not path.endswith("/plan.json")], entries)
     folder.sweep()
     folder.check_owner()
     folder.delete(names.OWNER)
-    return RemoveResult(files=len(removed), bytes=sum(removed), kept=len(kept), kept_files=[path[:256] for path in kept[:_SHOWN]])
+    return RemoveResult(
+        files=len(removed_sizes), bytes=sum(removed_sizes), kept=len(kept_paths), kept_files=[path[:256] for path in kept_paths[:_SHOWN]]
+    )
 
 
 class _RunFiles:
     """The files of one run in the folder."""
 
-    def __init__(self, folder: OutputFolder, run: str, listed: Mapping[str, Entry]) -> None:
+    def __init__(self, folder: OutputFolder, run: str, paths: Mapping[str, Entry]) -> None:
         self._id = run
         self._uri = folder.uri
-        self.own = [path for path in listed if _belongs(path, names.run_folder(run))]
+        self.own = [path for path in paths if _belongs(path, names.run_folder(run))]
         """Paths of the files in the run's folder."""
         self._head = _parse(PlanHead, names.plan_file(run), folder)
         self._manifest = _parse(Manifest, names.manifest_file(run), folder)
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="reports") as readers:
-            found = readers.map(lambda path: _parse(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
-            self._reports = [report for report in found if report is not None and report.is_intact()]
+            reports = readers.map(lambda path: _parse(ShardReport, path, folder), [path for path in self.own if "/reports/" in path])
+            self._reports = [report for report in reports if report is not None and report.is_intact()]
 
     def visible(self) -> Iterator[tuple[str, list[_FileRecord]]]:
         """Yields a (path, records) pair for every visible file. The list of records is empty for a planned file without a report."""
         for report in self._reports:
             yield report.file, [_FileRecord(report.size, report.sha256, report.pin)]
-            yield from ((each.file, [_FileRecord(each.size, each.sha256)]) for each in report.companions)
+            yield from ((companion.file, [_FileRecord(companion.size, companion.sha256)]) for companion in report.companions)
         for file in self._manifest.files if self._manifest is not None else ():
             yield file.file, [_FileRecord(file.size, file.sha256)]
-            yield from ((each.file, [_FileRecord(each.size, each.sha256)]) for each in file.companions)
-        for each in self._manifest.metadata if self._manifest is not None else ():
-            if not names.is_hidden(each.file):
-                yield each.file, [_FileRecord(each.size, each.sha256)]
+            yield from ((companion.file, [_FileRecord(companion.size, companion.sha256)]) for companion in file.companions)
+        for metadata in self._manifest.metadata if self._manifest is not None else ():
+            if not names.is_hidden(metadata.file):
+                yield metadata.file, [_FileRecord(metadata.size, metadata.sha256)]
         if self._head is not None:
-            planned = {shard.file for shard in shards(self._head)}
-            yield from ((file, []) for file in sorted(planned | names.split_files(self._head.extension, planned)))
+            planned_files = {shard.file for shard in shards(self._head)}
+            yield from ((file, []) for file in sorted(planned_files | names.split_files(self._head.extension, planned_files)))
 
     def beside(self) -> Iterator[str]:
         """Yields the paths of the files around the data: indexes and metadata."""
@@ -133,16 +135,16 @@ class _RunFiles:
 
 def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
     """Returns the parsed file, or None if it is missing or damaged. Raises NewerFormat."""
-    written = folder.read(path)
+    content = folder.read(path)
     try:
-        return folder.parse(model, path, written) if written is not None else None
+        return folder.parse(model, path, content) if content is not None else None
     except ValidationError:
         return None
 
 
-def _pins_of_others(folder: OutputFolder, runs: Sequence[str], listed: Mapping[str, Entry]) -> set[str]:
+def _pins_of_others(folder: OutputFolder, runs: Sequence[str], entries: Mapping[str, Entry]) -> set[str]:
     """Returns the pins of shards that other jobs' runs wrote here and this job was about to replace."""
-    return {pin for run in folder.runs() if run not in runs for pin in _RunFiles(folder, run, listed).pins()}
+    return {pin for run in folder.runs() if run not in runs for pin in _RunFiles(folder, run, entries).pins()}
 
 
 def _belongs(path: str, folder: str) -> bool:
@@ -161,23 +163,23 @@ def _owner(folder: OutputFolder) -> str | None:
     return owner.run_id if owner is not None else None
 
 
-def _is_ours(entry: Entry, written: Sequence[_FileRecord], access: Access) -> bool:
+def _is_ours(entry: Entry, records: Sequence[_FileRecord], access: Access) -> bool:
     """Whether a run of this job wrote the file with its present content.
 
     A file without a report was being written when the run ended; it belongs to the folder's owner.
     """
-    if not written or any(entry.pin == each.pin for each in written):
+    if not records or any(entry.pin == record.pin for record in records):
         return True
-    alike = {each.sha256 for each in written if each.size == entry.size}
+    alike = {record.sha256 for record in records if record.size == entry.size}
     return bool(alike) and digest_of(access.store(entry.uri), entry.uri) in alike
 
 
-def _delete(folder: RunFolder, paths: Iterable[str], listed: Mapping[str, Entry]) -> list[int]:
+def _delete(folder: RunFolder, paths: Iterable[str], entries: Mapping[str, Entry]) -> list[int]:
     """Deletes files, as long as the run owns the folder. Returns their sizes."""
-    left, sizes = iter(dict.fromkeys(paths)), list[int]()
+    remaining, sizes = iter(dict.fromkeys(paths)), list[int]()
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="remove") as threads:
-        while piece := list(islice(left, _AT_ONCE)):
+        while piece := list(islice(remaining, _AT_ONCE)):
             folder.check_owner()
             list(threads.map(folder.delete, piece))
-            sizes += [listed[path].size for path in piece]
+            sizes += [entries[path].size for path in piece]
     return sizes

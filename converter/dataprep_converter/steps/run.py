@@ -13,17 +13,17 @@ def run(job: DataPrepJob, *, access: Access, workers: int, display: Watch) -> tu
     kind = kind_of(job.spec)
     display.step("planning")
     prepared = run_plan_step(job, access)
-    planned = prepared.result
-    display.planned(planned)
-    if planned.reused:
-        if planned.commit is None:
+    plan_result = prepared.result
+    display.planned(plan_result)
+    if plan_result.reused:
+        if plan_result.commit is None:
             raise NotWhole("a reused plan must contain the data set's result")
-        display.reused(planned.commit)
-        return planned, planned.commit
+        display.reused(plan_result.commit)
+        return plan_result, plan_result.commit
 
     kind.work_here(job, plan=prepared.plan, access=access, workers=workers, watch=display)
 
     display.step("committing")
     result = kind.commit(job.spec, plan=prepared.plan, access=access)
     display.finished(result)
-    return planned, result
+    return plan_result, result

@@ -57,22 +57,22 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
             f"{script_of(spec).input} or the code has changed since the job was planned. The script may have read the old or the new version. Run the job again."
         )
     unswept = folder.sweep()
-    listed = dict(folder.visible())
-    expected = script_files.matching(script_of(spec).outputs, listed)
-    paths = sorted({path for found in expected.values() for path in found})
+    entries = dict(folder.visible())
+    expected = script_files.matching(script_of(spec).outputs, entries)
+    paths = sorted({path for matches in expected.values() for path in matches})
     bare = _manifest(spec, plan, [])
-    found = _read_all(paths, folder, access, bare)
-    faults = [f"{pattern} is missing" for pattern, there in expected.items() if not there]
-    faults += [f"{path}{'' if each.fault.startswith(':') else ' '}{each.fault}" for path, each in found.items() if each.fault is not None]
+    files = _read_files(paths, folder, access, bare)
+    faults = [f"{pattern} is missing" for pattern, matches in expected.items() if not matches]
+    faults += [f"{path}{'' if file.fault.startswith(':') else ' '}{file.fault}" for path, file in files.items() if file.fault is not None]
     if faults:
         raise Missing(f"The script has ended, but its outputs in {folder.uri} are not complete: {_shorten(faults)}.", uri=folder.uri)
-    foreign = [path for path in sorted(listed) if path not in found]
+    foreign = [path for path in sorted(entries) if path not in files]
     if foreign:
         raise NotWhole(
             f"{folder.uri} holds files that script.outputs doesn't match: {_shorten(foreign)}. Add them there, or give them names that begin with _ or a dot.",
             uri=folder.uri,
         )
-    reports = [_report(number, path, found[path], listed[path], plan) for number, path in enumerate(paths)]
+    reports = [_report(number, path, files[path], entries[path], plan) for number, path in enumerate(paths)]
     for report in reports:
         folder.put_report(report)
     folder.check_owner()
@@ -84,12 +84,12 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     return result_of(manifest, success, folder, reports=reports, warnings=unswept)
 
 
-def _read_all(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _OutputFile]:
+def _read_files(paths: Sequence[str], folder: OutputFolder, access: Access, manifest: Manifest) -> dict[str, _OutputFile]:
     with ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read") as threads:
-        return dict(zip(paths, threads.map(lambda path: _read(path, folder, access, manifest), paths), strict=True))
+        return dict(zip(paths, threads.map(lambda path: _read_file(path, folder, access, manifest), paths), strict=True))
 
 
-def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -> _OutputFile:
+def _read_file(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -> _OutputFile:
     uri = folder.at(path)
     digest = hashlib.sha256()
     records = size = 0
@@ -105,7 +105,7 @@ def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -
     with access.store(uri).open(uri) as source:
         content = pieces(source.stream())
         try:
-            records = _count(decoder(manifest), content) if has_records else 0
+            records = _count_records(decoder(manifest), content) if has_records else 0
         except BrokenRecord as exc:
             return _OutputFile(0, "", f": {exc}")
         for _ in content:
@@ -114,26 +114,26 @@ def _read(path: str, folder: OutputFolder, access: Access, manifest: Manifest) -
     return _OutputFile(records, digest.hexdigest(), fault)
 
 
-def _count(format_: Decoder, pieces: Iterator[bytes]) -> int:
+def _count_records(format_: Decoder, pieces: Iterator[bytes]) -> int:
     if isinstance(format_, ReadsBlocks):
         return sum(len(block) for block in format_.blocks(pieces))
     return sum(1 for _ in format_.read(pieces))
 
 
-def _report(number: int, path: str, found: _OutputFile, entry: Entry, plan: Plan) -> ShardReport:
+def _report(number: int, path: str, file: _OutputFile, entry: Entry, plan: Plan) -> ShardReport:
     return ShardReport(
         run_id=plan.head.run_id,
         plan_sha256=plan.sha256,
         number=number,
         split=SPLIT,
         file=path,
-        records_in=found.records,
-        records_out=found.records,
+        records_in=file.records,
+        records_out=file.records,
         size=entry.size,
         raw_size=entry.size,
-        sha256=found.sha256,
+        sha256=file.sha256,
         # Only the program knows whether the file is compressed.
-        raw_sha256=found.sha256,
+        raw_sha256=file.sha256,
         pin=entry.pin,
     )
 
@@ -166,9 +166,9 @@ def _manifest(spec: DataPrepJobSpec, plan: Plan, reports: Sequence[ShardReport])
 
 def _shorten(items: Sequence[str]) -> str:
     """Returns the items as text, as many as fit in a termination message."""
-    shown: list[str] = []
+    fitting: list[str] = []
     for item in items:
-        if sum(map(len, shown)) + len(item) > _SHOWN_BYTES:
-            return f"{', '.join(shown)} and {len(items) - len(shown)} more"
-        shown.append(item)
-    return ", ".join(shown)
+        if sum(map(len, fitting)) + len(item) > _SHOWN_BYTES:
+            return f"{', '.join(fitting)} and {len(items) - len(fitting)} more"
+        fitting.append(item)
+    return ", ".join(fitting)

@@ -66,8 +66,8 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 def source_uris(spec: DataPrepJobSpec) -> list[str]:
     """Returns the script's input, if it has one. The input must exist before the script starts."""
-    given = script_of(spec).input
-    return [given] if given is not None else []
+    input_uri = script_of(spec).input
+    return [input_uri] if input_uri is not None else []
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
@@ -102,18 +102,18 @@ def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
     It covers code, input files, variables, and also the image if the script doesn't name one.
     """
     script = script_of(spec)
-    given = {
+    content = {
         "code": plugins.digest() if spec.code is not None else None,
         "env": [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in spec.workers.env or []],
         "image": spec.workers.image if script.image is None and script.framework is None else None,
     }
-    digest = hashlib.sha256(canonical.dumps(given))
+    digest = hashlib.sha256(canonical.dumps(content))
     if script.input is not None:
         store = access.store(script.input)
         entry = store.stat(script.input)
-        for found in [entry] if entry is not None else sorted(store.list(script.input), key=lambda each: each.uri):
-            path = found.uri.removeprefix(script.input)
-            digest.update(canonical.dumps([path, found.size, found.pin]))
+        for file in [entry] if entry is not None else sorted(store.list(script.input), key=lambda each: each.uri):
+            path = file.uri.removeprefix(script.input)
+            digest.update(canonical.dumps([path, file.size, file.pin]))
     return digest.hexdigest()
 
 
@@ -129,23 +129,25 @@ def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
     """
     script = script_of(spec)
     code = os.environ.get(plugins.CODE_VARIABLE) if spec.code is not None else None
-    own = {
+    own_variables = {
         "DATAPREP_INPUT": _absolute(script.input) if script.input is not None else "",
         "DATAPREP_OUTPUT": _absolute(spec.output.uri),
         "DATAPREP_RUN_ID": plan.head.run_id,
         plugins.CODE_VARIABLE: code or "",
     }
-    given = {each.name: each.value or "" for each in spec.workers.env or [] if each.value_from is None}
+    spec_variables = {each.name: each.value or "" for each in spec.workers.env or [] if each.value_from is None}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("DATAPREP_")}
-    environment = inherited | given | {name: value for name, value in own.items() if value}
-    words = _words(script.model_copy(update={"input": own["DATAPREP_INPUT"]}), own["DATAPREP_OUTPUT"], environment)
+    environment = inherited | spec_variables | {name: value for name, value in own_variables.items() if value}
+    words = _words(script.model_copy(update={"input": own_variables["DATAPREP_INPUT"]}), own_variables["DATAPREP_OUTPUT"], environment)
     folder = script.working_directory or code
     try:
-        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)  # noqa: S603 - it is the user's command
+        completed = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)  # noqa: S603 - it is the user's command
     except OSError as exc:
         raise BadSpec(f"script.command can't be started: {exc.strerror}: {exc.filename}.") from exc
-    if done.returncode:
-        how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with exit code {done.returncode}"
+    if completed.returncode:
+        how = (
+            f"was killed by signal {-completed.returncode}" if completed.returncode < 0 else f"ended with exit code {completed.returncode}"
+        )
         raise ScriptFailed(f"The script {how}; its output is above.")
 
 

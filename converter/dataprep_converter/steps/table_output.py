@@ -64,7 +64,7 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
         )
     table = Table(uri, access)
     version = _version(table)
-    _casts(schema_of(ordered(features)), table.columns(), uri)
+    _check_casts(schema_of(ordered(features)), table.columns(), uri)
     if spec.output.overwrite == "Never" and version is not None and _read_note(folder, uri) is None and (rows := table.session().count):
         raise OutputExists(
             f"{uri} holds {rows:,} rows; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.table.uri.",
@@ -111,11 +111,11 @@ class TableRows:
         self._columns = columns
         self._folder = folder
         self._access = access
-        self._there = set() if upload.is_committed else upload.blocks()
+        self._uploaded = set() if upload.is_committed else upload.blocks()
 
     def send(self, report: ShardReport, *, is_new: bool) -> None:
         """Sends the rows of a shard as a block. For a shard that was finished earlier, sends them only if the block is missing."""
-        if self._upload.is_committed or not report.records_out or (report.number in self._there and not is_new):
+        if self._upload.is_committed or not report.records_out or (report.number in self._uploaded and not is_new):
             return
         retrying(lambda: self._upload.put(report.number, self._rows(report)), what=f"rows of {report.file}")
 
@@ -123,7 +123,7 @@ class TableRows:
         uri = self._folder.at(report.file)
         with self._access.store(uri).open(uri) as source, spooled(source.stream()) as file:
             reader = _ipc.open_file(file, options=_ipc.IpcReadOptions(use_threads=False))
-            casts = _casts(reader.schema, self._columns, self._upload.uri)
+            casts = _check_casts(reader.schema, self._columns, self._upload.uri)
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
                 yield pa.RecordBatch.from_arrays([_cast(batch, field, self._upload.uri) for field in casts], schema=casts)
@@ -151,15 +151,15 @@ def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardRepo
     upload = _upload(table, folder)
     if not upload.is_committed:
         expected = {report.number: report.file for report in reports if report.records_out}
-        there = upload.blocks()
-        missing = [file for number, file in expected.items() if number not in there]
+        uploaded = upload.blocks()
+        missing = [file for number, file in expected.items() if number not in uploaded]
         if missing:
             raise Missing(f"{table.uri}: the rows of {len(missing)} shards were not sent: {', '.join(missing[:5])}.")
         folder.check_owner()
         upload.commit(set(expected))
-    rows, planned = table.session().count, sum(report.records_out for report in reports)
-    if rows != planned:
-        raise NotWhole(f"{table.uri} has {rows:,} rows after {planned:,} were written: another program writes to this table.")
+    rows, expected_rows = table.session().count, sum(report.records_out for report in reports)
+    if rows != expected_rows:
+        raise NotWhole(f"{table.uri} has {rows:,} rows after {expected_rows:,} were written: another program writes to this table.")
     _write_note(folder, _UploadNote(uri=table.uri, session=upload.id, version=_version(table)))
 
 
@@ -181,9 +181,9 @@ def _upload(table: Table, folder: RunFolder) -> Upload:
 
 
 def _read_note(folder: RunFolder, uri: str) -> _UploadNote | None:
-    found = folder.read(names.upload_file(folder.run_id))
+    content = folder.read(names.upload_file(folder.run_id))
     try:
-        note = None if found is None else _UploadNote(**json.loads(found))
+        note = None if content is None else _UploadNote(**json.loads(content))
     except (ValueError, TypeError):
         note = None  # the note is damaged, so its session is unknown and will expire
     return note if note is not None and note.uri == uri else None
@@ -202,21 +202,21 @@ def _version(table: Table) -> str | None:
         return None
 
 
-def _casts(given: pa.Schema, wanted: pa.Schema, uri: str) -> pa.Schema:
+def _check_casts(features: pa.Schema, columns: pa.Schema, uri: str) -> pa.Schema:
     """Returns the table's columns. Raises BadSpec unless each has a feature that can be cast to its type."""
-    lost = [name for name in given.names if name not in wanted.names]
-    absent = [name for name in wanted.names if name not in given.names]
-    if lost or absent:
-        problems = [f"it has no column for the features {', '.join(lost)}"] if lost else []
-        problems += [f"no feature has the name of its columns {', '.join(absent)}"] if absent else []
+    without_column = [name for name in features.names if name not in columns.names]
+    without_feature = [name for name in columns.names if name not in features.names]
+    if without_column or without_feature:
+        problems = [f"it has no column for the features {', '.join(without_column)}"] if without_column else []
+        problems += [f"no feature has the name of its columns {', '.join(without_feature)}"] if without_feature else []
         raise BadSpec(f"{uri}: {'; '.join(problems)}. Give the features the names of its columns.")
-    for field in wanted:
-        kind: Any = given.field(field.name).type
+    for field in columns:
+        kind: Any = features.field(field.name).type
         try:
             pa.nulls(0, kind).cast(field.type)
         except (pa.ArrowException, TypeError) as exc:
             raise BadSpec(f"{uri}: the feature {field.name!r} is {kind}, which can't become the column's {field.type}.") from exc
-    return wanted
+    return columns
 
 
 def _cast(batch: pa.RecordBatch, field: "pa.Field[Any]", uri: str) -> Any:
