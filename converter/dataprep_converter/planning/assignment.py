@@ -86,10 +86,10 @@ def assign(
     for number, split in enumerate(rules.into):
         if split.count is not None:
             _take_count(table, number, split)
-    shared: set[str | None] = set()
+    shared_out: set[str | None] = set()
     for number, split in enumerate(rules.into):
-        if split.fraction is not None and split.subset not in shared:
-            shared.add(split.subset)
+        if split.fraction is not None and split.subset not in shared_out:
+            shared_out.add(split.subset)
             _share_out(table, split.subset)
         elif split.fraction is None and split.first is None and split.count is None and not split.by_column:
             table.take(number, split.subset)
@@ -106,7 +106,7 @@ class _Table:
         self.groups: Hashes | None = None
         self.classes: npt.NDArray[np.uint16] | None = None
         self.class_count = 1
-        self.wanted: dict[int, tuple[int, int]] = {}
+        self.expected_counts: dict[int, tuple[int, int]] = {}
         """The (expected, tolerance) record counts of splits, by the split's number."""
         self.repeated = 0
         self._subsets = {name: np.array(ranges, np.int64) for name, ranges in subset_ranges(units).items()}
@@ -118,20 +118,20 @@ class _Table:
 
     def free(self, block: slice, subset: str | None) -> Mask:
         """Returns which samples of a block, of one subset or of all, have no split yet."""
-        here = self.codes[block]
-        found: Mask = (here == _FREE) | (here == _UNREADABLE)
+        codes = self.codes[block]
+        is_free: Mask = (codes == _FREE) | (codes == _UNREADABLE)
         if subset is not None:
-            found &= self._is_of(block, subset)
-        return found
+            is_free &= self._belongs_to(block, subset)
+        return is_free
 
-    def _is_of(self, block: slice, subset: str) -> Mask:
+    def _belongs_to(self, block: slice, subset: str) -> Mask:
         """Returns which samples of a block belong to the subset."""
         if subset not in self._subsets:
             return np.zeros(block.stop - block.start, np.bool_)
         starts, stops = self._subsets[subset].T
         samples = np.arange(block.start, block.stop)
-        found: Mask = np.searchsorted(starts, samples, side="right") > np.searchsorted(stops, samples, side="right")
-        return found
+        is_inside: Mask = np.searchsorted(starts, samples, side="right") > np.searchsorted(stops, samples, side="right")
+        return is_inside
 
     def take(self, number: int, subset: str | None) -> None:
         """Assigns all free samples to one split."""
@@ -148,18 +148,18 @@ class _Table:
 
         def final() -> Iterator[npt.NDArray[np.uint8]]:
             for block in self.blocks():
-                here = np.array(self.codes[block])
-                here[here == _UNREADABLE] = 1
-                here[here == _BEYOND] = 0
-                counts.append(np.bincount(here, minlength=len(self.rules.into) + 1))
-                yield here
+                codes = np.array(self.codes[block])
+                codes[codes == _UNREADABLE] = 1
+                codes[codes == _BEYOND] = 0
+                counts.append(np.bincount(codes, minlength=len(self.rules.into) + 1))
+                yield codes
 
-        stored = split_assignments.stored(final())
+        encoded_codes = split_assignments.stored(final())
         by_block = np.stack(counts) if counts else np.zeros((0, len(self.rules.into) + 1), np.int64)
         plans = []
         for number, split in enumerate(self.rules.into):
             members = by_block[:, number + 1]
-            expected, tolerance = self.wanted.get(number, (None, None))
+            expected, tolerance = self.expected_counts.get(number, (None, None))
             plans.append(
                 SplitPlan(
                     name=split.name,
@@ -173,7 +173,7 @@ class _Table:
                     template="",
                 )
             )
-        return Assignment(stored=stored, plans=plans, repeated=self.repeated)
+        return Assignment(stored=encoded_codes, plans=plans, repeated=self.repeated)
 
 
 def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -183,8 +183,8 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         return np.zeros(0, dtype)
     with TemporaryFile(f"{size:,} bytes of the plan's temporary data") as file:
         file.reserve(size)  # otherwise a full disk would kill the process at a later write
-        found: npt.NDArray[Any] = np.memmap(file.file, dtype=dtype, mode="r+", shape=(count,))
-    return found
+        array: npt.NDArray[Any] = np.memmap(file.file, dtype=dtype, mode="r+", shape=(count,))
+    return array
 
 
 # --- values -------------------------------------------------------------------------------------------------------
@@ -205,17 +205,17 @@ class _Columns:
         Raises BadSpec for a column that doesn't exist, whose type can't be compared, or that doesn't fit its bounds.
         """
 
-        def named(field: str, reference: str | None) -> str | None:
+        def resolve(field: str, reference: str | None) -> str | None:
             if reference is None:
                 return None
-            found = find_columns([reference], schema, of=f"splits.{field}")
-            if len(found) != 1:
-                raise BadSpec(f"splits.{field} must be one column, but {reference!r} stands for {len(found)}.")
-            column_values.check_type(schema.field(found[0]).type, of=f"splits.{field}: the column {found[0]!r}")
-            return found[0]
+            column_names = find_columns([reference], schema, of=f"splits.{field}")
+            if len(column_names) != 1:
+                raise BadSpec(f"splits.{field} must be one column, but {reference!r} stands for {len(column_names)}.")
+            column_values.check_type(schema.field(column_names[0]).type, of=f"splits.{field}: the column {column_names[0]!r}")
+            return column_names[0]
 
         columns = cls(
-            value=named("column", rules.column), group=named("groupBy", rules.group_by), kind=named("stratifyBy", rules.stratify_by)
+            value=resolve("column", rules.column), group=resolve("groupBy", rules.group_by), kind=resolve("stratifyBy", rules.stratify_by)
         )
         if columns.value is not None:
             for split in rules.into:
@@ -238,11 +238,11 @@ def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
     if columns.kind is not None:
         table.classes = scratch(samples, np.uint16)
     classes = _ClassNumbers(of=columns.kind or "")
-    for asked, records, good in read(columns.names):
-        unreadable = np.setdiff1d(asked, good)
+    for samples_read, records, good in read(columns.names):
+        unreadable = np.setdiff1d(samples_read, good)
         if columns.value is not None:
             table.codes[unreadable] = np.where(table.codes[unreadable] == _FREE, _UNREADABLE, table.codes[unreadable])
-            _take_by_value(table, asked, good, records.column(columns.value))
+            _take_by_value(table, samples_read, good, records.column(columns.value))
         if table.groups is not None and columns.group is not None:
             salt = mixed(rules.seed + 1)
             table.groups[good] = mix(column_values.hashes(records.column(columns.group)) ^ salt) >> np.uint64(1)
@@ -255,19 +255,19 @@ def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
 
 def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
     """Reads the source once, and leaves samples that duplicate an earlier one without a split. Unreadable samples are not duplicates."""
-    known = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
-    for asked, records, good in read(columns):
-        known[good] = dedupe.digests(records, columns)
-        unreadable = np.setdiff1d(asked, good)
-        known[unreadable, 0], known[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
+    digests = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
+    for samples_read, records, good in read(columns):
+        digests[good] = dedupe.digests(records, columns)
+        unreadable = np.setdiff1d(samples_read, good)
+        digests[unreadable, 0], digests[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
     # Samples beyond the limit are left out, so they don't make later samples duplicates.
-    there = np.flatnonzero(table.codes != _BEYOND)
-    for samples in dedupe.find_repeated(known if len(there) == len(known) else known[there], there):
+    within_limit = np.flatnonzero(table.codes != _BEYOND)
+    for samples in dedupe.find_repeated(digests if len(within_limit) == len(digests) else digests[within_limit], within_limit):
         table.codes[samples] = _BEYOND
         table.repeated += len(samples)
 
 
-def _take_by_value(table: _Table, asked: Samples, good: Samples, column: Any) -> None:
+def _take_by_value(table: _Table, samples_read: Samples, good: Samples, column: Any) -> None:
     text = None
     for number, split in enumerate(table.rules.into):
         if split.values is not None:
@@ -277,9 +277,9 @@ def _take_by_value(table: _Table, asked: Samples, good: Samples, column: Any) ->
             matches = column_values.in_range(column, since=split.since, before=split.before, of=f"splits: the range of {split.name}")
         else:
             continue
-        block = slice(int(asked[0]), int(asked[-1]) + 1)
-        taken = good[matches]
-        table.codes[taken[table.free(block, split.subset)[taken - block.start]]] = number + 1
+        block = slice(int(samples_read[0]), int(samples_read[-1]) + 1)
+        matching = good[matches]
+        table.codes[matching[table.free(block, split.subset)[matching - block.start]]] = number + 1
 
 
 class _ClassNumbers:
@@ -317,21 +317,21 @@ def _apply_limit(table: _Table, limit: int) -> None:
 
 
 def _take_first(table: _Table, number: int, split: Split) -> None:
-    wanted = split.first or 0
-    table.wanted[number] = (wanted, 0)
+    remaining = split.first or 0
+    table.expected_counts[number] = (remaining, 0)
     for block in table.blocks():
-        if wanted == 0:
+        if remaining == 0:
             return
-        found = np.flatnonzero(table.free(block, split.subset))[:wanted]
-        table.codes[block][found] = number + 1
-        wanted -= len(found)
+        first_free = np.flatnonzero(table.free(block, split.subset))[:remaining]
+        table.codes[block][first_free] = number + 1
+        remaining -= len(first_free)
 
 
 def _take_count(table: _Table, number: int, split: Split) -> None:
-    wanted = split.count or 0
-    table.wanted[number] = (wanted, 0)
+    count = split.count or 0
+    table.expected_counts[number] = (count, 0)
     seed = _COUNT_SEED + table.rules.seed
-    bound = _bounds(table, split.subset, seed=seed, upto=[wanted])[0]
+    bound = _bounds(table, split.subset, seed=seed, upto=[count])[0]
     for block in table.blocks():
         table.codes[block][table.free(block, split.subset) & (table.hash_block(block, seed=seed) < bound)] = number + 1
 
@@ -344,8 +344,8 @@ def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]
             hashed = table.hash_block(block, seed=seed)[table.free(block, subset)]
             yield hashed, np.zeros(len(hashed), np.int64)
 
-    found: Hashes = ranking.bounds(blocks, classes=1, ranks=lambda counts: np.minimum(np.array([upto]), counts[:, None]))[0][0]
-    return found
+    bounds: Hashes = ranking.bounds(blocks, classes=1, ranks=lambda counts: np.minimum(np.array([upto]), counts[:, None]))[0][0]
+    return bounds
 
 
 def _share_out(table: _Table, subset: str | None) -> None:
@@ -385,7 +385,7 @@ def _share_out(table: _Table, subset: str | None) -> None:
         which = np.count_nonzero(np.asarray(hashed_of(block)[free])[:, None] >= limits, axis=1)
         table.codes[block][free] = split_numbers[which]
     for (number, fraction), tolerance in zip(entries, tolerances, strict=True):
-        table.wanted[number] = (round(fraction * pool), tolerance)
+        table.expected_counts[number] = (round(fraction * pool), tolerance)
 
 
 def _pool_and_spread(blocks: Iterator[tuple[Hashes, npt.NDArray[np.int64]]], *, grouped: bool) -> tuple[int, float]:

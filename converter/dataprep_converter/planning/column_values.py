@@ -25,7 +25,7 @@ _arrow: Any = pa  # the stubs lack the methods of arrays whose type is only know
 def check_type(kind: pa.DataType, *, of: str) -> None:
     """Raises BadSpec for a column whose values can't be compared as text or numbers. `of` names the field in the message."""
     types = pa.types
-    plain = _plain(kind)
+    plain = _without_dictionary(kind)
     if is_tensor(kind) or not (
         types.is_integer(plain) or types.is_floating(plain) or types.is_boolean(plain) or is_text(plain) or is_moment(plain)
     ):
@@ -35,7 +35,7 @@ def check_type(kind: pa.DataType, *, of: str) -> None:
 def is_text(kind: pa.DataType) -> bool:
     """Whether the values are text or bytes."""
     types = pa.types
-    plain = _plain(kind)
+    plain = _without_dictionary(kind)
     return bool(types.is_string(plain) or types.is_large_string(plain) or types.is_binary(plain) or types.is_large_binary(plain))
 
 
@@ -44,7 +44,7 @@ def is_moment(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _without_dictionary(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if isinstance(kind, pa.DictionaryType) else kind
 
 
@@ -110,8 +110,8 @@ def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     if is_moment(column.type):
-        whole = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
-        return _fill(whole, 0), ~column.is_null().to_numpy(zero_copy_only=False)
+        microseconds = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+        return _fill(microseconds, 0), ~column.is_null().to_numpy(zero_copy_only=False)
     parts = pc.extract_regex(as_text(column), pattern=_MOMENT)
     date = pc.struct_field(parts, "date")
     day = pc.strptime(date, format="%Y-%m-%d", unit="s", error_is_null=True)
@@ -136,16 +136,16 @@ def _number(text: Any) -> npt.NDArray[np.int64]:
 
 
 def _fill(column: Any, value: Any) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = pc.fill_null(column, value).to_numpy(zero_copy_only=False)
-    return found
+    filled: npt.NDArray[Any] = pc.fill_null(column, value).to_numpy(zero_copy_only=False)
+    return filled
 
 
 def moment_of(text: str, *, of: str) -> int:
     """Returns a bound of a range of times, in microseconds since 1970. Raises BadSpec."""
-    found, valid = moments(_arrow.array([text]))
+    values, valid = moments(_arrow.array([text]))
     if not valid[0]:
         raise BadSpec(f"{of} must be a date or time such as 2024-01-31 or 2024-01-31T12:00:00Z, got {text!r}.")
-    return int(found[0])
+    return int(values[0])
 
 
 def number_of(text: str, *, of: str) -> int | float:
@@ -161,7 +161,7 @@ def in_range(column: Array, *, since: str | None, before: str | None, of: str) -
 
     Raises BadSpec for an invalid bound.
     """
-    plain = _plain(column.type)
+    plain = _without_dictionary(column.type)
     if is_text(plain) or is_moment(plain):
         values, inside = moments(column)
         bounds: list[int | float | None] = [None if text is None else moment_of(text, of=of) for text in (since, before)]
@@ -181,6 +181,6 @@ def in_range(column: Array, *, since: str | None, before: str | None, of: str) -
 def check_bounds(kind: pa.DataType, *, since: str | None, before: str | None, of: str) -> None:
     """Raises BadSpec for a range that can't contain any value of the type."""
     in_range(pa.array([], kind), since=since, before=before, of=of)
-    read = moment_of if is_text(kind) or is_moment(kind) else number_of
-    if since is not None and before is not None and read(since, of=of) >= read(before, of=of):
+    parse = moment_of if is_text(kind) or is_moment(kind) else number_of
+    if since is not None and before is not None and parse(since, of=of) >= parse(before, of=of):
         raise BadSpec(f"{of}: since {since} is not earlier than before {before}.")

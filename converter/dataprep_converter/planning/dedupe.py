@@ -51,24 +51,28 @@ def _contents(column: Array, name: str) -> list[bytes]:
     return contents
 
 
-def find_repeated(known: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+def find_repeated(sample_digests: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
     """Yields the numbers of samples that have the same digest as an earlier one, in several arrays.
 
     `samples` are the sample numbers of the digests, in ascending order.
     """
-    parts = max(1, -(-len(known) // _AT_ONCE))
+    parts = max(1, -(-len(sample_digests) // _AT_ONCE))
     # Digests are evenly distributed, so all parts have about the same size. Equal digests are in the same part.
     step = np.uint64(2**64 // parts) if parts > 1 else np.uint64(0)
     for part in range(parts):
-        here = np.flatnonzero(known[:, 0] // step == part) if parts > 1 and part < parts - 1 else _rest(known, parts, step)
-        chosen = known[here]
-        order = np.lexsort((here, chosen[:, 1], chosen[:, 0]))
-        ordered = chosen[order]
-        again = np.flatnonzero((ordered[1:] == ordered[:-1]).all(axis=1)) + 1
-        if len(again):
-            yield np.sort(samples[here[order[again]]])
+        positions = (
+            np.flatnonzero(sample_digests[:, 0] // step == part)
+            if parts > 1 and part < parts - 1
+            else _positions_of_last_part(sample_digests, parts, step)
+        )
+        part_digests = sample_digests[positions]
+        order = np.lexsort((positions, part_digests[:, 1], part_digests[:, 0]))
+        ordered = part_digests[order]
+        repeated = np.flatnonzero((ordered[1:] == ordered[:-1]).all(axis=1)) + 1
+        if len(repeated):
+            yield np.sort(samples[positions[order[repeated]]])
 
 
-def _rest(known: Digests, parts: int, step: np.uint64) -> npt.NDArray[np.int64]:
+def _positions_of_last_part(sample_digests: Digests, parts: int, step: np.uint64) -> npt.NDArray[np.int64]:
     """Returns the positions of the last part's digests. Because of rounding, the last part is a little larger."""
-    return np.flatnonzero(known[:, 0] // step >= parts - 1) if parts > 1 else np.arange(len(known))
+    return np.flatnonzero(sample_digests[:, 0] // step >= parts - 1) if parts > 1 else np.arange(len(sample_digests))

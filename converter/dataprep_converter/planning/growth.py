@@ -71,33 +71,34 @@ class Growth:
 
     def all_units(self) -> UnitTable:
         """Returns the earlier units followed by the new ones."""
-        return _number([self.earlier.table, self.added.table])
+        return _renumbered([self.earlier.table, self.added.table])
 
 
 def find_growth(before: UnitTable, now: UnitTable) -> Growth:
     """Compares the units. Raises InputChanged naming inputs that are missing or have changed, because the data set has records of them."""
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
-    gone = _uris(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
-    if gone:
+    missing = _uris_of_rows(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
+    if missing:
         raise InputChanged(
-            f"{len(gone)} inputs whose records are in the data set are gone: {_some(gone)}. Put them back, or {_ANEW}.", uri=gone[0]
+            f"{len(missing)} inputs whose records are in the data set are gone: {_abbreviate(missing)}. Put them back, or {_ANEW}.",
+            uri=missing[0],
         )
-    known = np.isin(new_keys, old_keys)
-    there = new.take(np.flatnonzero(known))
-    order = _order(old)
-    first, second = old.take(order), there.take(_order(there))
-    changed = _uris(second, _differing(first, second))
+    is_known = np.isin(new_keys, old_keys)
+    present = new.take(np.flatnonzero(is_known))
+    order = _row_order(old)
+    first, second = old.take(order), present.take(_row_order(present))
+    changed = _uris_of_rows(second, _find_differing(first, second))
     if changed:
         raise InputChanged(
-            f"{len(changed)} inputs have changed since their records became part of the data set: {_some(changed)}. "
+            f"{len(changed)} inputs have changed since their records became part of the data set: {_abbreviate(changed)}. "
             f"Put them back and give the new files other names, or {_ANEW}.",
             uri=changed[0],
         )
     # The present rows, in the order of the earlier plan.
     back = np.empty(len(old), np.int64)
     back[order] = np.arange(len(old))
-    return Growth(earlier=_number([second.take(back)]), added=_number([new.take(np.flatnonzero(~known))]))
+    return Growth(earlier=_renumbered([second.take(back)]), added=_renumbered([new.take(np.flatnonzero(~is_known))]))
 
 
 def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str], state: Mapping[str, Any]) -> None:
@@ -106,23 +107,23 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
         raise BadSpec(f"The files of spec.code differ from those that made the data set; use the same files, or {_ANEW}.")
     for variable, digest in keys.items():
         if base.head.keys.get(variable) != digest:
-            known = "is not the one" if variable in base.head.keys else "can't be compared with the one"
+            difference = "is not the one" if variable in base.head.keys else "can't be compared with the one"
             raise BadSpec(
-                f"The environment variable {variable}, the key of the transform hash, {known} that made the data set; use that key, or {_ANEW}."
+                f"The environment variable {variable}, the key of the transform hash, {difference} that made the data set; use that key, or {_ANEW}."
             )
-    before, now = base.head.reader_state, state
-    for name in sorted({*before, *now} - _PASSING):
-        old, new = before.get(name), now.get(name)
+    old_state, new_state = base.head.reader_state, state
+    for name in sorted({*old_state, *new_state} - _PASSING):
+        old, new = old_state.get(name), new_state.get(name)
         if _plain(old) == _plain(new):
             continue
         if name in ("classes", "names") and isinstance(old, list) and isinstance(new, list):
             more = [str(each) for each in new if each not in old]
             raise BadSpec(
-                f"The new inputs have classes that the data set doesn't have: {_some(more)}. Its {len(old)} classes keep their numbers, so none can come between them. "
+                f"The new inputs have classes that the data set doesn't have: {_abbreviate(more)}. Its {len(old)} classes keep their numbers, so none can come between them. "
                 f"Leave these inputs out, or {_ANEW}."
             )
         raise BadSpec(
-            f"With the new inputs the source's {name} would be {_short(new)}, but the data set was made with {_short(old)}. Leave these inputs out, or {_ANEW}."
+            f"With the new inputs the source's {name} would be {_shorten(new)}, but the data set was made with {_shorten(old)}. Leave these inputs out, or {_ANEW}."
         )
 
 
@@ -131,10 +132,10 @@ def renumber(split: SplitPlan, base: Base) -> SplitPlan:
 
     Raises BadSpec when the split's files would get other names than before.
     """
-    before = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
-    if split.shards and before != split.template:
+    earlier_template = next((each.template for each in base.head.splits if each.name == split.name and each.shards), split.template)
+    if split.shards and earlier_template != split.template:
         raise BadSpec(
-            f"The new inputs add splits, so the files of {split.name} would be named {split.template} instead of {before}. "
+            f"The new inputs add splits, so the files of {split.name} would be named {split.template} instead of {earlier_template}. "
             f"Leave the new splits out, or {_ANEW}; an output.fileName with {{split}} works for any number of splits."
         )
     return split.model_copy(
@@ -146,7 +147,7 @@ def renumber(split: SplitPlan, base: Base) -> SplitPlan:
     )
 
 
-def _number(tables: Sequence[pa.Table]) -> UnitTable:
+def _renumbered(tables: Sequence[pa.Table]) -> UnitTable:
     """Joins the tables into one, with samples numbered from 0."""
     table = pa.concat_tables(tables)
     records = table["records"].to_numpy()
@@ -154,13 +155,13 @@ def _number(tables: Sequence[pa.Table]) -> UnitTable:
     return UnitTable(table.set_column(SCHEMA.get_field_index("first"), SCHEMA.field("first"), pa.array(first, pa.int64())))
 
 
-def _order(table: pa.Table) -> Rows:
+def _row_order(table: pa.Table) -> Rows:
     """Returns the row numbers sorted by file and position in the file."""
-    found: Rows = np.lexsort([table[name].to_numpy() for name in ("offset", "row", "key")])
-    return found
+    rows: Rows = np.lexsort([table[name].to_numpy() for name in ("offset", "row", "key")])
+    return rows
 
 
-def _differing(first: pa.Table, second: pa.Table) -> Rows:
+def _find_differing(first: pa.Table, second: pa.Table) -> Rows:
     """Returns the rows of the second table that belong to files which differ from the first table.
 
     Both tables have the same files, in the same order.
@@ -171,15 +172,15 @@ def _differing(first: pa.Table, second: pa.Table) -> Rows:
             different |= pc.not_equal(first[name], second[name]).to_numpy()
         return np.flatnonzero(different)
     keys = second["key"].to_numpy()
-    before, now = (dict(zip(*np.unique(each["key"].to_numpy(), return_counts=True), strict=True)) for each in (first, second))
-    return np.array([row for row, key in enumerate(keys) if before[key] != now[key]], np.int64)
+    old_counts, new_counts = (dict(zip(*np.unique(each["key"].to_numpy(), return_counts=True), strict=True)) for each in (first, second))
+    return np.array([row for row, key in enumerate(keys) if old_counts[key] != new_counts[key]], np.int64)
 
 
-def _uris(table: pa.Table, rows: Rows) -> list[str]:
+def _uris_of_rows(table: pa.Table, rows: Rows) -> list[str]:
     return list(dict.fromkeys(str(uri) for uri in table["uri"].take(rows).to_pylist()))
 
 
-def _some(uris: Sequence[str]) -> str:
+def _abbreviate(uris: Sequence[str]) -> str:
     more = f" and {len(uris) - _SHOWN} more" if len(uris) > _SHOWN else ""
     return ", ".join(uris[:_SHOWN]) + more
 
@@ -188,6 +189,6 @@ def _plain(value: Any) -> bytes:
     return canonical.dumps(value)
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = canonical.dumps(value).decode()
     return text if len(text) <= 200 else f"{text[:200]}…"

@@ -79,8 +79,8 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     new = units
     if base is not None:
         check_frozen(base, code_sha256=code_sha256, keys=keys, state=state)
-        grown = find_growth(base.units, units)
-        units, new = grown.all_units(), grown.added
+        growth = find_growth(base.units, units)
+        units, new = growth.all_units(), growth.added
     return Inputs(
         units=units,
         new=new,
@@ -107,8 +107,8 @@ def read_columns(
             yield np.arange(start, min(start + size, units.samples), dtype=np.int64)
 
     batches = reader.read_columns(units, chunks(), columns) if isinstance(reader, ReadsColumns) else reader.read(units, chunks())
-    for asked, batch in zip(chunks(), batches, strict=True):
-        yield asked, batch.records, to_numpy(batch.records.column(SAMPLE))
+    for samples, batch in zip(chunks(), batches, strict=True):
+        yield samples, batch.records, to_numpy(batch.records.column(SAMPLE))
 
 
 def _largest_key(reader: Reader, units: UnitTable) -> int:
@@ -138,17 +138,17 @@ def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
     """Returns a digest of the root, path, size and pin of every unit. It doesn't depend on where the inputs are stored."""
     digest = hashlib.sha256((code_sha256 or "").encode())
     for batch in units.batches(["root", "path", "offset", "size", "records", "pin", "extra"]):
-        for piece in _written(batch):
+        for piece in _json_pieces(batch):
             digest.update(piece)
     return digest.hexdigest()
 
 
-def _written(batch: pa.RecordBatch) -> Iterator[bytes]:
+def _json_pieces(batch: pa.RecordBatch) -> Iterator[bytes]:
     """Yields pieces of the canonical JSON of the columns, sorted by name. Fast for columns with the same value in all rows."""
-    before = b"{"
+    separator = b"{"
     for name in sorted(batch.schema.names):
-        yield before + canonical.dumps(name) + b":"
-        before = b","
+        yield separator + canonical.dumps(name) + b":"
+        separator = b","
         values = batch.column(name)
         if len(values) > 1 and pc.all(pc.equal(values, values[0])).as_py():
             text = canonical.dumps(values[0].as_py())

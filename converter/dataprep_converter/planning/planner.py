@@ -125,7 +125,7 @@ def _new_plan(
             splits=splits,
             extends=[*base.head.extends, base.as_earlier()] if base is not None else [],
             extension=encoder_class(spec.output.format).extension(spec.output),
-            tasks=_tasks(spec, inputs, division, pipeline, extends=base is not None),
+            tasks=_count_tasks(spec, inputs, division, pipeline, extends=base is not None),
             warnings=[*_all_warnings(spec, inputs, division, pipeline, access, extends=base is not None)],
         )
     plan = Plan(
@@ -159,7 +159,7 @@ def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Bas
     members = partial(divided, bytes_per_record=0)
     learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned)
     probe = _PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS
-    encoded_bytes = _encoded_bytes(pipeline, units, units.size, probe=probe)
+    encoded_bytes = _estimate_encoded_bytes(pipeline, units, units.size, probe=probe)
     return _Division(
         rules=rules,
         splits=divided(bytes_per_record=encoded_bytes / max(1, units.samples), parts=parts),
@@ -191,7 +191,7 @@ def _learn(
     """Fits each step that learns to the samples of its split, in order. Returns the learned values by step number."""
     learned: dict[str, Any] = {}
     for number, name in pipeline.unfitted_steps():
-        split = _split(splits(), name, of=(spec.transforms or [])[number].kind)
+        split = _find_split(splits(), name, of=(spec.transforms or [])[number].kind)
         size = min(pipeline.most_records, _LEARNED_RECORDS)
         codes = SplitAssignments(assigned.stored) if assigned else None
         chunks = Selection(split, units, shuffle_seed=None, codes=codes).chunks(0, split.records, size=size)
@@ -200,21 +200,21 @@ def _learn(
     return learned
 
 
-def _join_codes(base: Base, added: bytes | None) -> bytes | None:
+def _join_codes(base: Base, added_codes: bytes | None) -> bytes | None:
     """Joins the codes of the base and of the new units."""
     parts = [(base.codes, base.blocks)] if base.codes is not None else []
-    if added is not None:
-        new = SplitAssignments(added)
+    if added_codes is not None:
+        new = SplitAssignments(added_codes)
         parts.append((new, new.blocks))
     return store_codes(codes.block(number) for codes, blocks in parts for number in range(blocks)) if parts else None
 
 
-def _split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
+def _find_split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
     """Returns the split with this name. Without a name, it is the first split that has records. Raises BadSpec naming the splits."""
-    found = next((split for split in splits if split.name == name or (not name and split.records)), None)
-    if found is None:
+    split_plan = next((split for split in splits if split.name == name or (not name and split.records)), None)
+    if split_plan is None:
         raise BadSpec(f"The transform {of}: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}.")
-    return found
+    return split_plan
 
 
 def _all_warnings(
@@ -269,7 +269,7 @@ def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
         )
 
 
-def _tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
+def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
     """Returns the number of tasks. It is at least one for an extension, which may have no new shards."""
     shards = sum(split.shards for split in division.splits)
     reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
@@ -296,7 +296,7 @@ def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, 
     return min(shards, MAX_TASKS, max(evened_out, -(-size // TASK_BYTES)))
 
 
-def _encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:
+def _estimate_encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:
     """Estimates the size of all records before compression from the first few samples."""
     samples = np.arange(min(probe, units.samples), dtype=np.int64)
     if not len(samples):
@@ -306,6 +306,6 @@ def _encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe
         return bytes_in
     if len(units) == units.samples:  # with one file per sample the sizes differ, but the bytes that encoding adds don't
         index, _ = units.locate(samples)
-        read = sum(int(row["size"]) for row in units.rows(index, ["size"]))
-        return max(1, bytes_in + (encoded - read) * units.samples // good)
+        bytes_read = sum(int(row["size"]) for row in units.rows(index, ["size"]))
+        return max(1, bytes_in + (encoded - bytes_read) * units.samples // good)
     return encoded * units.samples // good

@@ -40,24 +40,24 @@ def bounds(
         histogram += np.bincount(kinds * bins + (hashed >> shift).astype(np.int64), minlength=len(histogram))
     by_class = histogram.reshape(classes, bins)
     counts = by_class.sum(axis=1)
-    wanted = ranks(counts)
-    found_bounds = np.full(wanted.shape, np.uint64(1) << np.uint64(HASH_BITS), np.uint64)
+    target_ranks = ranks(counts)
+    found_bounds = np.full(target_ranks.shape, np.uint64(1) << np.uint64(HASH_BITS), np.uint64)
 
     upto = np.cumsum(by_class, axis=1)
-    open_ends = np.argwhere(wanted < counts[:, None])
-    cell_of = {(int(c), int(j)): int(c) * bins + int(np.searchsorted(upto[c], wanted[c, j], side="right")) for c, j in open_ends}
+    open_ends = np.argwhere(target_ranks < counts[:, None])
+    cell_of = {(int(c), int(j)): int(c) * bins + int(np.searchsorted(upto[c], target_ranks[c, j], side="right")) for c, j in open_ends}
     is_target = np.zeros(classes * bins, np.bool_)
     is_target[list(cell_of.values())] = True
-    kept: list[tuple[npt.NDArray[np.int64], Hashes]] = []
+    cell_hashes: list[tuple[npt.NDArray[np.int64], Hashes]] = []
     for hashed, kinds in blocks() if cell_of else ():
         cells = kinds * bins + (hashed >> shift).astype(np.int64)
         inside = is_target[cells]
-        kept.append((cells[inside], hashed[inside]))
-    if kept:
-        cells, hashed = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        cell_hashes.append((cells[inside], hashed[inside]))
+    if cell_hashes:
+        cells, hashed = (np.concatenate(parts) for parts in zip(*cell_hashes, strict=True))
         order = np.lexsort((hashed, cells))
         cells, hashed = cells[order], hashed[order]
         for (c, j), cell in cell_of.items():
-            before = int(upto[c, cell % bins]) - int(by_class[c, cell % bins])
-            found_bounds[c, j] = hashed[int(np.searchsorted(cells, cell)) + int(wanted[c, j]) - before]
+            lower_count = int(upto[c, cell % bins]) - int(by_class[c, cell % bins])
+            found_bounds[c, j] = hashed[int(np.searchsorted(cells, cell)) + int(target_ranks[c, j]) - lower_count]
     return found_bounds, counts

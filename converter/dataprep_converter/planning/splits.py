@@ -44,9 +44,9 @@ def divide(
             _members(split, ranges, interval, units)
             for split, ranges, interval in _assign(rules or rules_of(spec, units), subset_ranges(units))
         ]
-    found = [plan.name for plan in plans]
-    if format_rules(spec.output.format).is_for_sagemaker and "train" not in found:
-        raise BadSpec(f"{NO_TRAIN}; they are {', '.join(found)}.")
+    split_names = [plan.name for plan in plans]
+    if format_rules(spec.output.format).is_for_sagemaker and "train" not in split_names:
+        raise BadSpec(f"{NO_TRAIN}; they are {', '.join(split_names)}.")
     several = len(plans) > 1
     divided = []
     for plan in plans:
@@ -72,51 +72,53 @@ def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
         return _rules_by_default(subsets)
     for split in spec.splits.into:
         if units.samples and split.subset is not None and split.subset not in subsets:
-            raise BadSpec(f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {_some(subsets)}).")
+            raise BadSpec(
+                f"splits: {split.name} takes subset {split.subset!r}, which the source does not have (it has: {_abbreviate(subsets)})."
+            )
     return spec.splits
 
 
 def _rules_by_default(subsets: Sequence[str]) -> Splits:
     """Returns a split for each subset, with the subset's name. A source without subsets gets one split named `train`."""
-    named = [subset for subset in subsets if subset]
-    if not named:
+    named_subsets = [subset for subset in subsets if subset]
+    if not named_subsets:
         return Splits(into=[Split(name="train")])
-    if len(named) < len(subsets):
+    if len(named_subsets) < len(subsets):
         raise BadSpec(
-            f"Some records are in no subset, others are ({_some(named)}): set their splits in splits.into; an entry without subset takes the remaining records."
+            f"Some records are in no subset, others are ({_abbreviate(named_subsets)}): set their splits in splits.into; an entry without subset takes the remaining records."
         )
-    if len(named) > MOST_SPLITS:
+    if len(named_subsets) > MOST_SPLITS:
         raise BadSpec(
-            f"The source has {len(named):,} subsets ({_some(named)}), and each would be a split, of which a job has at most {MOST_SPLITS}: "
+            f"The source has {len(named_subsets):,} subsets ({_abbreviate(named_subsets)}), and each would be a split, of which a job has at most {MOST_SPLITS}: "
             "set splits.into, or leave out subsetFrom, which names the subsets."
         )
     subset_of: dict[str, str] = {}
-    for subset in named:
+    for subset in named_subsets:
         if len(subset) > LONGEST_SUBSET:
             raise BadSpec(f"The subset {subset[:64]!r}… has a name of {len(subset):,} characters; expected at most {LONGEST_SUBSET:,}.")
         name = names.split_name(subset)
         if not name:
             raise BadSpec(
-                f"The subset {subset!r} gives no name for a split (letters from A to Z, digits, and . _ - between them). {_give(subset)}"
+                f"The subset {subset!r} gives no name for a split (letters from A to Z, digits, and . _ - between them). {_advise(subset)}"
             )
         if name in subset_of:
             raise BadSpec(
-                f"The subsets {subset_of[name]!r} and {subset!r} would both be the split {name}. {_give(subset_of[name], subset)}"
+                f"The subsets {subset_of[name]!r} and {subset!r} would both be the split {name}. {_advise(subset_of[name], subset)}"
             )
         subset_of[name] = subset
     return Splits(into=[Split(name=name, subset=subset) for name, subset in subset_of.items()])
 
 
-def _give(*subsets: str) -> str:
+def _advise(*subsets: str) -> str:
     """Returns advice to name these subsets."""
     entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
     return f"Set the names of all subsets in the spec: splits: {{into: [{entries}, …]}}."
 
 
-def _some(subsets: Sequence[str]) -> str:
+def _abbreviate(subsets: Sequence[str]) -> str:
     """Returns the names of subsets as text, abbreviated if there are many."""
-    named = [subset for subset in subsets if subset]
-    return ", ".join([*named[:MOST_SPLITS], *(["…"] if len(named) > MOST_SPLITS else [])]) or "none"
+    named_subsets = [subset for subset in subsets if subset]
+    return ", ".join([*named_subsets[:MOST_SPLITS], *(["…"] if len(named_subsets) > MOST_SPLITS else [])]) or "none"
 
 
 def deviations(fraction: float, spread: float) -> int:
@@ -138,17 +140,17 @@ def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, R
     Splits with `first` take their samples before those with `fraction`. Splits with neither take the remaining samples.
     """
     pool = _Pool(subsets)
-    taken: dict[str, Ranges] = {}
+    first_ranges: dict[str, Ranges] = {}
     for split in rules.into:
         if split.first is not None:
-            taken[split.name] = pool.take(split.subset, split.first)
+            first_ranges[split.name] = pool.take(split.subset, split.first)
     groups: dict[str | None, Ranges] = {}
     reached: dict[str | None, float] = {}
     assigned: list[tuple[Split, Ranges, HashInterval | None]] = []
     for split in rules.into:
         interval = None
         if split.first is not None:
-            ranges = taken[split.name]
+            ranges = first_ranges[split.name]
         elif split.fraction is None:
             ranges = pool.take_all(split.subset)
         else:
@@ -171,28 +173,28 @@ class _Pool:
     """The samples that aren't assigned to a split yet, by subset."""
 
     def __init__(self, subsets: Mapping[str, Ranges]) -> None:
-        self._left = {name: list(ranges) for name, ranges in subsets.items()}
+        self._free = {name: list(ranges) for name, ranges in subsets.items()}
 
     def take_all(self, subset: str | None) -> Ranges:
         """Removes all samples, of one subset or of all, and returns their ranges."""
         ranges: Ranges = []
-        for name in [name for name in self._left if subset in (None, name)]:
-            ranges += self._left[name]
-            self._left[name] = []
+        for name in [name for name in self._free if subset in (None, name)]:
+            ranges += self._free[name]
+            self._free[name] = []
         return ranges
 
-    def take(self, subset: str | None, wanted: int) -> Ranges:
-        """Removes the first `wanted` samples, of one subset or of all, and returns their ranges."""
-        taken: Ranges = []
-        in_order = sorted((r, name) for name, ranges in self._left.items() if subset in (None, name) for r in ranges)
+    def take(self, subset: str | None, count: int) -> Ranges:
+        """Removes the first `count` samples, of one subset or of all, and returns their ranges."""
+        taken_ranges: Ranges = []
+        in_order = sorted((r, name) for name, ranges in self._free.items() if subset in (None, name) for r in ranges)
         for (start, stop), name in in_order:
-            if wanted == 0:
+            if count == 0:
                 break
-            cut = min(stop, start + wanted)
-            taken.append((start, cut))
-            wanted -= cut - start
-            self._left[name] = [r for r in self._left[name] if r != (start, stop)] + ([(cut, stop)] if cut < stop else [])
-        return taken
+            end = min(stop, start + count)
+            taken_ranges.append((start, end))
+            count -= end - start
+            self._free[name] = [r for r in self._free[name] if r != (start, stop)] + ([(end, stop)] if end < stop else [])
+        return taken_ranges
 
 
 def _merge(ranges: Ranges) -> Ranges:
@@ -240,20 +242,20 @@ def _members(split: Split, ranges: Ranges, interval: HashInterval | None, units:
 
 def counted_by_size(spec: DataPrepJobSpec) -> bool:
     """Whether the number of shards depends on the size of the records."""
-    wanted = spec.output.shards
-    return wanted.target_size is not None or (wanted.count is None and wanted.records is None and spec.output.granularity != "Minibatch")
+    shards = spec.output.shards
+    return shards.target_size is not None or (shards.count is None and shards.records is None and spec.output.granularity != "Minibatch")
 
 
 def _shard_count(spec: DataPrepJobSpec, records: int, bytes_per_record: float) -> int:
-    wanted = spec.output.shards
+    shards = spec.output.shards
     batches = -(-records // spec.output.batch)
-    if wanted.count is not None:
-        return min(wanted.count, batches)
-    if wanted.records is not None:
-        return -(-batches // (wanted.records // spec.output.batch))
+    if shards.count is not None:
+        return min(shards.count, batches)
+    if shards.records is not None:
+        return -(-batches // (shards.records // spec.output.batch))
     if not counted_by_size(spec):
         return batches
-    target = quantity.to_bytes(wanted.target_size) if wanted.target_size is not None else DEFAULT_SHARD_BYTES
+    target = quantity.to_bytes(shards.target_size) if shards.target_size is not None else DEFAULT_SHARD_BYTES
     return min(batches, max(1, -(-int(records * bytes_per_record) // target)))
 
 
