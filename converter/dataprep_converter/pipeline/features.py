@@ -46,7 +46,7 @@ class _Origin:
     feature: str
     column: str
     """The column's name after the transforms."""
-    read: str
+    source_column: str
     """The column's name in the reader's output."""
     type: pa.DataType
 
@@ -73,46 +73,46 @@ class Projector:
         faults: dict[int, str] = {}
         places: dict[int, tuple[str, int | None]] = {}
         for place, mapping in enumerate(self._mappings):
-            given = [batch.records.column(name) for name in mapping.columns]
-            if self._fits(place, given):
-                columns.append(given[0])
+            inputs = [batch.records.column(name) for name in mapping.columns]
+            if self._fits(place, inputs):
+                columns.append(inputs[0])
                 continue
-            projected = _project(mapping, given)
+            projected = _project(mapping, inputs)
             integers += [(mapping.feature, each) for each in projected.inexact]
             columns.append(projected.column)
             for row, reason in projected.faults.items():
                 faults.setdefault(row, reason)
                 places.setdefault(row, (mapping.columns[0], projected.steps.get(row)))
         records = pa.RecordBatch.from_arrays(columns, names=[feature.name for feature in self.features])
-        lossy = [*_of_integers(integers, faults), *self._of_decimals(batch, faults), *self._of_times(batch, faults)]
-        made = replace(batch, records=records, lossy=lossy, lost=())
-        return without(made, faults, batch.records.column(SAMPLE), places) if faults else made
+        lossy = [*_lossy_integers(integers, faults), *self._lossy_decimals(batch, faults), *self._lossy_times(batch, faults)]
+        projected_batch = replace(batch, records=records, lossy=lossy, lost=())
+        return without(projected_batch, faults, batch.records.column(SAMPLE), places) if faults else projected_batch
 
-    def _of_decimals(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
+    def _lossy_decimals(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
         if not batch.lost:
             return
         samples = to_numpy(batch.records.column(SAMPLE))
-        kept = np.setdiff1d(np.arange(len(samples)), list(faults)) if faults else np.arange(len(samples))
+        good_rows = np.setdiff1d(np.arange(len(samples)), list(faults)) if faults else np.arange(len(samples))
         for lost in batch.lost:
             texts = dict(zip(lost.samples.tolist(), lost.texts, strict=True))
-            rows = kept[np.isin(samples[kept], lost.samples)]
+            rows = good_rows[np.isin(samples[good_rows], lost.samples)]
             for origin in self._decimals if len(rows) else ():
-                if origin.read == lost.column:
+                if origin.source_column == lost.column:
                     first = int(rows[0])
                     text = texts[int(samples[first])]
                     # The text may be any of a list's values.
-                    stored = repr(float(text))
-                    yield _lossy(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored)
+                    stored_text = repr(float(text))
+                    yield _describe_loss(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored_text)
 
-    def _of_times(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
-        kept = batch.records.num_rows - len(faults)
+    def _lossy_times(self, batch: Batch, faults: Mapping[int, str]) -> Iterator[Lossy]:
+        good_count = batch.records.num_rows - len(faults)
         first = next((row for row in range(batch.records.num_rows) if row not in faults), 0)
-        for origin in self._times if kept else ():
+        for origin in self._times if good_count else ():
             value: Any = batch.records.column(origin.column)[first]
             number = value.as_py()
             if isinstance(number, list):
                 number = next(iter(number), None)
-            yield _lossy(origin.feature, origin.column, "Time", str(origin.type), kept, _as_time(number, origin.type), number)
+            yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), good_count, _as_time(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
         """Whether a column needs no conversion. This depends only on its type, which seldom changes from batch to batch."""
@@ -138,33 +138,35 @@ def resolve(
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
-    given = [_mapping(feature, schema, output) for feature in features or []]
-    used = {column for mapping in given for column in mapping.columns} | {mapping.feature.name for mapping in given}
-    if labels is None and default_label in names and default_label not in used:
+    feature_mappings = [_mapping(feature, schema, output) for feature in features or []]
+    used_names = {column for mapping in feature_mappings for column in mapping.columns} | {
+        mapping.feature.name for mapping in feature_mappings
+    }
+    if labels is None and default_label in names and default_label not in used_names:
         labels = [LabelFeature(name=default_label)]
     targets = [_mapping(label, schema, output) for label in labels or []]
     if features is None:
-        taken = {column for mapping in targets for column in mapping.columns}
-        wanted = [name for name in names if name not in taken and not _left_out(schema.field(name))]
-        given = [_mapping(Feature(name=name), schema, output) for name in wanted]
-    mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*given, *targets])]
+        label_columns = {column for mapping in targets for column in mapping.columns}
+        feature_columns = [name for name in names if name not in label_columns and not _is_left_out(schema.field(name))]
+        feature_mappings = [_mapping(Feature(name=name), schema, output) for name in feature_columns]
+    mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*feature_mappings, *targets])]
     if not mappings:
         raise BadSpec(f"There is nothing to write: the source has the columns {listed(names)}, but none of them is a feature or a label.")
-    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _says(schema.field(mappings[0].columns[0]), "record"):
+    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _has_mark(schema.field(mappings[0].columns[0]), "record"):
         mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
-    for name in sorted({m.feature.name for m in given} & {m.feature.name for m in targets}):
+    for name in sorted({m.feature.name for m in feature_mappings} & {m.feature.name for m in targets}):
         raise BadSpec(f"The feature {name!r} is also a label; list the features, or give the label another name.")
-    return Projector(mappings, list(_of_float64(mappings, output)), _origins(mappings, schema))
+    return Projector(mappings, list(_float64_warnings(mappings, output)), _origins(mappings, schema))
 
 
 # --- deciding -----------------------------------------------------------------------------------------------------
 
 
-def _left_out(field: "pa.Field[Any]") -> bool:
-    return _says(field, "default", "no")
+def _is_left_out(field: "pa.Field[Any]") -> bool:
+    return _has_mark(field, "default", "no")
 
 
-def _says(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
+def _has_mark(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
     """Whether the reader has set this mark in a column's metadata."""
     return (field.metadata or {}).get(key.encode()) == value.encode()
 
@@ -176,7 +178,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     columns = find_columns(references, schema, of=of)
     fields = [schema.field(column) for column in columns]
     sequence = _is_sequence(feature, fields, of)
-    own = [_dtype(field, of) for field in fields]
+    dtypes = [_dtype(field, of) for field in fields]
     # The shape of a row, or of one step of a sequence.
     shapes = [row_shape(field.type)[sequence:] for field in fields]
     is_vector = len(columns) > 1 or (".." in references[0] and references[0] not in schema.names)
@@ -186,10 +188,10 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
         raise BadSpec(f"{of}: the column {columns[0]!r} is {fields[0].type}: records can't hold lists of lists.{advice}")
     label = isinstance(feature, LabelFeature)
     num_classes = feature.num_classes if isinstance(feature, LabelFeature) else None
-    dtype = feature.dtype or _common(own, fields, of)
+    dtype = feature.dtype or _common_dtype(dtypes, fields, of)
     if num_classes is not None:
         dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of, why=why_text(*fields))
-    if "bytes" in (dtype, *own) and {dtype, *own} != {"bytes"}:
+    if "bytes" in (dtype, *dtypes) and {dtype, *dtypes} != {"bytes"}:
         advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
         raise BadSpec(f"{of}: {listed(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
     support = encoder_class(output.format).numbers(output)
@@ -200,10 +202,10 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     if dtype != "bytes" and not raw:
         dtype = _stored_dtype(feature, dtype, support, of=of, format_=output.format)
     kind = "bytes" if raw or dtype == "bytes" else "float" if dtype.startswith("float") else "int64"
-    whole = (-1, *shape) if sequence else shape
+    full_shape = (-1, *shape) if sequence else shape
     text = all(_is_text(item_type(field.type)) for field in fields)
-    spec = FeatureSpec(feature.name, kind, dtype, whole, raw=raw, label=label, sequence=sequence, text=text)
-    is_float64 = "float64" in own if feature.dtype is None else feature.dtype == "float64"
+    spec = FeatureSpec(feature.name, kind, dtype, full_shape, raw=raw, label=label, sequence=sequence, text=text)
+    is_float64 = "float64" in dtypes if feature.dtype is None else feature.dtype == "float64"
     return _Mapping(spec, tuple(columns), num_classes, narrowed=is_float64 and spec.dtype == "float32")
 
 
@@ -228,7 +230,7 @@ def _stored_dtype(feature: Feature, dtype: str, support: DtypeSupport, *, of: st
 
 def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -> bool:
     """Whether the feature is a sequence, by the spec or, if the spec doesn't set it, by the source."""
-    marked = [_says(field, "sequence") for field in fields]
+    marked = [_has_mark(field, "sequence") for field in fields]
     if feature.sequence is None and any(marked) and not all(marked):
         raise BadSpec(
             f"{of}: {fields[marked.index(False)].name!r} isn't a sequence, so it can't share a vector with {fields[marked.index(True)].name!r}."
@@ -262,13 +264,13 @@ def _size(shape: tuple[int, ...], column: str, of: str) -> int:
     return math.prod(shape)
 
 
-def _common(own: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
-    if len(set(own)) == 1:
-        return own[0]
-    if "bytes" in own:
-        kinds = listed([f"{field.name} ({each})" for field, each in zip(fields, own, strict=True)])
+def _common_dtype(dtypes: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
+    if len(set(dtypes)) == 1:
+        return dtypes[0]
+    if "bytes" in dtypes:
+        kinds = listed([f"{field.name} ({each})" for field, each in zip(fields, dtypes, strict=True)])
         raise BadSpec(f"{of}: text and numbers can't share a vector: {kinds}.{why_text(*fields)}")
-    return str(np.result_type(*own).name)
+    return str(np.result_type(*dtypes).name)
 
 
 def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str, why: str) -> tuple[str, int | None]:
@@ -291,33 +293,33 @@ def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
     return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)
 
 
-def _of_float64(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
+def _float64_warnings(mappings: Sequence[_Mapping], output: Output) -> Iterator[str]:
     """Yields a warning about float64 features that the format stores as float32 by default."""
-    found = [mapping.feature.name for mapping in mappings if mapping.narrowed]
-    if not found:
+    narrowed_features = [mapping.feature.name for mapping in mappings if mapping.narrowed]
+    if not narrowed_features:
         return
     support = encoder_class(output.format).numbers(output)
     advice = "encoding: Raw" if support.raw else "dtype: float64"
-    several = len(found) > 1
+    several = len(narrowed_features) > 1
     yield (
-        f"the feature{'s' * several} {', '.join(map(repr, found[:_SHOWN_FEATURES]))}"
-        f"{f' and {len(found) - _SHOWN_FEATURES} more' if len(found) > _SHOWN_FEATURES else ''} {'are' if several else 'is'} stored as float32, "
+        f"the feature{'s' * several} {', '.join(map(repr, narrowed_features[:_SHOWN_FEATURES]))}"
+        f"{f' and {len(narrowed_features) - _SHOWN_FEATURES} more' if len(narrowed_features) > _SHOWN_FEATURES else ''} {'are' if several else 'is'} stored as float32, "
         f"{'the only float of a list in tf.train.Example' if support.raw else f'as {output.format} does unless asked'}; {advice} keeps float64"
     )
 
 
 def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
     """Returns the origins of columns that transforms left unchanged. A step that computes values changes the column's type."""
-    found = []
+    origins = []
     for mapping in mappings:
         for column in mapping.columns:
             frozen = (schema.field(column).metadata or {}).get(WAS.encode())
             if frozen is not None and mapping.feature.dtype != "bytes":
                 was = thawed(frozen.decode()).field(0)
-                read = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
-                if item_type(schema.field(column).type) == read:
-                    found.append(_Origin(mapping.feature.name, column, was.name, was.type))
-    return found
+                read_type = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
+                if item_type(schema.field(column).type) == read_type:
+                    origins.append(_Origin(mapping.feature.name, column, was.name, was.type))
+    return origins
 
 
 # --- doing --------------------------------------------------------------------------------------------------------
@@ -344,37 +346,37 @@ def _project(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
         return _Projection(columns[0] if len(columns) == 1 else _text_vectors(columns))
     if _is_as_it_is(mapping, columns[0].type):
         return _Projection(columns[0])
-    changed: list[InexactIntegers] = []
+    inexact_columns: list[InexactIntegers] = []
     faults: dict[int, str] = {}
     parts: list[npt.NDArray[Any]] = []
     for column, name in zip(columns, mapping.columns, strict=True):
         values, missing = numbers(column)
         faults |= {int(row): f"{name} has no value" for row in missing}
         parts.append(values)
-        if (found := inexact(values, feature.dtype, name)) is not None:
-            changed.append(found)
+        if (inexact_column := inexact(values, feature.dtype, name)) is not None:
+            inexact_columns.append(inexact_column)
     rows = len(columns[0])
     values = np.concatenate([part.reshape(rows, math.prod(part.shape[1:])) for part in parts], axis=1).reshape(rows, *feature.shape)
-    converted, wrong = as_type(values, feature.dtype)
-    for row, value in first_of_each_row(values, wrong):
+    converted, is_wrong = as_type(values, feature.dtype)
+    for row, value in first_of_each_row(values, is_wrong):
         faults.setdefault(row, f"{feature.name} {value} does not fit {feature.dtype}")
     if mapping.num_classes is not None:
         for row, value in first_of_each_row(converted, (converted < 0) | (converted >= mapping.num_classes)):
             faults.setdefault(row, f"{feature.name} {value} is outside 0..{mapping.num_classes - 1}")
-    return _Projection(to_arrow(converted), faults, inexact=changed)
+    return _Projection(to_arrow(converted), faults, inexact=inexact_columns)
 
 
-def _of_integers(found: Sequence[tuple[FeatureSpec, InexactIntegers]], faults: Mapping[int, str]) -> Iterator[Lossy]:
+def _lossy_integers(inexact_columns: Sequence[tuple[FeatureSpec, InexactIntegers]], faults: Mapping[int, str]) -> Iterator[Lossy]:
     bad = list(faults)
-    for feature, each in found:
-        kept = np.flatnonzero(~np.isin(each.rows, bad))
-        if len(kept):
-            value = each.values[kept[0]]
-            stored = f"{float(value.astype(feature.dtype)):.17g}"
-            yield _lossy(feature.name, each.column, "Integer", feature.dtype, len(kept), value, stored)
+    for feature, integers in inexact_columns:
+        good_rows = np.flatnonzero(~np.isin(integers.rows, bad))
+        if len(good_rows):
+            value = integers.values[good_rows[0]]
+            stored_text = f"{float(value.astype(feature.dtype)):.17g}"
+            yield _describe_loss(feature.name, integers.column, "Integer", feature.dtype, len(good_rows), value, stored_text)
 
 
-def _lossy(
+def _describe_loss(
     feature: str, column: str, kind: Literal["Integer", "Decimal", "Time"], type_: str, records: int, value: Any, stored: Any
 ) -> Lossy:
     return Lossy(feature=feature, column=column, kind=kind, type=type_, records=records, value=shown(value), stored=shown(stored))
@@ -394,35 +396,35 @@ def _as_time(number: int | None, kind: pa.DataType) -> str:
 def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
     """Projects lists: their items are projected as if each were a row, and put back into lists."""
     feature = mapping.feature
-    columns, faults = _of_equal_counts(mapping.columns, columns)
+    columns, faults = _require_equal_counts(mapping.columns, columns)
     lists = [flatten_lists(column) for column in columns]
-    whole = lists[0]
+    first_lists = lists[0]
     inner = replace(mapping, feature=replace(feature, shape=feature.shape[1:], sequence=False))
-    items = _project(inner, [each.items for each in lists])
-    changed: list[InexactIntegers] = []
+    items = _project(inner, [column_lists.items for column_lists in lists])
+    inexact_columns: list[InexactIntegers] = []
     for other in items.inexact:
-        rows, first = np.unique(whole.rows()[other.rows], return_index=True)
-        changed.append(InexactIntegers(other.column, rows, other.values[first]))
-    wrong = dict(items.faults)
+        rows, first = np.unique(first_lists.rows()[other.rows], return_index=True)
+        inexact_columns.append(InexactIntegers(other.column, rows, other.values[first]))
+    item_faults = dict(items.faults)
     steps: dict[int, int] = {}
-    for each, name in zip(lists, mapping.columns, strict=True):
-        wrong |= dict.fromkeys(_nulls(each.items), f"{name} has a null among its values")
-    if wrong:
-        rows, starts = whole.rows(), np.cumsum(whole.counts) - whole.counts
+    for column_lists, name in zip(lists, mapping.columns, strict=True):
+        item_faults |= dict.fromkeys(_null_rows(column_lists.items), f"{name} has a null among its values")
+    if item_faults:
+        rows, starts = first_lists.rows(), np.cumsum(first_lists.counts) - first_lists.counts
         unit = "step" if feature.sequence else "value"
-        for place in sorted(wrong):
+        for place in sorted(item_faults):
             row = int(rows[place])
             if row not in faults:
                 steps[row] = place - int(starts[row])
-                faults[row] = f"{wrong[place]} ({unit} {steps[row] + 1} of {whole.counts[row]})"
-    if items.column is whole.items and not is_tensor(columns[0].type):
-        return _Projection(columns[0], faults, steps, changed)
-    for row in _nulls(columns[0]):
+                faults[row] = f"{item_faults[place]} ({unit} {steps[row] + 1} of {first_lists.counts[row]})"
+    if items.column is first_lists.items and not is_tensor(columns[0].type):
+        return _Projection(columns[0], faults, steps, inexact_columns)
+    for row in _null_rows(columns[0]):
         faults.setdefault(row, f"{mapping.columns[0]} has no value")
-    return _Projection(put_together(items.column, whole), faults, steps, changed)
+    return _Projection(put_together(items.column, first_lists), faults, steps, inexact_columns)
 
 
-def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
+def _require_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
     """Replaces rows whose lists differ in length by nulls. Returns the columns and the faults of these rows."""
     if len(columns) == 1:
         return columns, {}
@@ -433,14 +435,14 @@ def _of_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Se
             faults.setdefault(row, f"{names[0]} has {counts[0][row]} values, but {name} has {other[row]}")
     if faults:
         places = np.arange(len(columns[0]))
-        kept: Any = pa.array(places, mask=np.isin(places, list(faults)))
-        columns = [column.take(kept) for column in columns]
+        good_rows: Any = pa.array(places, mask=np.isin(places, list(faults)))
+        columns = [column.take(good_rows) for column in columns]
     return columns, faults
 
 
-def _nulls(column: Array) -> list[int]:
-    found: list[int] = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist() if column.null_count else []
-    return found
+def _null_rows(column: Array) -> list[int]:
+    rows: list[int] = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist() if column.null_count else []
+    return rows
 
 
 def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:

@@ -37,7 +37,7 @@ _SIZES: Final = frozenset({"height", "width", "depth"})
 """Columns of IDX files that only give the shape of other columns."""
 
 
-def _as_sagemaker_wants(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
+def _with_sparse_feature(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
     """Returns the spec with one sparse feature, if it writes libsvm as `recordioProtobuf` and sets no features."""
     if not sagemaker.is_sparse_libsvm(spec) or spec.data.libsvm is None:
         return spec
@@ -59,7 +59,7 @@ class Pipeline(Closeable):
 
     def __init__(self, spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access, learned: Mapping[str, Any] | None = None) -> None:
         reader_type = reader_class(spec.data.kind)
-        spec = _as_sagemaker_wants(spec, state)
+        spec = _with_sparse_feature(spec, state)
         self.spec = spec
         self.reader = reader_type(access.unsigned(spec.data).member, state, access)
         self._steps: list[Step] = []
@@ -71,14 +71,14 @@ class Pipeline(Closeable):
             widest = max(widest, tensor_bytes(schema))
             self._steps.append(step)
         self._keeps_steps = not any(isinstance(step, ReordersSteps) and step.moves_steps for step in self._steps)
-        for number, found in (learned or {}).items():
-            self.take(int(number), found)
+        for number, parameters in (learned or {}).items():
+            self.take(int(number), parameters)
         self.most_records = max(1, _TENSOR_BYTES // max(1, widest))
         """Upper limit of a batch. Samples may be small when they are read, but the tensors made from them must fit into memory."""
         features = spec.features
         if features is None and sagemaker.is_flat_idx(spec):
-            named = {column for label in spec.labels or [] for column in label.columns or [label.name]}
-            schema = pa.schema([field for field in schema if field.name not in _SIZES or field.name in named])
+            label_columns = {column for label in spec.labels or [] for column in label.columns or [label.name]}
+            schema = pa.schema([field for field in schema if field.name not in _SIZES or field.name in label_columns])
         if spec.output.provenance:
             schema, features = provenance.schema_with(schema), provenance.features_with(features)
         self._projector: Projector = resolve(
@@ -136,10 +136,10 @@ class Pipeline(Closeable):
 
     def encoder(self) -> Encoder:
         """Returns a new encoder for one shard."""
-        made = encoder_class(self.spec.output.format)(self.spec.output, self.features)
-        if isinstance(made, TakesClasses):
-            made.take_classes(self.class_names())
-        return made
+        encoder = encoder_class(self.spec.output.format)(self.spec.output, self.features)
+        if isinstance(encoder, TakesClasses):
+            encoder.take_classes(self.class_names())
+        return encoder
 
     def batches(self, units: UnitTable, samples: Iterator[Samples]) -> "BatchStream":
         """Returns the stream of finished batches for arrays of sample numbers. Each array becomes one batch or several."""
@@ -147,10 +147,10 @@ class Pipeline(Closeable):
 
     def read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """Reads batches ahead of the steps, so that slow sources are read while the steps compute."""
-        read = self.reader.read(units, samples)
+        batches = self.reader.read(units, samples)
         # A reader that is also asked for line numbers must be used by one thread only.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
-        yield from read if is_alone else prefetched(read, depth=1)
+        yield from batches if is_alone else prefetched(batches, depth=1)
 
     def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
         """Applies steps and features to a batch, which may be cut into several.
@@ -158,25 +158,25 @@ class Pipeline(Closeable):
         Yields each result with its number of bad records by reason.
         """
         unreadable = {bad.sample for bad in batch.bad}
-        for made in _apply(self._steps, batch):
-            bad = [0, sum(each.sample in unreadable for each in made.bad), len(made.bad)]
+        for part in _apply(self._steps, batch):
+            bad = [0, sum(rejected.sample in unreadable for rejected in part.bad), len(part.bad)]
             if self.spec.output.provenance:
-                made = replace(made, records=provenance.add_columns(made, units, self.reader))
-            made = self._with_lines(self._projector.project(made), units, unreadable)
-            bad.append(len(made.bad))
-            yield made, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
+                part = replace(part, records=provenance.add_columns(part, units, self.reader))
+            part = self._with_lines(self._projector.project(part), units, unreadable)
+            bad.append(len(part.bad))
+            yield part, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
 
     def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
         """Adds the line in the source, if the source has lines, to the reasons of samples that a step or a feature refused."""
         refused = [bad for bad in batch.bad if bad.sample not in unreadable]
         samples = [bad.sample for bad in refused]
         if refused and isinstance(self.reader, HasSteps):
-            found = self.reader.places(units, [bad if self._keeps_steps else replace(bad, step=None) for bad in refused])
+            places_in_source = self.reader.places(units, [bad if self._keeps_steps else replace(bad, step=None) for bad in refused])
         elif refused and isinstance(self.reader, HasLines):
-            found = [f"line {line}" for line in self.reader.lines(units, np.array(samples, np.int64)).tolist()]
+            places_in_source = [f"line {line}" for line in self.reader.lines(units, np.array(samples, np.int64)).tolist()]
         else:
             return batch
-        places = dict(zip(samples, found, strict=True))
+        places = dict(zip(samples, places_in_source, strict=True))
         bad = [replace(bad, reason=f"{places[bad.sample]}: {bad.reason}") if bad.sample in places else bad for bad in batch.bad]
         return replace(batch, bad=bad)
 
@@ -204,10 +204,10 @@ class BatchStream:
         self._samples = samples
 
     def __iter__(self) -> Generator[Batch, None, None]:
-        with closing(self._pipeline.read(self._units, self._samples)) as read:
+        with closing(self._pipeline.read(self._units, self._samples)) as batches:
             while True:
                 started = perf_counter()
-                batch = next(read, None)
+                batch = next(batches, None)
                 was_read = perf_counter()
                 self.seconds["read"] += was_read - started
                 if batch is None:

@@ -46,18 +46,18 @@ def add_columns(batch: Batch, units: UnitTable, reader: Reader) -> pa.RecordBatc
     lines = reader.lines(units, samples) if isinstance(reader, HasLines) else None
     index, within = units.locate(samples)
     numbers, place = np.unique(index, return_inverse=True)
-    here = [units.unit(number) for number in numbers.tolist()]
-    records = _texts(within + np.array([unit.row for unit in here], np.int64)[place])
-    names = _of_each([_name(unit) + ":" for unit in here], place)
-    sources = _of_each([f'{{"source": {json.dumps(unsigned(unit.uri), ensure_ascii=False)}, "index": ' for unit in here], place)
+    batch_units = [units.unit(number) for number in numbers.tolist()]
+    records = _as_texts(within + np.array([unit.row for unit in batch_units], np.int64)[place])
+    names = _spread([_name(unit) + ":" for unit in batch_units], place)
+    sources = _spread([f'{{"source": {json.dumps(unsigned(unit.uri), ensure_ascii=False)}, "index": ' for unit in batch_units], place)
     if lines is None:
-        made = (_join(names, records), _join(sources, records, "}"))
+        new_columns = (_join(names, records), _join(sources, records, "}"))
     else:
-        made = (_join(names, _texts(lines)), _join(sources, records, ', "line": ', _texts(lines), "}"))
-    found = batch.records
-    for field, texts in zip(_FIELDS, made, strict=True):
-        found = found.append_column(field, texts)
-    return found
+        new_columns = (_join(names, _as_texts(lines)), _join(sources, records, ', "line": ', _as_texts(lines), "}"))
+    records_with_columns = batch.records
+    for field, texts in zip(_FIELDS, new_columns, strict=True):
+        records_with_columns = records_with_columns.append_column(field, texts)
+    return records_with_columns
 
 
 def _name(unit: Unit) -> str:
@@ -66,14 +66,14 @@ def _name(unit: Unit) -> str:
     return without.rpartition("/")[2] if without != unit.uri else unit.path or unit.uri.rpartition("/")[2]
 
 
-def _of_each(texts: Sequence[str], place: npt.NDArray[np.int64]) -> Array:
+def _spread(texts: Sequence[str], place: npt.NDArray[np.int64]) -> Array:
     return pa.array(texts, pa.string()).take(to_arrow(place))
 
 
-def _texts(numbers: npt.NDArray[np.int64]) -> Array:
+def _as_texts(numbers: npt.NDArray[np.int64]) -> Array:
     return to_arrow(numbers).cast(pa.string())
 
 
 def _join(*parts: "Array | str") -> Array:
-    found: Array = pc.binary_join_element_wise(*parts, "")
-    return found
+    joined: Array = pc.binary_join_element_wise(*parts, "")
+    return joined

@@ -46,12 +46,12 @@ class RecordIndex:
         self._size = 0
         self._records = 0
         self._offset = 0
-        self._waiting: list[Numbers] = []
+        self._unwritten: list[Numbers] = []
 
     def add(self, sizes: Numbers) -> None:
         """Adds the next records, given their sizes in the file."""
-        self._waiting.append(sizes)
-        if sum(map(len, self._waiting)) >= _TOGETHER:
+        self._unwritten.append(sizes)
+        if sum(map(len, self._unwritten)) >= _TOGETHER:
             self._write()
 
     def publish(self, file: str) -> IndexFile:
@@ -67,8 +67,8 @@ class RecordIndex:
 
     def _write(self) -> None:
         """Writes the lines of all waiting records. Small batches are collected and written together."""
-        sizes = np.concatenate([*self._waiting, np.empty(0, np.int64)])
-        self._waiting = []
+        sizes = np.concatenate([*self._unwritten, np.empty(0, np.int64)])
+        self._unwritten = []
         columns = {
             "number": np.arange(self._records, self._records + len(sizes)),
             "offset": self._offset + np.cumsum(sizes) - sizes,

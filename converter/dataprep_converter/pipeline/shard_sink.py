@@ -60,11 +60,13 @@ class ShardSink:
         The buffers must not change until the batch after the next is sent.
         """
         self.settle(left=1)
-        begun = [] if self.is_plain else [self._digesting.submit(_time, partial(_digest, self._raw_digest), raw)]
+        begun = [] if self.is_plain else [self._digesting.submit(_measure, partial(_digest, self._raw_digest), raw)]
         size = sum(map(len, packed))
         if size:
-            begun.append(self._digesting.submit(_time, partial(_digest, self._file_digest), packed))
-            begun.append(self._sink.submit(_time, self._write, packed) if self._upload.blocks else _done(_time(self._write, packed)))
+            begun.append(self._digesting.submit(_measure, partial(_digest, self._file_digest), packed))
+            begun.append(
+                self._sink.submit(_measure, self._write, packed) if self._upload.blocks else _finished_future(_measure(self._write, packed))
+            )
         self._sending.append(begun)
         self.size += size
         self.raw_size += sum(map(len, raw))
@@ -72,8 +74,8 @@ class ShardSink:
     def settle(self, left: int = 0) -> None:
         """Waits until only `left` batches are still to be written."""
         while len(self._sending) > left:
-            spent = max([sent.result() for sent in self._sending.popleft()], default=0.0)
-            self.seconds += spent
+            seconds = max([write.result() for write in self._sending.popleft()], default=0.0)
+            self.seconds += seconds
 
     def finish(self) -> tuple[str, str]:
         """Waits until everything is written. Returns the digests of the file and of the uncompressed records."""
@@ -102,7 +104,7 @@ def _digest(digest: "Sha256 | Hash", pieces: Sequence[Buffer]) -> None:
             digest.update(piece)
 
 
-def _time(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
+def _measure(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer]) -> float:
     """Calls `take` with the pieces and returns the seconds that the call took."""
     started = perf_counter()
     take(pieces)
@@ -131,7 +133,7 @@ def _gather(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
         yield room[:filled]
 
 
-def _done(seconds: float) -> Future[float]:
-    done: Future[float] = Future()
-    done.set_result(seconds)
-    return done
+def _finished_future(seconds: float) -> Future[float]:
+    future: Future[float] = Future()
+    future.set_result(seconds)
+    return future

@@ -67,21 +67,21 @@ class ShardWriter:
         self._batches: BatchStream = pipeline.batches(plan.units, samples_of(shard, plan=plan, most_records=pipeline.most_records))
         self._companions: list[tuple[str, bytes]] = []
         output = pipeline.spec.output
-        with ExitStack() as opened:
+        with ExitStack() as resources:
             self._statistics = ShardStatistics(pipeline.features, extent=output.statistics, records=shard.records, shards=plan.head.shards)
             self._quarantine = Quarantine() if pipeline.spec.on_bad_record.policy == "Quarantine" else None
             if self._quarantine is not None:
-                opened.callback(self._quarantine.close)
+                resources.callback(self._quarantine.close)
             self._upload = self._store.create(self._uri, hdfs=output.hdfs)
-            opened.push(_aborting(self._upload))
+            resources.push(_aborting(self._upload))
             self._index = None
             if (line := index_line(output)) is not None:
                 self._index = RecordIndex(line, self._store, folder.at(names.index_file(shard.file)), hdfs=output.hdfs)
-                opened.push(_aborting(self._index))
-            self._encoder = opened.enter_context(pipeline.encoder())
+                resources.push(_aborting(self._index))
+            self._encoder = resources.enter_context(pipeline.encoder())
             self._encoder.begin(shard, seed=plan.head.shuffle_seed or 0)
-            self._sink = opened.enter_context(ShardSink(self._upload, self._encoder.compressor(output)))
-            self._resources = opened.pop_all()
+            self._sink = resources.enter_context(ShardSink(self._upload, self._encoder.compressor(output)))
+            self._resources = resources.pop_all()
 
     def encode(self, watch: Watch) -> None:
         """Reads and encodes all records, and sends them to the sink."""

@@ -38,9 +38,9 @@ class CastStep:
         columns: dict[str, Any] = {}
         for name in self._columns:
             values, missing = numbers(batch.records.column(name))
-            converted, wrong = as_type(values, self._dtype)
+            converted, is_wrong = as_type(values, self._dtype)
             columns[name] = to_arrow(converted)
-            for row, value in first_of_each_row(values, wrong):
+            for row, value in first_of_each_row(values, is_wrong):
                 faults.setdefault(row, f"{name} {value} does not fit {self._dtype}")
             faults |= {int(row): f"{name} has no value" for row in missing}
         return with_columns(batch, self._schema, columns, faults)

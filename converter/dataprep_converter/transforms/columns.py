@@ -25,8 +25,8 @@ class _ColumnSubset:
 
     def apply(self, batch: Batch) -> Batch:
         """Returns the batch with only these columns. Values are not copied."""
-        kept = batch.records.select([*self._old, SAMPLE])
-        return replace(batch, records=kept.rename_columns([*self._new, SAMPLE]))
+        selected = batch.records.select([*self._old, SAMPLE])
+        return replace(batch, records=selected.rename_columns([*self._new, SAMPLE]))
 
 
 class SelectStep(_ColumnSubset):
@@ -44,8 +44,8 @@ class DropStep(_ColumnSubset):
     """Drops the named columns."""
 
     def __init__(self, options: Drop, schema: pa.Schema) -> None:
-        gone = find_columns(options.columns, schema, of="The transform drop")
-        names = [name for name in schema.names if name not in gone]
+        dropped = find_columns(options.columns, schema, of="The transform drop")
+        names = [name for name in schema.names if name not in dropped]
         if not names:
             raise BadSpec("The transform drop leaves no column.")
         super().__init__(schema, names, names)

@@ -35,16 +35,16 @@ class CropOrPadStep:
         """Crops or pads all images. An image that can't be decoded makes its sample bad."""
         name, column = self._images.name, batch.records.column(self._images.name)
         height, width = self._size
-        made = np.zeros((len(column), height, width, self._images.channels), self._images.dtype)
+        images = np.zeros((len(column), height, width, self._images.channels), self._images.dtype)
 
         def make(row: int, image: npt.NDArray[Any]) -> None:
             from_y, to_y, rows = overlap(image.shape[0], height)
             from_x, to_x, columns = overlap(image.shape[1], width)
-            made[row, to_y : to_y + rows, to_x : to_x + columns] = image[from_y : from_y + rows, from_x : from_x + columns]
+            images[row, to_y : to_y + rows, to_x : to_x + columns] = image[from_y : from_y + rows, from_x : from_x + columns]
 
         faults = each(column, make)
-        tensors = to_arrow(made.reshape(len(made), *self._images.shape(height, width)))
-        sizes = np.full((len(made), 2), self._size, np.int64)
+        tensors = to_arrow(images.reshape(len(images), *self._images.shape(height, width)))
+        sizes = np.full((len(images), 2), self._size, np.int64)
         return with_columns(batch, self._schema, {name: tensors, **sizes_of(self._schema, name, sizes)}, faults)
 
 

@@ -49,8 +49,8 @@ class DecodeStep:
             raise BadSpec(f"{_OF} makes a column {self._to!r} of {self._from!r}, but there is one already; rename it first.")
         self._type = ImagesType(options)
         sizes = dict.fromkeys(size_columns(schema, self._to), pa.int64())
-        kept = [field for field in schema if field.name != self._to + FORMAT]
-        self._schema = replaced(pa.schema(kept), self._from, {self._to: self._type, **sizes})
+        fields = [field for field in schema if field.name != self._to + FORMAT]
+        self._schema = replaced(pa.schema(fields), self._from, {self._to: self._type, **sizes})
 
     def schema(self) -> pa.Schema:
         """Returns the columns. X is a column of images of different sizes."""
@@ -79,14 +79,14 @@ class DecodeStep:
         """Yields parts with a limited number of pixels, because a file of a kilobyte may decode to a hundred megabytes."""
         _, sizes = parts(batch.records.column(self._to))
         first = 0
-        while (after := first + _that_fit(sizes[first:])) < len(sizes):
-            yield replace(batch, records=batch.records.slice(first, after - first))
+        while (end := first + _count_fitting(sizes[first:])) < len(sizes):
+            yield replace(batch, records=batch.records.slice(first, end - first))
             # The first part already has these counts.
             batch = replace(batch, bad=[], bytes_in=0, filtered=0, added=0)
-            first = after
+            first = end
         yield replace(batch, records=batch.records.slice(first))
 
 
-def _that_fit(sizes: npt.NDArray[np.int64]) -> int:
+def _count_fitting(sizes: npt.NDArray[np.int64]) -> int:
     """Returns how many images fit within a part's limit of pixels, at least one."""
     return max(1, int(np.searchsorted(np.cumsum(sizes[:, 0] * sizes[:, 1]), MOST_PIXELS, side="right")))

@@ -28,13 +28,13 @@ class EncodeStep:
             raise BadSpec(f"{_OF}: a Jpeg has no alpha channel, but {name!r} has 4 channels; decode to 3 channels, or set format: Png.")
         if name + ENCODED in schema.names:
             raise BadSpec(f"{_OF} makes a column {name + ENCODED!r}, but there is one already; drop or rename it first.")
-        made: dict[str, pa.DataType] = {
+        fields: dict[str, pa.DataType] = {
             name + ENCODED: pa.large_binary(),
             name + FORMAT: pa.string(),
             name + HEIGHT: pa.int64(),
             name + WIDTH: pa.int64(),
         }
-        self._schema = replaced(schema, name, made)
+        self._schema = replaced(schema, name, fields)
 
     def schema(self) -> pa.Schema:
         """Returns the columns, with the files, their format and their size."""

@@ -51,7 +51,7 @@ class Expression:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
             reason = exc.msg if isinstance(exc, SyntaxError) else str(exc)
             raise BadSpec(f"{of}: {text!r} isn't a valid expression: {reason}.") from exc
-        self._value = self._compiled(parsed, schema, 0)
+        self._value = self._compile(parsed, schema, 0)
         try:
             self.type: pa.DataType = self.of(pa.RecordBatch.from_pylist([], schema=schema)).type
         except BadData as exc:
@@ -67,15 +67,15 @@ class Expression:
         if isinstance(value, pa.Scalar | bool | int | float | str):
             scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value)
             value = pa.array([scalar.as_py()] * records.num_rows, scalar.type)
-        found: Array = value
-        return found
+        result: Array = value
+        return result
 
-    def _compiled(self, node: ast.expr, schema: pa.Schema, depth: int) -> _Value:
+    def _compile(self, node: ast.expr, schema: pa.Schema, depth: int) -> _Value:
         if depth > _DEEPEST:
             raise BadSpec(f"{self._of}: {self._text[:60]!r}… is nested more than {_DEEPEST} deep.")
 
         def inner(child: ast.expr) -> _Value:
-            return self._compiled(child, schema, depth + 1)
+            return self._compile(child, schema, depth + 1)
 
         match node:
             case ast.Name(id=name):
@@ -83,30 +83,30 @@ class Expression:
             case ast.Constant(value=bool() | int() | float() | str() as value):
                 return lambda _: value
             case ast.BoolOp(op=op, values=values):
-                return _folded("and_kleene" if isinstance(op, ast.And) else "or_kleene", [inner(value) for value in values])
+                return _folding("and_kleene" if isinstance(op, ast.And) else "or_kleene", [inner(value) for value in values])
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return _called(pc.invert, [inner(operand)])
+                return _calling(pc.invert, [inner(operand)])
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return lambda _: -value
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return _called(pc.negate_checked, [inner(operand)])
+                return _calling(pc.negate_checked, [inner(operand)])
             case ast.BinOp(op=op, left=left, right=right) if type(op) in _ARITHMETIC:
-                return _called(getattr(pc, _ARITHMETIC[type(op)]), [inner(left), inner(right)])
+                return _calling(getattr(pc, _ARITHMETIC[type(op)]), [inner(left), inner(right)])
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._comparison([left, *comparators], ops, inner)
             case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)], keywords=[]):
                 return self._column(name, schema)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
                 return self._function(name, args, inner)
-        known = ", ".join(sorted([*_FUNCTIONS, "col"]))
-        shown = ast.unparse(node)[:60]
+        functions = ", ".join(sorted([*_FUNCTIONS, "col"]))
+        source = ast.unparse(node)[:60]
         raise BadSpec(
-            f"{self._of}: {shown!r} is not understood; expressions can have columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {known}."
+            f"{self._of}: {source!r} is not understood; expressions can have columns, numbers, texts, comparisons, + - * /, and, or, not, in, and {functions}."
         )
 
     def _column(self, name: str, schema: pa.Schema) -> _Value:
-        (found,) = find_columns([name], schema, of=self._of)
-        return operator.methodcaller("column", found)
+        (column_name,) = find_columns([name], schema, of=self._of)
+        return operator.methodcaller("column", column_name)
 
     def _comparison(self, operands: list[ast.expr], ops: list[ast.cmpop], inner: Callable[[ast.expr], _Value]) -> _Value:
         parts: list[_Value] = []
@@ -114,30 +114,30 @@ class Expression:
             if isinstance(op, ast.In | ast.NotIn):
                 parts.append(self._membership(inner(left), right, negated=isinstance(op, ast.NotIn)))
             elif type(op) in _COMPARISONS:
-                parts.append(_called(getattr(pc, _COMPARISONS[type(op)]), [inner(left), inner(right)]))
+                parts.append(_calling(getattr(pc, _COMPARISONS[type(op)]), [inner(left), inner(right)]))
             else:
                 raise BadSpec(f"{self._of}: {self._text!r}: to test for a missing value, write is_null(column).")
-        return parts[0] if len(parts) == 1 else _folded("and_kleene", parts)
+        return parts[0] if len(parts) == 1 else _folding("and_kleene", parts)
 
     def _membership(self, value: _Value, members: ast.expr, *, negated: bool) -> _Value:
         values = ast.literal_eval(members) if _is_literal(members) else None
         if not isinstance(values, list | tuple | set) or not values:
             raise BadSpec(f"{self._of}: {self._text!r}: `in` must be followed by a list of values, such as ['cat', 'dog'].")
-        wanted = pa.array(sorted(values))
+        members_array = pa.array(sorted(values))
 
-        def found(records: pa.RecordBatch) -> Any:
+        def is_member(records: pa.RecordBatch) -> Any:
             column = value(records)
-            inside = pc.is_in(column, value_set=wanted.cast(column.type))
+            inside = pc.is_in(column, value_set=members_array.cast(column.type))
             return pc.invert(inside) if negated else inside
 
-        return found
+        return is_member
 
     def _function(self, name: str, args: list[ast.expr], inner: Callable[[ast.expr], _Value]) -> _Value:
         count, kernel = _FUNCTIONS[name]
         if len(args) != count:
             raise BadSpec(f"{self._of}: {name} takes {count} value{'s' if count > 1 else ''}, got {len(args)} in {self._text!r}.")
         if count == 1:
-            return _called(kernel, [inner(args[0])])
+            return _calling(kernel, [inner(args[0])])
         if not (isinstance(args[1], ast.Constant) and isinstance(args[1].value, str)):
             raise BadSpec(f"{self._of}: the second value of {name} must be a text in quotes, in {self._text!r}.")
         text, first = args[1].value, inner(args[0])
@@ -154,29 +154,29 @@ def _is_literal(node: ast.expr) -> bool:
     return all(isinstance(each, ast.Constant | ast.UnaryOp) for each in node.elts)
 
 
-def _called(kernel: Callable[..., Any], values: list[_Value]) -> _Value:
+def _calling(kernel: Callable[..., Any], values: list[_Value]) -> _Value:
     return lambda records: kernel(*[value(records) for value in values])
 
 
-def _folded(kernel: str, values: list[_Value]) -> _Value:
+def _folding(kernel: str, values: list[_Value]) -> _Value:
     combine = getattr(pc, kernel)
 
-    def folded(records: pa.RecordBatch) -> Any:
-        found = values[0](records)
+    def fold(records: pa.RecordBatch) -> Any:
+        result = values[0](records)
         for value in values[1:]:
-            found = combine(found, value(records))
-        return found
+            result = combine(result, value(records))
+        return result
 
-    return folded
+    return fold
 
 
 def _length(value: Array) -> Array:
     """Returns the lengths: of text in characters, of binary values in bytes, of lists in values."""
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        found: Array = pc.utf8_length(value)
+        lengths: Array = pc.utf8_length(value)
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        found = pc.binary_length(value)
+        lengths = pc.binary_length(value)
     else:
-        found = pc.list_value_length(value)
-    return found.cast(pa.int64())
+        lengths = pc.list_value_length(value)
+    return lengths.cast(pa.int64())

@@ -26,6 +26,6 @@ class FilterStep:
 
     def apply(self, batch: Batch) -> Batch:
         """Returns the batch with the kept records, in order."""
-        kept = pc.fill_null(self._where.of(batch.records), False)
-        records = batch.records.filter(kept)
+        is_kept = pc.fill_null(self._where.of(batch.records), False)
+        records = batch.records.filter(is_kept)
         return replace(batch, records=records, filtered=batch.filtered + batch.records.num_rows - records.num_rows)

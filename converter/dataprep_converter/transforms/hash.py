@@ -44,7 +44,7 @@ class HashStep:
         for name in self._columns:
             position = records.schema.get_field_index(name)
             field = records.schema.field(position).with_type(pa.string())
-            records = records.set_column(position, field, _mapped(records.column(name), self._digest))
+            records = records.set_column(position, field, _map_values(records.column(name), self._digest))
         return replace(batch, records=records)
 
     def _digest(self, value: bytes) -> str:
@@ -78,9 +78,9 @@ def _is_text(kind: pa.DataType) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
 
 
-def _mapped(column: Array, change: Callable[[bytes], str]) -> Array:
+def _map_values(column: Array, change: Callable[[bytes], str]) -> Array:
     text = column.cast(pa.string()) if pa.types.is_integer(column.type) else column
     coded = text.cast(pa.large_binary()).dictionary_encode()
     values: Any = coded.dictionary.to_pylist()
-    changed: Array = pa.array([change(value) for value in values], pa.string())
-    return changed.take(coded.indices)
+    new_values: Array = pa.array([change(value) for value in values], pa.string())
+    return new_values.take(coded.indices)

@@ -46,40 +46,40 @@ class MapStep:
         numbers: Any = batch.records.column(SAMPLE).to_pylist()
         for sample, row in zip(numbers, rows, strict=True):
             try:
-                results.append((sample, self._called(row)))
+                results.append((sample, self._call(row)))
             except BadSample as exc:
                 bad.append(RejectedSample(sample, str(exc)))
         try:
-            records = self._table([record for _, made in results for record in made])
+            records = self._table([record for _, new_records in results for record in new_records])
         except BadSample:
-            results, wrong = self._parted(results)
-            bad += wrong
-            records = self._table([record for _, made in results for record in made])
-        filtered = sum(not made for _, made in results)
-        added = sum(max(0, len(made) - 1) for _, made in results)
-        samples = pa.array([sample for sample, made in results for _ in made], pa.int64())
+            results, rejected = self._separate_bad(results)
+            bad += rejected
+            records = self._table([record for _, new_records in results for record in new_records])
+        filtered = sum(not new_records for _, new_records in results)
+        added = sum(max(0, len(new_records) - 1) for _, new_records in results)
+        samples = pa.array([sample for sample, new_records in results for _ in new_records], pa.int64())
         records = records.append_column(pa.field(SAMPLE, pa.int64()), samples)
         return replace(batch, records=records, bad=[*batch.bad, *bad], filtered=batch.filtered + filtered, added=batch.added + added)
 
-    def _parted(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[RejectedSample]]:
+    def _separate_bad(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[RejectedSample]]:
         """Returns the results that fit, and the samples of those that don't."""
         good: list[tuple[int, list[Any]]] = []
         bad: list[RejectedSample] = []
-        for sample, made in results:
+        for sample, new_records in results:
             try:
-                self._table(made)
+                self._table(new_records)
             except BadSample as exc:
                 bad.append(RejectedSample(sample, str(exc)))
             else:
-                good.append((sample, made))
+                good.append((sample, new_records))
         return good, bad
 
-    def _called(self, row: dict[str, Any]) -> list[Any]:
+    def _call(self, row: dict[str, Any]) -> list[Any]:
         try:
-            found = self._function(row, **self._options)
+            result = self._function(row, **self._options)
         except Exception as exc:  # whatever the user's code raises
             raise BadSample(f"the plug-in {self._name!r} failed: {plugins.describe(exc)}") from exc
-        return [] if found is None else found if isinstance(found, list) else [found]
+        return [] if result is None else result if isinstance(result, list) else [result]
 
     def _table(self, records: list[Any]) -> pa.RecordBatch:
         try:

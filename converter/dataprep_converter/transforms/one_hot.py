@@ -54,5 +54,5 @@ class OneHotStep:
             position = records.schema.get_field_index(name)
             column = to_arrow(vectors)
             records = records.set_column(position, records.schema.field(position).with_type(column.type), column)
-        done = replace(batch, records=records)
-        return without(done, faults, records.column(SAMPLE)) if faults else done
+        encoded = replace(batch, records=records)
+        return without(encoded, faults, records.column(SAMPLE)) if faults else encoded

@@ -141,10 +141,10 @@ def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> 
 
     The other fields are added after it, or change their type in place if they exist already.
     """
-    new, *others = fields
+    new, *other_names = fields
     position = schema.get_field_index(old)
     schema = schema.set(position, schema.field(position).with_name(new).with_type(fields[new]))
-    for other in others:
+    for other in other_names:
         at = schema.get_field_index(other)
         if at >= 0:
             schema = schema.set(at, schema.field(at).with_type(fields[other]))
@@ -158,8 +158,8 @@ def with_columns(batch: Batch, schema: pa.Schema, columns: Mapping[str, Array], 
     """Returns the batch in the step's new schema, with the given `columns` and all others unchanged. The rows in `faults` move to `bad`."""
     records = batch.records
     arrays = [columns[name] if name in columns else records.column(name) for name in [*schema.names, SAMPLE]]
-    done = replace(batch, records=pa.RecordBatch.from_arrays(arrays, schema=schema.append(records.schema.field(SAMPLE))))
-    return without(done, faults, records.column(SAMPLE)) if faults else done
+    new_batch = replace(batch, records=pa.RecordBatch.from_arrays(arrays, schema=schema.append(records.schema.field(SAMPLE))))
+    return without(new_batch, faults, records.column(SAMPLE)) if faults else new_batch
 
 
 def size_columns(schema: pa.Schema, name: str) -> list[str]:

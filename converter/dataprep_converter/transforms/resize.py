@@ -55,18 +55,18 @@ class ResizeStep:
         """Resizes all images. An image that can't be decoded makes its sample bad."""
         name, column = self._images.name, batch.records.column(self._images.name)
         if self._later is not None:
-            files, before = parts(column)
-            sizes = np.array([size_after(self._resize, *size) for size in before.tolist()], np.int64).reshape(-1, 2)
+            files, old_sizes = parts(column)
+            sizes = np.array([size_after(self._resize, *size) for size in old_sizes.tolist()], np.int64).reshape(-1, 2)
             column = images_array(files, sizes, self._later)
         if self._size is None:
             return with_columns(batch, self._schema, {name: column, **sizes_of(self._schema, name, sizes)}, {})
         height, width = self._size
-        made = np.zeros((len(column), height, width, self._images.channels), np.uint8)
+        images = np.zeros((len(column), height, width, self._images.channels), np.uint8)
 
         def make(row: int, image: npt.NDArray[Any]) -> None:
-            made[row] = resized(image, height, width, self._resize.method)
+            images[row] = resized(image, height, width, self._resize.method)
 
         faults = each(column, make)
-        tensors = to_arrow(made.reshape(len(made), *self._images.shape(height, width)))
-        sizes = np.full((len(made), 2), self._size, np.int64)
+        tensors = to_arrow(images.reshape(len(images), *self._images.shape(height, width)))
+        sizes = np.full((len(images), 2), self._size, np.int64)
         return with_columns(batch, self._schema, {name: tensors, **sizes_of(self._schema, name, sizes)}, faults)

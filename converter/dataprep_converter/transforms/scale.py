@@ -48,8 +48,8 @@ class ScaleStep:
             field = records.schema.field(position)
             column = to_arrow(scaled)
             records = records.set_column(position, field.with_type(column.type), column)
-        done = replace(batch, records=records)
-        return without(done, faults, records.column(SAMPLE)) if faults else done
+        scaled_batch = replace(batch, records=records)
+        return without(scaled_batch, faults, records.column(SAMPLE)) if faults else scaled_batch
 
     def _scaled(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
         s = self._scale

@@ -38,13 +38,13 @@ class StandardizeStep:
         self._dtype = np.dtype(standardize.dtype)
         self._shape = shape_of(kind)
         self._split = standardize.split
-        self._given: tuple[Wide, Wide] | None = None
+        self._fixed: tuple[Wide, Wide] | None = None
         if standardize.mean is not None and standardize.deviation is not None:
             channels = shape_of(kind)[-1]
-            for what, given in (("mean", standardize.mean), ("deviation", standardize.deviation)):
-                if len(given) not in (1, channels):
-                    raise BadSpec(f"{_OF}: {what} has {len(given)} numbers, but {self._column!r} has {channels} channels.")
-            self._given = np.broadcast_to(standardize.mean, channels), np.broadcast_to(standardize.deviation, channels)
+            for what, values in (("mean", standardize.mean), ("deviation", standardize.deviation)):
+                if len(values) not in (1, channels):
+                    raise BadSpec(f"{_OF}: {what} has {len(values)} numbers, but {self._column!r} has {channels} channels.")
+            self._fixed = np.broadcast_to(standardize.mean, channels), np.broadcast_to(standardize.deviation, channels)
         self._schema = replaced(schema, self._column, {self._column: arrow_type(standardize.dtype, shape_of(kind))})
 
     def schema(self) -> pa.Schema:
@@ -76,7 +76,7 @@ class StandardizeStep:
 
     def load(self, parameters: Any) -> None:
         """Uses this mean and deviation from now on."""
-        self._given = np.array(parameters["mean"], np.float64), np.array(parameters["deviation"], np.float64)
+        self._fixed = np.array(parameters["mean"], np.float64), np.array(parameters["deviation"], np.float64)
 
     # --- applying --------------------------------------------------------------------------------------------------
 
@@ -85,36 +85,36 @@ class StandardizeStep:
         values, missing = numbers(batch.records.column(self._column))
         # Overflow is ignored here, because infinite results are detected below.
         with np.errstate(over="ignore", invalid="ignore"):
-            made = self._by_itself(values) if self._given is None else self._by_given(values, *self._given)
+            standardized = self._standardize_each(values) if self._fixed is None else self._standardize_by(values, *self._fixed)
         faults: dict[int, str] = {}
         if values.dtype.kind == "f":
-            rows = np.flatnonzero(~np.isfinite(made).reshape(len(made), -1).all(axis=1))
+            rows = np.flatnonzero(~np.isfinite(standardized).reshape(len(standardized), -1).all(axis=1))
             faults = {int(row): f"{self._column} is not finite in {self._dtype} after standardize" for row in rows}
         faults |= {int(row): f"{self._column} has no value" for row in missing}
-        return with_columns(batch, self._schema, {self._column: to_arrow(made)}, faults)
+        return with_columns(batch, self._schema, {self._column: to_arrow(standardized)}, faults)
 
-    def _by_itself(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        made = np.empty(values.shape, self._dtype)
+    def _standardize_each(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        standardized = np.empty(values.shape, self._dtype)
         for row in range(len(values)):
             tensor = np.ascontiguousarray(values[row : row + 1])
             if values.dtype == np.uint8:
                 mean, deviation = _moments(tensor)
                 table = ((_LEVELS - mean) / deviation).astype(self._dtype)
-                look_up(table, tensor, made[row : row + 1], line=(mean, 1 / deviation))
+                look_up(table, tensor, standardized[row : row + 1], line=(mean, 1 / deviation))
             else:
                 wide = tensor.astype(np.float64)
-                made[row : row + 1] = (wide - wide.mean()) / max(wide.std(), 1 / math.sqrt(wide.size))
-        return made
+                standardized[row : row + 1] = (wide - wide.mean()) / max(wide.std(), 1 / math.sqrt(wide.size))
+        return standardized
 
-    def _by_given(self, values: npt.NDArray[Any], means: Wide, deviations: Wide) -> npt.NDArray[Any]:
-        made = np.empty(values.shape, self._dtype)
+    def _standardize_by(self, values: npt.NDArray[Any], means: Wide, deviations: Wide) -> npt.NDArray[Any]:
+        standardized = np.empty(values.shape, self._dtype)
         for channel, (mean, deviation) in enumerate(zip(means, deviations, strict=True)):
-            taken = values[..., channel]
+            channel_values = values[..., channel]
             if values.dtype == np.uint8:
-                made[..., channel] = ((_LEVELS - mean) / deviation).astype(self._dtype)[taken]
+                standardized[..., channel] = ((_LEVELS - mean) / deviation).astype(self._dtype)[channel_values]
             else:
-                made[..., channel] = (taken.astype(np.float64) - mean) / deviation
-        return made
+                standardized[..., channel] = (channel_values.astype(np.float64) - mean) / deviation
+        return standardized
 
 
 class _Moments:
@@ -135,11 +135,11 @@ class _Moments:
             wide = flat.astype(np.float64)
             mean = wide.mean(axis=0)
             squares = np.square(wide - mean).sum(axis=0)
-            whole = self.count + len(flat)
+            total = self.count + len(flat)
             apart = mean - self.mean
-            self.squares = self.squares + squares + np.square(apart) * (self.count * len(flat) / whole)
-            self.mean = self.mean + apart * (len(flat) / whole)
-        self.count = whole
+            self.squares = self.squares + squares + np.square(apart) * (self.count * len(flat) / total)
+            self.mean = self.mean + apart * (len(flat) / total)
+        self.count = total
 
 
 def _moments(tensor: npt.NDArray[np.uint8]) -> tuple[float, float]:

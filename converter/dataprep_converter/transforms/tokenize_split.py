@@ -50,5 +50,5 @@ class TokenizeSplitStep:
             words = pc.if_else(pc.equal(trimmed, ""), nothing, words)
         if self._options.max_words is not None:
             words = pc.list_slice(words, 0, self._options.max_words)
-        found: Array = words.cast(pa.list_(pa.string()))
-        return found
+        lists: Array = words.cast(pa.list_(pa.string()))
+        return lists

@@ -31,8 +31,8 @@ class VocabularyStep:
                 raise BadSpec(f"The transform vocabulary takes text or lists of text, but the column {name!r} is {kind}.")
             if not _is_list(kind) and self._options.unknown == "Drop":
                 raise BadSpec(f"The transform vocabulary: unknown: Drop is for lists, but the column {name!r} is {kind}.")
-            made = pa.list_(pa.int64()) if _is_list(kind) else pa.int64()
-            self._schema = self._schema.set(position, schema.field(position).with_type(made))
+            number_type = pa.list_(pa.int64()) if _is_list(kind) else pa.int64()
+            self._schema = self._schema.set(position, schema.field(position).with_type(number_type))
         self.terms: list[str] = []
         """The terms in the order of their numbers. The list is empty until the vocabulary is built."""
         self._values: Array = pa.array([], pa.string())
@@ -61,20 +61,20 @@ class VocabularyStep:
         for batch in batches:
             for name in self._columns:
                 column: Any = batch.records.column(name)
-                found: Any = pc.value_counts(column.flatten() if _is_list(column.type) else column)
-                for term, count in zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True):
+                term_counts: Any = pc.value_counts(column.flatten() if _is_list(column.type) else column)
+                for term, count in zip(term_counts.field(0).to_pylist(), term_counts.field(1).to_pylist(), strict=True):
                     if term is not None:
                         counts[term] += count
             if len(counts) > _MOST_COUNTED:
-                raise BadData(f"The transform vocabulary: {self._shown()} has more than {_MOST_COUNTED:,} different terms.")
-        kept = [term for term, count in counts.items() if count >= (self._options.min_count or 1)]
-        most_frequent = sorted(kept, key=lambda term: (-counts[term], term.encode()))
-        if self._options.max_terms is None and len(kept) > MOST_TERMS:
+                raise BadData(f"The transform vocabulary: {self._column_names()} has more than {_MOST_COUNTED:,} different terms.")
+        frequent = [term for term, count in counts.items() if count >= (self._options.min_count or 1)]
+        most_frequent = sorted(frequent, key=lambda term: (-counts[term], term.encode()))
+        if self._options.max_terms is None and len(frequent) > MOST_TERMS:
             raise BadData(
-                f"The transform vocabulary: {self._shown()} has {len(kept):,} different terms; set maxTerms (at most {MOST_TERMS:,}) or minCount."
+                f"The transform vocabulary: {self._column_names()} has {len(frequent):,} different terms; set maxTerms (at most {MOST_TERMS:,}) or minCount."
             )
-        chosen = most_frequent[: self._options.max_terms]
-        return chosen if self._options.order == "Count" else sorted(chosen, key=str.encode)
+        terms = most_frequent[: self._options.max_terms]
+        return terms if self._options.order == "Count" else sorted(terms, key=str.encode)
 
     def load(self, terms: list[str]) -> None:
         """Uses these terms from now on."""
@@ -98,8 +98,8 @@ class VocabularyStep:
             places |= {row: (name, step) for row, _, step in reversed(unknown)}
             position = records.schema.get_field_index(name)
             records = records.set_column(position, records.schema.field(position).with_type(column.type), column)
-        done = replace(batch, records=records)
-        return without(done, faults, records.column(SAMPLE), places) if faults else done
+        numbered = replace(batch, records=records)
+        return without(numbered, faults, records.column(SAMPLE), places) if faults else numbered
 
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
         """Returns the column as numbers, and (row, term, index in its list) of unknown terms if they make a record bad."""
@@ -108,7 +108,7 @@ class VocabularyStep:
             is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))
             if self._options.unknown == "Last":
                 return pc.if_else(is_unknown, len(self.terms), numbers), []
-            return numbers, [(int(row), column[int(row)].as_py(), None) for row in _true(is_unknown)]
+            return numbers, [(int(row), column[int(row)].as_py(), None) for row in _true_rows(is_unknown)]
         flat: Array = pc.list_flatten(column).cast(pa.string())
         rows = pc.list_parent_indices(column).to_numpy()
         numbers = pc.index_in(flat, value_set=self._values).cast(pa.int64())
@@ -117,23 +117,23 @@ class VocabularyStep:
         if self._options.unknown == "Last":
             numbers = pc.fill_null(numbers, len(self.terms))
         elif self._options.unknown == "Drop":
-            kept = ~is_unknown.to_numpy(zero_copy_only=False)
-            rows, numbers = rows[kept], numbers.drop_null()
+            is_known = ~is_unknown.to_numpy(zero_copy_only=False)
+            rows, numbers = rows[is_known], numbers.drop_null()
         else:
             starts = np.searchsorted(rows, rows)
-            bad = [(int(rows[place]), str(flat[int(place)].as_py()), int(place - starts[place])) for place in _true(is_unknown)]
+            bad = [(int(rows[place]), str(flat[int(place)].as_py()), int(place - starts[place])) for place in _true_rows(is_unknown)]
             numbers = pc.fill_null(numbers, 0)
         counts = np.bincount(rows, minlength=len(column))
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
         lists: Any = pa.ListArray
-        made: Array = lists.from_arrays(pa.array(offsets), numbers, mask=pc.is_null(column))
-        return made, bad
+        number_lists: Array = lists.from_arrays(pa.array(offsets), numbers, mask=pc.is_null(column))
+        return number_lists, bad
 
-    def _shown(self) -> str:
+    def _column_names(self) -> str:
         return ", ".join(repr(name) for name in self._columns)
 
 
-def _true(values: Array) -> Any:
+def _true_rows(values: Array) -> Any:
     return np.flatnonzero(values.to_numpy(zero_copy_only=False))
 
 
