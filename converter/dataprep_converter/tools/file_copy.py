@@ -71,12 +71,16 @@ def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
     entry = store.stat(uri)
     if entry is not None:
         target = names.join(to, _name_of(uri)) if to.endswith("/") else to
-        read, written = place_of(uri, access), place_of(target, access)
-        if read is not None and written is not None and () in (read.path_of(written), written.path_of(read)):
+        source_place, target_place = place_of(uri, access), place_of(target, access)
+        if (
+            source_place is not None
+            and target_place is not None
+            and () in (source_place.path_of(target_place), target_place.path_of(source_place))
+        ):
             raise BadSpec(f"{target} is {uri} itself, so there is nothing to copy.", uri=uri)
         return _copy_all(iter([(entry, target)]), store, access.store(to), overwrite=overwrite)
     overlaps.check([uri], to, access)
-    return _copy_all(_below(uri, to, store), store, access.store(to), overwrite=overwrite)
+    return _copy_all(_files_below(uri, to, store), store, access.store(to), overwrite=overwrite)
 
 
 def _name_of(uri: str) -> str:
@@ -87,7 +91,7 @@ def _name_of(uri: str) -> str:
     return name
 
 
-def _below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]:
+def _files_below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]:
     """Yields every file of a folder, with its destination."""
     is_empty = True
     for entry in store.list(uri):
@@ -104,11 +108,11 @@ def _copy_all(files: Iterator[tuple[Entry, str]], source: Store, target: Store, 
     result = CopyResult()
     stop = Event()
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="copy")
-    waiting: deque[tuple[Entry, Future[bool]]] = deque()
+    copies: deque[tuple[Entry, Future[bool]]] = deque()
 
     def collect(most: int) -> None:
-        while len(waiting) > most:
-            entry, future = waiting.popleft()
+        while len(copies) > most:
+            entry, future = copies.popleft()
             if future.result():
                 result.files += 1
                 result.size += entry.size
@@ -117,7 +121,7 @@ def _copy_all(files: Iterator[tuple[Entry, str]], source: Store, target: Store, 
 
     try:
         for entry, uri in files:
-            waiting.append((entry, threads.submit(_Copier(source, target, stop, overwrite).copy, entry, uri)))
+            copies.append((entry, threads.submit(_Copier(source, target, stop, overwrite).copy, entry, uri)))
             collect(_MOST_WAITING)
         collect(0)
     finally:
@@ -145,18 +149,18 @@ class _Copier:
             self._refuse(uri)
         digest = hashlib.sha256()
         size = 0
-        with open_pinned(self.source, entry.uri, entry.pin) as opened:
+        with open_pinned(self.source, entry.uri, entry.pin) as source:
             upload = self.target.create(uri, size_hint=entry.size)
             try:
-                for piece in opened.stream():
+                for piece in source.stream():
                     self._check_cancelled()
                     digest.update(piece)
                     upload.write(piece)
                     size += len(piece)
-                now = entry_of(self.source, entry.uri).pin
-                if size != entry.size or now != entry.pin:
+                new_pin = entry_of(self.source, entry.uri).pin
+                if size != entry.size or new_pin != entry.pin:
                     raise InputChanged(
-                        f"{entry.uri} changed while it was copied: {entry.pin} then, {now} now. Copy it again.", uri=entry.uri
+                        f"{entry.uri} changed while it was copied: {entry.pin} then, {new_pin} now. Copy it again.", uri=entry.uri
                     )
                 upload.commit(replace=self.overwrite)
             except AlreadyExists:
@@ -175,8 +179,8 @@ class _Copier:
 
     def _is_same(self, entry: Entry, uri: str) -> bool:
         digest = hashlib.sha256()
-        with open_pinned(self.source, entry.uri, entry.pin) as opened:
-            for piece in opened.stream():
+        with open_pinned(self.source, entry.uri, entry.pin) as source:
+            for piece in source.stream():
                 self._check_cancelled()
                 digest.update(piece)
         return digest.hexdigest() == digest_of(self.target, uri)

@@ -48,7 +48,7 @@ def kind_of(path: str, head: bytes) -> str:
             return kind
     if ending in _IMAGES:
         return "images"
-    text = _text(head)
+    text = _complete_lines(head)
     if text is None:
         return "whole_file"
     # A .txt file may hold any line-based format.
@@ -82,16 +82,16 @@ _MAGIC: Final[Sequence[tuple[str, Callable[[bytes], bool]]]] = (
 )
 
 
-def _text(head: bytes) -> bytes | None:
+def _complete_lines(head: bytes) -> bytes | None:
     """Returns the complete lines of a text, or None if the bytes are not text."""
     if b"\0" in head:
         return None
-    cut = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+    text = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
     try:
-        cut.decode()
+        text.decode()
     except UnicodeDecodeError:
         return None
-    return cut
+    return text
 
 
 def _kind_of_lines(text: bytes, *, or_else: str) -> str:
@@ -133,9 +133,9 @@ class Dialect:
         """Whether the first row names the columns: no numbers, no duplicates, and no value that occurs again below it."""
         if not self.rows:
             return False
-        first, rest = self.rows[0], self.rows[1:]
+        first, other_rows = self.rows[0], self.rows[1:]
         are_names = all(cell.strip() and not _is_number(cell) for cell in first) and len(set(first)) == len(first)
-        repeated = any(cell in {row[at] for row in rest} for at, cell in enumerate(first))
+        repeated = any(cell in {row[at] for row in other_rows} for at, cell in enumerate(first))
         return are_names and not repeated
 
     @property

@@ -137,14 +137,12 @@ def stacked(parts: Sequence[tuple[str, float]]) -> str:
     """Returns one bar for all splits. Each split's part is as wide as its share."""
     total = sum(value for _, value in parts) or 1.0
     bars: list[str] = []
-    left = 0.0
+    x = 0.0
     for number, (name, value) in enumerate(parts):
         width = 1000 * value / total
         title = text(f"{name}: {value:,.0f} ({value / total:.1%})")
-        bars.append(
-            f'<rect class="c{number % 6}" x="{left:.2f}" width="{max(0.0, width - 2):.2f}" height="14"><title>{title}</title></rect>'
-        )
-        left += width
+        bars.append(f'<rect class="c{number % 6}" x="{x:.2f}" width="{max(0.0, width - 2):.2f}" height="14"><title>{title}</title></rect>')
+        x += width
     return f'<svg class="stacked" viewBox="0 0 1000 14" preserveAspectRatio="none" role="img" aria-label="Shares of the splits">{"".join(bars)}</svg>'
 
 
@@ -156,9 +154,9 @@ def short(value: float | None) -> str:
         return f"{int(value):,}"
     if 1000 <= abs(value) < _LONG:
         return f"{value:,.0f}"
-    shown = f"{value:.4g}"
-    number, _, power = shown.partition("e")
-    return f"{number}e{int(power)}" if power else shown
+    rounded = f"{value:.4g}"
+    number, _, power = rounded.partition("e")
+    return f"{number}e{int(power)}" if power else rounded
 
 
 def brief(value: float | None) -> str:

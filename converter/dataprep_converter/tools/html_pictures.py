@@ -57,7 +57,7 @@ def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> C
     if split is None or any(feature.get("record") for feature in manifest.features):
         return None
     label = _label(manifest)
-    wanted = set(split.label_counts.get(label, {})) if label is not None else set()
+    classes = set(split.label_counts.get(label, {})) if label is not None else set()
     sheet: ContactSheet | None = None
     for file in _files_to_read([file for file in manifest.files if file.split == split.name and file.records]):
         uri = folder.at(file.file)
@@ -71,11 +71,11 @@ def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> C
                         return None
                     sheet = ContactSheet(feature=feature, label=label, is_small=_is_small(manifest, feature))
                 _add_image(sheet, values, manifest)
-                if _is_full(sheet, wanted):
+                if _is_full(sheet, classes):
                     break
         if sheet is not None:
             sheet.files += 1
-            if _is_full(sheet, wanted):
+            if _is_full(sheet, classes):
                 break
     return sheet
 
@@ -92,14 +92,14 @@ def _files_to_read(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
 
 
 def _label(manifest: Manifest) -> str | None:
-    counted = {name for split in manifest.splits for name in split.label_counts}
-    return next((feature["name"] for feature in manifest.features if feature["name"] in counted), None)
+    labels = {name for split in manifest.splits for name in split.label_counts}
+    return next((feature["name"] for feature in manifest.features if feature["name"] in labels), None)
 
 
-def _is_full(sheet: ContactSheet, wanted: set[str]) -> bool:
+def _is_full(sheet: ContactSheet, classes: set[str]) -> bool:
     kinds = {str(key) for key in sheet.groups} if sheet.label is not None else {"None"}
     enough = all(len(images) >= _IMAGES_PER_CLASS for images in sheet.groups.values())
-    return enough and bool(sheet.groups) and (wanted <= kinds or len(sheet.groups) >= _CLASSES)
+    return enough and bool(sheet.groups) and (classes <= kinds or len(sheet.groups) >= _CLASSES)
 
 
 def _image_feature(manifest: Manifest, values: Mapping[str, Any]) -> str | None:

@@ -117,11 +117,11 @@ def _balance(statistics: Document | None) -> Iterator[str]:
         classes = list({key: each for split in by_split.values() for key, each in split.items()}.values())
         # Of many classes, only the most frequent are shown, in their numeric order.
         totals = {each["class"]: sum(split.get(each["class"], {}).get("count", 0) for split in by_split.values()) for each in classes}
-        kept = set(sorted(totals, key=lambda key: -totals[key])[:_CLASSES])
-        shown = [each for each in classes if each["class"] in kept]
+        largest = set(sorted(totals, key=lambda key: -totals[key])[:_CLASSES])
+        shown_classes = [each for each in classes if each["class"] in largest]
         most = max((each["share"] for split in by_split.values() for each in split.values()), default=1.0) or 1.0
-        rows = "".join(_class_row(each, by_split, most=most) for each in shown)
-        more = f'<p class="note">and {len(classes) - len(shown):,} rarer classes</p>' if len(classes) > len(shown) else ""
+        rows = "".join(_class_row(each, by_split, most=most) for each in shown_classes)
+        more = f'<p class="note">and {len(classes) - len(shown_classes):,} rarer classes</p>' if len(classes) > len(shown_classes) else ""
         heads = "".join(
             f'<th scope="col" class="left"><i class="dot c{number % _COLORS}"></i>{text(name)}</th>' for number, name in enumerate(by_split)
         )
@@ -143,8 +143,8 @@ def _class_row(class_: Mapping[str, Any], by_split: Mapping[str, Mapping[Any, Ma
 
 def _class(class_: Mapping[str, Any]) -> str:
     if "name" in class_:
-        return f'<span class="number">{text(class_["class"])}</span> {text(_cut(class_["name"]))}'
-    return text(_cut(str(class_["class"])))
+        return f'<span class="number">{text(class_["class"])}</span> {text(_shorten(class_["name"]))}'
+    return text(_shorten(str(class_["class"])))
 
 
 def _contact_sheet(sheet: ContactSheet, manifest: Manifest) -> Iterator[str]:
@@ -153,8 +153,8 @@ def _contact_sheet(sheet: ContactSheet, manifest: Manifest) -> Iterator[str]:
     rows: list[str] = []
     for group in sorted(sheet.groups, key=lambda each: (each is None, each if isinstance(each, int) else 0)):
         images = "".join(f'<img{small} src="{escape(uri, quote=True)}" alt="">' for uri in sheet.groups[group])
-        known = {"class": group} | ({"name": names[group]} if isinstance(group, int) and 0 <= group < len(names) else {})
-        caption = f"<figcaption>{_class(known)}</figcaption>" if group is not None else ""
+        class_ = {"class": group} | ({"name": names[group]} if isinstance(group, int) and 0 <= group < len(names) else {})
+        caption = f"<figcaption>{_class(class_)}</figcaption>" if group is not None else ""
         rows.append(f"<figure>{caption}<div>{images}</div></figure>")
     skipped = f" {sheet.skipped:,} images could not be shown." if sheet.skipped else ""
     yield (
@@ -183,7 +183,9 @@ def _features(manifest: Manifest, statistics: Document | None) -> Iterator[str]:
 
 def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]]) -> str:
     shape = ", ".join("?" if each < 0 else str(each) for each in feature["shape"])
-    badges = [badge for badge, there in (("label", feature["label"]), ("sequence", feature["sequence"]), ("raw", feature["raw"])) if there]
+    badges = [
+        badge for badge, is_set in (("label", feature["label"]), ("sequence", feature["sequence"]), ("raw", feature["raw"])) if is_set
+    ]
     kind = f"{text(feature['dtype'])}{f' [{shape}]' if shape else ''}"
     head = f"<h3>{text(feature['name'])}</h3><p class='kind'>{kind}{''.join(f' <em>{badge}</em>' for badge in badges)}</p>"
     blocks: list[str] = []
@@ -193,7 +195,7 @@ def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]])
         if any(key in each for each in by_split.values()):
             blocks.append(_numbers({name: each[key] | {"count": each["count"], "missing": each["missing"]} for name, each in by_split.items() if key in each}, feature, what=what))  # fmt: skip
     if _is_worth_a_list(by_split, feature):
-        blocks.append(_top(by_split, feature))
+        blocks.append(_frequent_values(by_split, feature))
     notes = _notes(by_split)
     return f'<article class="card">{head}{"".join(blocks)}{notes}</article>'
 
@@ -231,7 +233,7 @@ def _numbers(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, An
     return f'<div class="plot">{histograms}{charts.scale(on)}</div>{table}'
 
 
-def _top(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> str:
+def _frequent_values(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> str:
     """Returns the frequent values of the first split that has any, with their share."""
     name, first = next((name, each) for name, each in by_split.items() if each.get("top"))
     total = max(1, first["values"] / first["sampledEvery"])
@@ -240,8 +242,8 @@ def _top(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) 
     for each in first["top"][:_TOP]:
         share = each["count"] / total
         bar = charts.bar(min(1.0, share / most), color=0, title=f"{each['count']:,}")
-        shown = text(_cut(str(each["value"]), 28)) or '<span class="note">empty</span>'
-        rows.append(f'<tr><th scope="row">{shown}</th><td>{bar}<small>{share:.1%}</small></td></tr>')
+        value = text(_shorten(str(each["value"]), 28)) or '<span class="note">empty</span>'
+        rows.append(f'<tr><th scope="row">{value}</th><td>{bar}<small>{share:.1%}</small></td></tr>')
     many = "most frequent" if first["different"] is None else f"{first['different']:,} different" if first["different"] > 1 else "only one"
     what = "text" if feature["dtype"] == "bytes" else "value"
     where = f" in {text(name)}" if len(by_split) > 1 else ""
@@ -250,17 +252,17 @@ def _top(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) 
 
 
 def _notes(by_split: Mapping[str, Mapping[str, Any]]) -> str:
-    said: list[str] = []
+    notes: list[str] = []
     for name, each in by_split.items():
         for key, what in (("missing", "without a value"), ("nan", "NaN"), ("infinite", "infinite")):
             if each.get(key):
-                said.append(f"{text(name)}: {each[key]:,} {what}")
+                notes.append(f"{text(name)}: {each[key]:,} {what}")
     if by_split and all(each.get("mostlyDifferent") for each in by_split.values()):
-        said.append("values mostly differ")
+        notes.append("values mostly differ")
     thinned = max((each["sampledEvery"] for each in by_split.values()), default=1)
     if thinned > 1:
-        said.append(f"mean, deviation and histogram of every {thinned}th record")
-    return f'<p class="note">{"; ".join(said)}</p>' if said else ""
+        notes.append(f"mean, deviation and histogram of every {thinned}th record")
+    return f'<p class="note">{"; ".join(notes)}</p>' if notes else ""
 
 
 def _records(manifest: Manifest, records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -287,10 +289,10 @@ def _value(values: Any) -> str:
         return '<span class="note">none</span>'
     items = values if isinstance(values, list) else [values]
     more = f' <span class="note">… {len(items):,} values</span>' if len(items) > _VALUES else ""
-    return ", ".join(_one(value) for value in items[:_VALUES]) + more
+    return ", ".join(_one_value(value) for value in items[:_VALUES]) + more
 
 
-def _one(value: Any) -> str:
+def _one_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{_value(value)}]"
     if isinstance(value, bytes):
@@ -300,10 +302,10 @@ def _one(value: Any) -> str:
             decoded = ""
         if not decoded.isprintable() or (value and not decoded):
             return f'<span class="note">{len(value):,} bytes</span>'
-        return f"“{text(_cut(decoded))}”"
+        return f"“{text(_shorten(decoded))}”"
     if isinstance(value, float):
         return text(f"{value:.6g}")
-    return text(_cut(str(value)))
+    return text(_shorten(str(value)))
 
 
 def _files(manifest: Manifest) -> Iterator[str]:
@@ -355,5 +357,5 @@ def size(count: int) -> str:
     return f"{count / 1000**power:.3g} {'kMGTP'[power - 1]}B"
 
 
-def _cut(value: str, most: int = _SHOWN_TEXT) -> str:
+def _shorten(value: str, most: int = _SHOWN_TEXT) -> str:
     return value if len(value) <= most else value[: most - 1] + "…"

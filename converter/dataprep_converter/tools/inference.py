@@ -74,14 +74,14 @@ class _Listing:
 
     kind: str
     files: Sequence[_File]
-    chosen: Sequence[_File]
+    chosen_files: Sequence[_File]
     """The files of this kind."""
 
     def uris(self, uri: str) -> list[str]:
         """Returns the URI itself if all files are of the kind, otherwise globs with their extensions."""
-        if len(self.files) == len(self.chosen):
+        if len(self.files) == len(self.chosen_files):
             return [uri]
-        names = [file.path.rpartition("/")[2] for file in self.chosen]
+        names = [file.path.rpartition("/")[2] for file in self.chosen_files]
         endings = sorted({name[name.lower().rindex("." + extension(name)) :] for name in names if extension(name)})
         return [f"{uri.rstrip('/')}/**/*{ending}" for ending in endings][:64] or [uri]
 
@@ -142,12 +142,12 @@ def _from_files(uri: str, access: Access) -> _Draft:
     ]
     if not files:
         raise NotFound(f"{uri} has only empty files.", uri=uri)
-    kind, chosen = _most_common_kind(files, access)
-    draft = _DRAFTS.get(kind, _by_uri)(uri, _Listing(kind, files, chosen), access)
-    if kind in _WITH_PARTITIONS and "=" not in uri and _are_partitions(chosen):
+    kind, chosen_files = _most_common_kind(files, access)
+    draft = _DRAFTS.get(kind, _by_uri)(uri, _Listing(kind, files, chosen_files), access)
+    if kind in _WITH_PARTITIONS and "=" not in uri and _are_partitions(chosen_files):
         draft.source["hivePartitions"] = "Infer"
-    draft.notes = [*_overview(uri, draft, files, chosen), *draft.notes]
-    _add_contents(draft, chosen, access)
+    draft.notes = [*_overview(uri, draft, files, chosen_files), *draft.notes]
+    _add_contents(draft, chosen_files, access)
     return draft
 
 
@@ -180,14 +180,14 @@ def _head(file: _File, access: Access) -> bytes:
         return unzipped(source.read_at(0, min(HEAD_BYTES, file.entry.size)))
 
 
-def _overview(uri: str, draft: _Draft, files: Sequence[_File], chosen: Sequence[_File]) -> list[str]:
+def _overview(uri: str, draft: _Draft, files: Sequence[_File], chosen_files: Sequence[_File]) -> list[str]:
     more = "more than " if len(files) >= MOST_NAMES else ""
-    size = sum(file.entry.size for file in chosen)
-    notes = [f"{uri}: {more}{len(chosen):,} file{'s' * (len(chosen) != 1)} for source.{draft.name}, {size:,} bytes"]
-    used = {file.path for file in chosen}
-    others = Counter(extension(file.path) or "no extension" for file in files if file.path not in used)
-    if others:
-        notes.append(f"not included:  {', '.join(f'{count:,} files with {ending}' for ending, count in others.most_common(5))}")
+    size = sum(file.entry.size for file in chosen_files)
+    notes = [f"{uri}: {more}{len(chosen_files):,} file{'s' * (len(chosen_files) != 1)} for source.{draft.name}, {size:,} bytes"]
+    chosen_paths = {file.path for file in chosen_files}
+    other_endings = Counter(extension(file.path) or "no extension" for file in files if file.path not in chosen_paths)
+    if other_endings:
+        notes.append(f"not included:  {', '.join(f'{count:,} files with {ending}' for ending, count in other_endings.most_common(5))}")
     return notes
 
 
@@ -199,7 +199,7 @@ def _by_uri(uri: str, listing: _Listing, access: Access) -> _Draft:  # noqa: ARG
 
 
 def _csv(uri: str, listing: _Listing, access: Access) -> _Draft:
-    head = _head(listing.chosen[0], access)
+    head = _head(listing.chosen_files[0], access)
     layout = dialect(head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1])
     source: dict[str, Any] = {"uris": listing.uris(uri)}
     notes = []
@@ -216,9 +216,9 @@ def _csv(uri: str, listing: _Listing, access: Access) -> _Draft:
 def _images(uri: str, listing: _Listing, access: Access) -> _Draft:
     annotations = [file for file in listing.files if extension(file.path) == "xml"]
     if "annotated_images" in READERS and annotations and b"<annotation" in _head(annotations[0], access):
-        roots = {"images": _common_folder(uri, listing.chosen), "annotations": _common_folder(uri, annotations)}
+        roots = {"images": _common_folder(uri, listing.chosen_files), "annotations": _common_folder(uri, annotations)}
         return _Draft("annotated_images", {name: [root] for name, root in roots.items()} | {"format": "Voc"})
-    folders = [file.path.split("/")[:-1] for file in listing.chosen]
+    folders = [file.path.split("/")[:-1] for file in listing.chosen_files]
     source: dict[str, Any] = {"uris": [uri]}
     if all(parts and parts[0].lower() in _SUBSETS for parts in folders):
         source["subsetFrom"] = "FirstFolder"
@@ -229,14 +229,14 @@ def _images(uri: str, listing: _Listing, access: Access) -> _Draft:
 
 
 def _common_folder(uri: str, files: Sequence[_File]) -> str:
-    shared = os.path.commonpath([file.path.rpartition("/")[0] or "." for file in files]) if files else "."
-    return uri.rstrip("/") if shared in (".", "") else f"{uri.rstrip('/')}/{shared}"
+    common = os.path.commonpath([file.path.rpartition("/")[0] or "." for file in files]) if files else "."
+    return uri.rstrip("/") if common in (".", "") else f"{uri.rstrip('/')}/{common}"
 
 
 def _idx(uri: str, listing: _Listing, access: Access) -> _Draft:
     images: dict[str, _File] = {}
     labels: dict[str, _File] = {}
-    for file in listing.chosen:
+    for file in listing.chosen_files:
         head = _head(file, access)
         if len(head) <= 3:
             raise BadData(
@@ -268,8 +268,10 @@ def _numpy(uri: str, listing: _Listing, access: Access) -> _Draft:
 
     Several .npy files with the same number of entries are columns of the same records. Otherwise they hold different records.
     """
-    arrays = {file.path.rpartition("/")[2].removesuffix(".npy"): file.entry.uri for file in listing.chosen if file.path.endswith(".npy")}
-    are_columns = 1 < len(arrays) == len(listing.chosen) <= 64 and len({_entries(file, access) for file in listing.chosen}) == 1
+    arrays = {
+        file.path.rpartition("/")[2].removesuffix(".npy"): file.entry.uri for file in listing.chosen_files if file.path.endswith(".npy")
+    }
+    are_columns = 1 < len(arrays) == len(listing.chosen_files) <= 64 and len({_entries(file, access) for file in listing.chosen_files}) == 1
     return _Draft(listing.kind, {"arrays": arrays} if are_columns else {"uris": listing.uris(uri)})
 
 
@@ -286,13 +288,13 @@ _DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy}
 # --- contents -----------------------------------------------------------------------------------------------------
 
 
-def _add_contents(draft: _Draft, chosen: Sequence[_File], access: Access) -> None:
+def _add_contents(draft: _Draft, chosen_files: Sequence[_File], access: Access) -> None:
     """Adds notes on columns, classes and first records as the reader finds them, and guesses the label."""
-    with tempfile.TemporaryDirectory(prefix="dataprep-") as folder, ExitStack() as opened:
-        source = Source.model_validate({draft.name: draft.source | _probe(draft, chosen[0], Path(folder), access)})
+    with tempfile.TemporaryDirectory(prefix="dataprep-") as folder, ExitStack() as resources:
+        source = Source.model_validate({draft.name: draft.source | _probe(draft, chosen_files[0], Path(folder), access)})
         reader_type = reader_class(draft.kind)
         units, state = reader_type.discover(source.member, access).collect()
-        reader = opened.enter_context(reader_type(source.member, state, access))
+        reader = resources.enter_context(reader_type(source.member, state, access))
         samples = np.arange(min(_FIRST_RECORDS, units.samples), dtype=np.int64)
         batch = next(iter(reader.read(units, iter([samples]))), None) if len(samples) else None
         schema = reader.schema()
@@ -302,10 +304,10 @@ def _add_contents(draft: _Draft, chosen: Sequence[_File], access: Access) -> Non
         if len(columns) > _MOST_SHOWN:
             draft.notes.append(f"… and {len(columns) - _MOST_SHOWN} more columns")
         for name, classes in reader.classes().items():
-            shown = ", ".join(classes[:_MOST_SHOWN]) + (", …" if len(classes) > _MOST_SHOWN else "")
-            draft.notes.append(f"classes of {name}: {len(classes)} ({shown})")
+            first_classes = ", ".join(classes[:_MOST_SHOWN]) + (", …" if len(classes) > _MOST_SHOWN else "")
+            draft.notes.append(f"classes of {name}: {len(classes)} ({first_classes})")
         if draft.kind in _BY_ALL or draft.kind == "annotated_images":
-            draft.notes.append(f"{units.samples:,} records{_by_subset(units)}")
+            draft.notes.append(f"{units.samples:,} records{_count_by_subset(units)}")
         if batch is not None and batch.bad:
             reason = batch.bad[0].reason
             draft.notes.append(f"{len(batch.bad)} of the first {len(samples):,} records don't fit, the first: {reason}; see onBadRecord")
@@ -336,7 +338,7 @@ def _type_text(kind: pa.DataType) -> str:
     return f"{value_type(kind)}{list(shape_of(kind))}" if is_tensor(kind) else str(kind)
 
 
-def _by_subset(units: UnitTable) -> str:
+def _count_by_subset(units: UnitTable) -> str:
     counts: dict[str, int] = {}
     for row in units.table.select(["subset", "records"]).to_pylist():
         counts[str(row["subset"])] = counts.get(str(row["subset"]), 0) + int(row["records"])
@@ -350,7 +352,7 @@ def _choose_columns(draft: _Draft, schema: pa.Schema, columns: Sequence[str], de
     Lists features if some columns can't be written, or to group numbers without names.
     """
     writable = [name for name in columns if _can_be_written(name, schema)]
-    label = next((name for wanted in _LABELS for name in writable if name.lower() == wanted), None)
+    label = next((name for label_name in _LABELS for name in writable if name.lower() == label_name), None)
     unnamed = draft.kind == "csv" and columns == [str(number) for number in range(len(columns))]
     if unnamed and len(columns) > 1 and pa.types.is_integer(schema.field(columns[-1]).type) and _class_values(records, columns[-1]):
         label = columns[-1]
@@ -358,10 +360,10 @@ def _choose_columns(draft: _Draft, schema: pa.Schema, columns: Sequence[str], de
         draft.spec["labels"] = [{"name": "label", "columns": ["-1"]}] if unnamed else [{"name": label}]
     if label is not None and label in columns and (values := _class_values(records, label)):
         draft.notes.append(f"guessed label: column {label} ({len(values)} values in the first records: {', '.join(values[:_MOST_SHOWN])})")
-    left = [name for name in columns if name not in writable]
-    if left:
+    left_out = [name for name in columns if name not in writable]
+    if left_out:
         draft.spec["features"] = [{"name": name} for name in writable if name not in (label, default_label)][:256]
-        draft.notes.append(f"left out, because records can't hold them: {', '.join(left[:_MOST_SHOWN])}")
+        draft.notes.append(f"left out, because records can't hold them: {', '.join(left_out[:_MOST_SHOWN])}")
     elif unnamed and label is not None and all(_is_number(schema.field(name).type) for name in columns[:-1]):
         draft.spec["features"] = [{"name": "features", "columns": ["0..-2"]}]
     elif len(columns) > 256:

@@ -38,23 +38,23 @@ _PLAIN_WIDTH = 1000
 
 def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextIO) -> None:
     """Prints files, class histogram, statistics and the first records. Raises NotFound if there is no finished data set."""
-    folder, success = _finished(uri, access)
+    folder, success = _find_finished(uri, access)
     manifest = folder.manifest(success)
     statistics = stored_statistics(manifest, folder)
     samples = first_records(manifest, folder, access, count=records)
     if as_json:
-        whole = {
+        document = {
             "manifest": json.loads(manifest.to_bytes()),
-            "ignored": _ignored(folder, manifest),
+            "ignored": _count_ignored(folder, manifest),
             "statistics": statistics,
             "records": [_jsonable(sample) for sample in samples],
         }
-        stream.write(json.dumps(whole, indent=2) + "\n")
+        stream.write(json.dumps(document, indent=2) + "\n")
         return
     # Values are printed verbatim, because rich would interpret `[/a]` and `:x:`. Lines for a file or pipe may have any width.
     console = _Console(file=raw(stream), highlight=False, markup=False, emoji=False, width=None if stream.isatty() else _PLAIN_WIDTH)
     console.print(_files(manifest))
-    ignored = _ignored(folder, manifest)
+    ignored = _count_ignored(folder, manifest)
     if ignored:
         console.print(f"{ignored:,} files among the inputs were ignored", soft_wrap=True)
     if manifest.bad:
@@ -79,12 +79,12 @@ class _Console(Console):
 
 def html(uri: str, access: Access, *, records: int) -> str:
     """Returns the report as an HTML page. Raises NotFound if there is no finished data set."""
-    folder, success = _finished(uri, access)
+    folder, success = _find_finished(uri, access)
     manifest = folder.manifest(success)
     return html_report.report(
         folder.uri,
         manifest=manifest,
-        ignored=_ignored(folder, manifest),
+        ignored=_count_ignored(folder, manifest),
         success=success,
         statistics=stored_statistics(manifest, folder),
         records=first_records(manifest, folder, access, count=records),
@@ -92,7 +92,7 @@ def html(uri: str, access: Access, *, records: int) -> str:
     )
 
 
-def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
+def _find_finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
     folder = OutputFolder(uri, access)
     success = folder.success()
     if success is None:
@@ -100,7 +100,7 @@ def _finished(uri: str, access: Access) -> tuple[OutputFolder, Success]:
     return folder, success
 
 
-def _ignored(folder: OutputFolder, manifest: Manifest) -> int:
+def _count_ignored(folder: OutputFolder, manifest: Manifest) -> int:
     """Returns how many input files the run ignored, or 0 if its plan can't be read."""
     path = names.plan_file(manifest.run_id)
     try:
@@ -204,7 +204,7 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
             console.print(Text.assemble((one_line(name), "bold"), f": {raws[name]['dtype']}{raws[name]['shape']}"))
             console.print(picture(values[0], raws[name]["dtype"], raws[name]["shape"]), soft_wrap=True)
         else:
-            values_shown = ", ".join(_short(value) for value in values[:_SHOWN_VALUES])
+            values_shown = ", ".join(_shorten(value) for value in values[:_SHOWN_VALUES])
             what = "steps" if any(isinstance(value, list) for value in values) else "values"
             more = f", … ({len(values)} {what})" if len(values) > _SHOWN_VALUES else ""
             console.print(Text.assemble((one_line(name), "bold"), one_line(f": {values_shown}{more}")))
@@ -221,10 +221,10 @@ def picture(content: bytes, dtype: str, shape: list[int]) -> str:
     return "\n".join("".join(_SHADES[int(value) * len(_SHADES) // 256] * 2 for value in row).rstrip() for row in pixels)
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if isinstance(value, list):
         more = ", …" if len(value) > _SHOWN_VALUES else ""
-        return f"[{', '.join(_short(each) for each in value[:_SHOWN_VALUES])}{more}]"
+        return f"[{', '.join(_shorten(each) for each in value[:_SHOWN_VALUES])}{more}]"
     if isinstance(value, bytes):
         text = repr(value[:_SHOWN_TEXT])
         return f"{text}… ({len(value)} bytes)" if len(value) > _SHOWN_TEXT else text

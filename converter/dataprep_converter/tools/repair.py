@@ -67,7 +67,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
     # From here on, `access` knows the signatures of the job's URLs.
     access.unsigned(job_of_run.spec.data)
-    others = data_set.other_faults()
+    other_faults = data_set.other_faults()
     plan = data_set.plan() or data_set.plan_again(job_of_run)
     head = plan.head
     if run_id.run_id(job_of_run.spec, inputs_sha256=head.inputs_sha256, parts=head.parts) != data_set.folder.run_id:
@@ -78,7 +78,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     reports = list(data_set.reports(plan))
     broken = [shard for shard, report in zip(shards(plan.head), reports, strict=True) if report is None]
     copies = data_set.foreign(plan, [report for report in reports if report is not None])
-    if not broken and not copies and not others:
+    if not broken and not copies and not other_faults:
         return RepairResult(data_set.manifest_sha256(), shards=[], other_faults=[])
     _check_inputs(broken, plan, access)
     if broken:
@@ -89,14 +89,14 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     data_set.claim()
     for path in copies:
         folder.delete(path)
-        others.append(f"{path} was a copy of a shard and has been removed")
+        other_faults.append(f"{path} was a copy of a shard and has been removed")
     for shard in broken:
         folder.delete(names.report_file(folder.run_id, shard.number))
     if broken and _needs_generated_files(plan, folder):
         data_set.restore_generated_files(job_of_run)
     pool.run_tasks(job_of_run, kind, plan=plan, access=access, workers=workers, watch=lambda *_: None)
     result = convert_commit.commit(job_of_run.spec, plan=plan, access=access, again=data_set.manifest)
-    return RepairResult(result.manifest_sha256, shards=[shard.file for shard in broken], other_faults=others)
+    return RepairResult(result.manifest_sha256, shards=[shard.file for shard in broken], other_faults=other_faults)
 
 
 class _DamagedDataSet:
@@ -112,10 +112,10 @@ class _DamagedDataSet:
         self.manifest: Manifest | None = self._manifest()
         """The manifest, or None if it is missing or not consistent."""
 
-    def job(self, given: DataPrepJob | None) -> DataPrepJob:
+    def job(self, given_job: DataPrepJob | None) -> DataPrepJob:
         """Returns the job that made the data set, with this folder as its output.
 
-        Raises BadSpec if the job is unknown or differs from `given`.
+        Raises BadSpec if the job is unknown or differs from `given_job`.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None and manifest.encoding_version != run_id.ENCODING_VERSION:
@@ -123,19 +123,19 @@ class _DamagedDataSet:
                 f"{self.uri} was made by a release that encodes records differently (encoding {manifest.encoding_version}, this one has "
                 f"{run_id.ENCODING_VERSION}); repair it with dataprep {manifest.tools.get('dataprep', 'of that time')}."
             )
-        known = manifest.content if manifest is not None and crosscheck.content_is_of(self.folder.run_id, manifest) else None
-        if given is not None:
-            _check_same(run_id.content(given.spec), known, self.folder.run_id)
-            return given.model_copy(update={"spec": _at(given.spec, self.uri)})
-        if known is None:
+        content = manifest.content if manifest is not None and crosscheck.content_is_of(self.folder.run_id, manifest) else None
+        if given_job is not None:
+            _check_same(run_id.content(given_job.spec), content, self.folder.run_id)
+            return given_job.model_copy(update={"spec": _with_output(given_job.spec, self.uri)})
+        if content is None:
             raise BadSpec(
                 f"The manifest of {self.uri} is damaged, so it doesn't say how the data set was made; give the job's file: --job."
             )
-        if lacks_something(known):
+        if lacks_something(content):
             raise BadSpec(
                 f"The job of {self.uri} contained credentials, which aren't stored with the data set; give the job's file: --job."
             )
-        if run_id.as_stored(known) != known:
+        if run_id.as_stored(content) != content:
             raise BadSpec(
                 f"{self.uri} was made by a release that stored the job's credentials in the manifest, which this one doesn't do. Set "
                 "output.overwrite: Always to make the data set again without them."
@@ -144,7 +144,7 @@ class _DamagedDataSet:
             "apiVersion": API_VERSION,
             "kind": KIND,
             "metadata": {"name": "repair"},
-            "spec": known | {"output": known["output"] | {"uri": self.uri}},
+            "spec": content | {"output": content["output"] | {"uri": self.uri}},
         }
         return DataPrepJob.parse(written_job)
 
@@ -200,13 +200,13 @@ class _DamagedDataSet:
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
         """Yields the report of each shard if the report and all files that it describes are intact, otherwise None."""
-        listed = dict(self.folder.visible())
+        entries = dict(self.folder.visible())
         indexes = self.folder.indexes()
         for shard, report in zip(shards(plan.head), self.folder.reports(plan.head.shards), strict=True):
-            if report is None or report.plan_sha256 != plan.sha256 or report.file != shard.file or not self._is_whole(report, listed):
+            if report is None or report.plan_sha256 != plan.sha256 or report.file != shard.file or not self._is_whole(report, entries):
                 yield None
                 continue
-            pinned = report.model_copy(update={"pin": listed[report.file].pin})
+            pinned = report.model_copy(update={"pin": entries[report.file].pin})
             if report.index is not None:
                 pinned = pinned.model_copy(update={"index": report.index.model_copy(update={"pin": indexes[report.index.file].pin})})
             if pinned != report:
@@ -216,12 +216,12 @@ class _DamagedDataSet:
 
     def foreign(self, plan: Plan, reports: Sequence[ShardReport]) -> list[str]:
         """Returns visible files that don't belong here but are copies of shards. Raises OutputExists for any other file."""
-        known = {shard.file for shard in shards(plan.head)} | {each.file for report in reports for each in report.companions}
-        known |= names.split_files(plan.head.extension, known)
+        known_files = {shard.file for shard in shards(plan.head)} | {each.file for report in reports for each in report.companions}
+        known_files |= names.split_files(plan.head.extension, known_files)
         files = self.manifest.files if self.manifest is not None else []
-        known |= {each.file for file in files for each in file.companions}
+        known_files |= {each.file for file in files for each in file.companions}
         digests = {report.sha256 for report in reports} | {file.sha256 for file in files}
-        foreign = [path for path, _ in self.folder.visible() if path not in known]
+        foreign = [path for path, _ in self.folder.visible() if path not in known_files]
         for path in foreign:
             if digest_of(self._access.store(self.uri), self.folder.at(path)) not in digests:
                 raise OutputExists(
@@ -266,14 +266,14 @@ class _DamagedDataSet:
             return None
         return manifest if is_named or self.success is None or self.success.run_id != self.folder.run_id else None
 
-    def _is_whole(self, report: ShardReport, listed: dict[str, Entry]) -> bool:
+    def _is_whole(self, report: ShardReport, entries: dict[str, Entry]) -> bool:
         """Whether a shard and its companions have the bytes that the report describes."""
         if self.manifest is not None and (
             report.number >= len(self.manifest.files)
             or crosscheck.differences(report, self.manifest.files[report.number], number=report.number, run_id=self.folder.run_id)
         ):
             return False
-        entry = listed.get(report.file)
+        entry = entries.get(report.file)
         if (
             entry is None
             or entry.size != report.size
@@ -312,16 +312,18 @@ def _run_id(folder: OutputFolder, success: Success | None) -> str:
     raise NotFound(f"{folder.uri} holds no files of a dataprep run: there is no data set to repair.", uri=folder.uri)
 
 
-def _at(spec: Any, uri: str) -> Any:
+def _with_output(spec: Any, uri: str) -> Any:
     """Returns the spec with this output URI."""
     return spec.model_copy(update={"output": spec.output.model_copy(update={"uri": uri})})
 
 
-def _check_same(given: dict[str, Any], known: dict[str, Any] | None, run: str) -> None:
+def _check_same(given_content: dict[str, Any], known_content: dict[str, Any] | None, run: str) -> None:
     """Raises BadSpec naming the fields in which the given job differs from the job of the run."""
-    if known is None:
+    if known_content is None:
         return
-    differing = sorted(field for field in {*given, *known} if _plain(given.get(field)) != _plain(known.get(field)))
+    differing = sorted(
+        field for field in {*given_content, *known_content} if _plain(given_content.get(field)) != _plain(known_content.get(field))
+    )
     if differing:
         raise BadSpec(f"The job is not the one that made run {run}: {', '.join(differing)} differ.")
 
@@ -338,7 +340,7 @@ def _needs_generated_files(plan: Plan, folder: RunFolder) -> bool:
 def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
     """Raises InputChanged naming the inputs of these shards that have changed since they were planned."""
     checked: set[str] = set()
-    changed: list[str] = []
+    changed_uris: list[str] = []
     for shard in broken:
         for index in _units_of(shard, plan):
             unit = plan.units.unit(index)
@@ -348,13 +350,13 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
             try:
                 open_pinned(access.store(unit.uri), unit.uri, unit.pin).close()
             except InputChanged:
-                changed.append(unit.uri)
-    if changed:
-        more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+                changed_uris.append(unit.uri)
+    if changed_uris:
+        more = f" and {len(changed_uris) - _MOST_NAMED} more" if len(changed_uris) > _MOST_NAMED else ""
         raise InputChanged(
-            f"{len(changed)} inputs of the broken shards have changed or disappeared since they were planned: {', '.join(changed[:_MOST_NAMED])}{more}. "
+            f"{len(changed_uris)} inputs of the broken shards have changed or disappeared since they were planned: {', '.join(changed_uris[:_MOST_NAMED])}{more}. "
             "The data set was not changed. Restore the inputs, or run the job again as a new one.",
-            uri=changed[0],
+            uri=changed_uris[0],
         )
 
 

@@ -40,7 +40,7 @@ def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
         table.add_column(column, justify="right")
     table.add_column("most frequent")
     for name, split, feature in rows[:_ROWS]:
-        of, numbers = _numbers(feature)
+        measure, numbers = _numbers(feature)
         cells = [
             numbers.get("min"),
             numbers.get("quantiles", {}).get("0.5"),
@@ -48,7 +48,9 @@ def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
             numbers.get("deviation"),
             numbers.get("max"),
         ]
-        table.add_row(one_line(name), of, split, f"{feature['count']:,}", f"{feature['missing']:,}", *map(short, cells), _frequent(feature))
+        table.add_row(
+            one_line(name), measure, split, f"{feature['count']:,}", f"{feature['missing']:,}", *map(short, cells), _frequent(feature)
+        )
     if len(rows) > _ROWS:
         table.add_row(f"… and {len(rows) - _ROWS} more", *[""] * 10)
     return table
@@ -67,9 +69,9 @@ def _frequent(feature: Mapping[str, Any]) -> str:
     if not top or top[0]["count"] < 2:
         return ""
     each = feature["sampledEvery"]
-    values = (f"{one_line(_cut(str(value['value'])))} ({value['count'] * each / max(1, feature['values']):.0%})" for value in top)
+    values = (f"{one_line(_shorten(str(value['value'])))} ({value['count'] * each / max(1, feature['values']):.0%})" for value in top)
     return ", ".join(values)
 
 
-def _cut(value: str) -> str:
+def _shorten(value: str) -> str:
     return value if len(value) <= _TEXT else value[: _TEXT - 1] + "…"

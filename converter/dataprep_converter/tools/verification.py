@@ -71,23 +71,23 @@ class Verification:
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
         """Yields the differences from the written files, at most one fault per file. Shards are in the order of the manifest."""
-        listed = dict(self.folder.visible())
-        yield from _listing_faults(self.manifest, listed)
-        yield from shard_faults(self.manifest, self.folder, self._access, listed=listed, every_record=every_record)
+        entries = dict(self.folder.visible())
+        yield from _listing_faults(self.manifest, entries)
+        yield from shard_faults(self.manifest, self.folder, self._access, entries=entries, every_record=every_record)
         yield from metadata_faults(self.manifest, self.folder)
         yield from crosscheck.faults(self.manifest, self._success, self.folder, self._access)
 
 
 def shard_faults(
-    manifest: Manifest, folder: OutputFolder, access: Access, *, listed: dict[str, Entry], every_record: bool = False
+    manifest: Manifest, folder: OutputFolder, access: Access, *, entries: dict[str, Entry], every_record: bool = False
 ) -> Iterator[Fault]:
     """Yields the faults of the listed shards and their companions."""
     stop = Event()
     check = _ShardCheck(manifest, folder, access, every_record, stop)
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="verify")
     try:
-        present = [number for number, file in enumerate(manifest.files) if file.file in listed]
-        for fault in threads.map(lambda number: check.fault(number, listed[manifest.files[number].file]), present):
+        present = [number for number, file in enumerate(manifest.files) if file.file in entries]
+        for fault in threads.map(lambda number: check.fault(number, entries[manifest.files[number].file]), present):
             if fault is not None:
                 yield fault
     finally:
@@ -106,15 +106,15 @@ def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
             yield Fault(file.file, f"{file.file} has SHA-256 {sha256} instead of {file.sha256}")
 
 
-def _listing_faults(manifest: Manifest, listed: dict[str, Entry]) -> Iterator[Fault]:
+def _listing_faults(manifest: Manifest, entries: dict[str, Entry]) -> Iterator[Fault]:
     expected: dict[str, None] = {}
     for file in manifest.files:
         expected |= dict.fromkeys([file.file, *(companion.file for companion in file.companions)])
     for path in expected:
-        if path not in listed:
+        if path not in entries:
             yield Fault(path, f"{path} is missing")
     visible_metadata = {file.file for file in manifest.metadata if not names.is_hidden(file.file)}
-    for path in listed:
+    for path in entries:
         if path not in expected and path not in visible_metadata:
             yield Fault(path, f"{path} does not belong to this data set")
 
@@ -156,13 +156,13 @@ class _ShardCheck:
         uri = self.folder.at(file.file)
         digest = hashlib.sha256()
         format_ = decoder(self.manifest)
-        wanted: Sequence[int] = range(file.records) if self.every_record else _spread(file.records)
+        numbers: Sequence[int] = range(file.records) if self.every_record else _evenly_spaced(file.records)
         count = 0
         schema: str | None = None
         try:
             with self.access.store(uri).open(uri) as source, ThreadPoolExecutor(1, thread_name_prefix="digest") as hasher:
                 pieces = _digest_pieces(source.stream(), digest, hasher, self.stop)
-                for offset, record in _records(format_, pieces, wanted) if is_read(file.file, self.manifest) else ():
+                for offset, record in _records(format_, pieces, numbers) if is_read(file.file, self.manifest) else ():
                     # A script's records may have any content, because a script declares no features.
                     if record is not None and schema is None and self.manifest.features:
                         schema = _schema_fault(format_, self.manifest, offset, record)
@@ -180,21 +180,21 @@ class _ShardCheck:
         return f"{file.file}: {schema}" if schema else None
 
 
-def _spread(records: int) -> list[int]:
+def _evenly_spaced(records: int) -> list[int]:
     """Returns evenly spaced record numbers, from the first to the last."""
     return [int(number) for number in np.linspace(0, records - 1, min(records, PARSED_RECORDS), dtype=np.int64)]
 
 
-def _records(format_: Decoder, pieces: Iterable[bytes], wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Yields (offset, record) for each wanted record, and (count, None) for the records between."""
+def _records(format_: Decoder, pieces: Iterable[bytes], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Yields (offset, record) for each record with one of these numbers, and (count, None) for the records between."""
     if not isinstance(format_, ReadsBlocks):
-        among = wanted if isinstance(wanted, range) else set(wanted)
+        among = numbers if isinstance(numbers, range) else set(numbers)
         for number, (offset, record) in enumerate(format_.read(pieces)):
             yield (offset, record) if number in among else (1, None)
         return
     first = 0
     for block in format_.blocks(pieces):
-        in_block = wanted[bisect_left(wanted, first) : bisect_left(wanted, first + len(block))]
+        in_block = numbers[bisect_left(numbers, first) : bisect_left(numbers, first + len(block))]
         for number in in_block:
             yield block.offset_of(number - first), block.record(number - first)
         yield len(block) - len(in_block), None
@@ -203,10 +203,10 @@ def _records(format_: Decoder, pieces: Iterable[bytes], wanted: Sequence[int]) -
 
 def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any) -> str | None:
     try:
-        wrong = values.fault(manifest.features, by_feature(format_, record, manifest.features))
+        fault = values.fault(manifest.features, by_feature(format_, record, manifest.features))
     except NotWhole as exc:
-        wrong = str(exc).rstrip(".")
-    return f"in the record at offset {offset} {wrong}" if wrong else None
+        fault = str(exc).rstrip(".")
+    return f"in the record at offset {offset} {fault}" if fault else None
 
 
 def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
