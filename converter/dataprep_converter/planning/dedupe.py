@@ -42,12 +42,12 @@ def _contents(column: Array, name: str) -> list[bytes]:
         return [row.tobytes() for row in to_numpy(column)]
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        found: Any = pc.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
+        values: Any = pc.fill_null(column.cast(pa.large_binary()), b"").to_pylist()
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        found = pc.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
+        values = pc.fill_null(column.cast(pa.string()).cast(pa.large_binary()), b"").to_pylist()
     else:
         raise BadSpec(f"deduplicate: the column {name!r} is {kind}; use columns of text, bytes, numbers or tensors.")
-    contents: list[bytes] = found
+    contents: list[bytes] = values
     return contents
 
 
