@@ -18,7 +18,7 @@ def pytest_sessionfinish(exitstatus: int) -> None:
 
 @pytest.fixture(scope="session")
 def tf() -> Any:
-    """TensorFlow. It has no types for a strict checker."""
+    """The module `tensorflow`, which has no type annotations for a strict checker."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         # Its imports use APIs that are deprecated elsewhere.

@@ -146,7 +146,7 @@ class HdfsCluster(Server):
     def stop(self) -> None:
         """Stop all servers. Their data stays in the run folder."""
         while self._processes:
-            # After the tests no data is written, so the DataNodes are killed, because an orderly shutdown takes seconds.
+            # Killed, because an orderly shutdown of a DataNode takes seconds, and no data is written after the tests.
             self._processes.popitem()[1].kill()
 
     def kill_namenode(self) -> None:
@@ -208,7 +208,7 @@ class HdfsCluster(Server):
         self.launch_missing()
         self.wait_until_ready()
         for datanode in self._datanodes:
-            # The NameNode may not have noticed its absence, so ask the DataNode itself.
+            # The NameNode may not have noticed that the DataNode was dead, so ask the DataNode itself.
             self._processes[datanode.name].wait_until(partial(self._serves, datanode), seconds=_READY_SECONDS)
         self._processes["namenode"].wait_until(self._is_healthy, seconds=_READY_SECONDS)
 

@@ -1,7 +1,7 @@
 """Runs all cluster tests: several test processes share one cluster with the operator, which starts before and stops after them.
 
-These tests mostly wait, so several processes run side by side. Tests marked `apart`, which bring their own operators, follow in the same
-way, and then those marked `exclusive`, one at a time.
+These tests mostly wait, so several processes run side by side. Tests marked `apart`, which start their own operators, run afterwards in the
+same way. Tests marked `exclusive` run last, one at a time.
 """
 
 import os

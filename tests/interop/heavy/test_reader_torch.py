@@ -17,7 +17,7 @@ COUNT = 50
 
 
 def made(folder: Path) -> Path:
-    """A number, a vector of bytes, a list of any length and a text."""
+    """A data set with a number, a vector of bytes, a list of any length and a text."""
     lines = [json.dumps({"n": n, "a": n, "b": 1, "values": [0.5] * (n % 3), "text": f"näme {n}"}) for n in range(COUNT)]
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     columns = [

@@ -25,7 +25,7 @@ class Controls:
     denied: set[str] = field(default_factory=set)
     """Rights that are denied to all keys, such as `odps:Select`."""
     cut_after: list[int] = field(default_factory=list)
-    """Bytes after which the next row responses break off, one entry per response."""
+    """The number of bytes after which each of the next row responses ends early."""
     fail_next: list[int] = field(default_factory=list)
     """Status codes of the next responses."""
     lose_commits: int = 0
@@ -46,7 +46,7 @@ class Answer:
 
 
 class OdpsServer(ThreadingHTTPServer):
-    """Service and tunnel on a single port."""
+    """Serves the service and the tunnel on a single port."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -226,12 +226,12 @@ def _uploading(server: OdpsServer, table: Table, method: str, query: dict[str, s
             warehouse.put_block(name, int(query["blockid"]), wire.received(body, table.schema))
             if server.controls.lose_blocks:
                 server.controls.lose_blocks -= 1
-                raise OdpsError(503, "ServiceUnavailable", "A test lost this answer.")
+                raise OdpsError(503, "ServiceUnavailable", "A test requested that this response be lost.")
         elif method == "POST":
             warehouse.commit(name)
             if server.controls.lose_commits:
                 server.controls.lose_commits -= 1
-                raise OdpsError(503, "ServiceUnavailable", "A test lost this answer.")
+                raise OdpsError(503, "ServiceUnavailable", "A test requested that this response be lost.")
     blocks = [{"BlockID": block, "Date": 0} for block in sorted(found.blocks)]
     document = {"UploadID": name, "Status": found.status, "UploadedBlockList": blocks, "Schema": _schema(table)}
     return Answer(200, json.dumps(document).encode())

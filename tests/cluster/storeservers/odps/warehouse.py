@@ -127,7 +127,7 @@ class Warehouse:
         unknown = [each for each in columns if each not in table.columns]
         if unknown:
             raise OdpsError(400, "InvalidColumnSpec", "The specified columns is not valid.")
-        # In table order, whatever the order in the request.
+        # Columns are in the table's order, regardless of the order in the request.
         chosen = [each for each in table.columns if not columns or each in columns]
         steps = range(start, start + count, _BATCH_ROWS)
         return (

@@ -1,6 +1,7 @@
 """The tunnel's encoding of rows: Arrow messages without the schema, in chunks with CRC-32C checksums.
 
-The chunk size (4 bytes, big-endian); each full chunk and its checksum; the rest and the checksum of everything.
+An encoding consists of the chunk size (4 bytes, big-endian), then each full chunk and its checksum, and finally the remaining bytes and the
+checksum of all chunks.
 """
 
 from __future__ import annotations

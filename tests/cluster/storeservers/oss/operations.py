@@ -1,4 +1,4 @@
-"""Maps requests to operations and the rights they need: one table of all that the fake supports."""
+"""Maps requests to operations and the rights that they need. A single table lists all operations that the fake supports."""
 
 from __future__ import annotations
 
