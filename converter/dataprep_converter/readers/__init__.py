@@ -1,7 +1,7 @@
-"""Readers list the samples of a source (while planning) and read them as Arrow batches (while working). One file per source.
+"""Readers list the samples of a source (while planning) and read them as Arrow batches (while working). Each source has its own module.
 
-A reader has two sides: `discover` lists the source and freezes the state that all workers share; an instance, created from that state,
-reads any samples of the plan by number.
+A reader has two parts. `discover` lists the source and freezes the state that all workers share. An instance is created from that state,
+and reads any samples of the plan by number.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -43,13 +43,13 @@ READERS: Final[Mapping[str, str]] = {
     "table": "dataprep_converter.readers.databases.table:TableReader",
     "plugin": "dataprep_converter.readers.plugin:PluginReader",
 }
-"""Member of `spec.source` → class. Adding a source is one line here and one file."""
+"""Maps each member of `spec.source` to its reader class. To add a source, add a line here and a module."""
 
 
 UnitT = TypeVar("UnitT", Unit, Files)
 Listing: TypeAlias = Generator[UnitT, None, dict[str, Any]]
-"""Yields the units in the order of their samples' numbers. Returns the state that every worker needs, as JSON values; its `ignored` and
-`warnings` go into the plan. Can be consumed once."""
+"""Yields the units, ordered by sample number, and returns the state that every worker needs, as JSON values. The state's entries `ignored`
+and `warnings` are copied into the plan."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Discovery:
 
     listing: "Listing[Unit] | Listing[Files]"
     intermediate: IntermediateFiles | None = None
-    """Files created here for the workers, and named by the units."""
+    """Files that `discover` created for the workers. The units refer to these files."""
 
     def collect(self) -> tuple[UnitTable, dict[str, Any]]:
-        """Consumes the listing. Returns all units, and the state."""
+        """Consumes the listing. Returns all units, and the state for the workers."""
         state: dict[str, Any] = {}
 
         def units() -> Iterator[Unit | Files]:
@@ -71,34 +71,36 @@ class Discovery:
 
 
 class Reader(Protocol):
-    """The contract, tested for each reader by `tests/converter/readers/reader_contract.py`."""
+    """The interface of all readers. `tests/converter/readers/reader_contract.py` tests every reader against it."""
 
     default_label: ClassVar[str]
-    """The default label column, used if it exists and the spec names none."""
+    """The column used as the label if it exists and the spec names no label column."""
 
     @staticmethod
     def discover(source: Any, access: Access) -> Discovery:
-        """Lists the source, a member of `spec.source`. Raises NotFound for a URI without files, BadSpec or BadData for a source that
-        can't be planned."""
+        """Lists the units of `source`, which is a member of `spec.source`. Raises NotFound for a URI without files, and BadSpec or BadData
+        for a source that can't be planned."""
         ...
 
     def __init__(self, source: Any, state: Mapping[str, Any], access: Access) -> None: ...
 
     def schema(self) -> pa.Schema:
-        """Columns of the batches, without `_sample`. Field metadata `default: no` marks a column that is written only when the spec names it."""
+        """The columns of the batches, except `_sample`. The field metadata `default: no` marks a column that is written only if the spec
+        names it."""
         ...
 
     def classes(self) -> dict[str, list[str]]:
-        """Class names by label column, in the order of their numbers; empty when classes have no names."""
+        """The class names of each label column, in the order of the class numbers. Empty if the classes have no names."""
         ...
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """One batch for each array of sample numbers, in that order. Raises InputChanged when a unit's pin has changed."""
+        """Yields a batch for each array of sample numbers, in the order of the arrays. Raises InputChanged if a file has changed since
+        planning."""
         ...
 
     def close(self) -> None:
-        """Closes files and removes temporary ones; may be called more than once. Afterwards nothing can be read, not even by existing
-        iterators of `read`."""
+        """Closes the open files and removes temporary files. May be called more than once. Afterwards the reader can't be used, and neither
+        can iterators that `read` returned earlier."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -108,42 +110,44 @@ class Reader(Protocol):
 
 @runtime_checkable
 class ReadsColumns(Protocol):
-    """A reader for which reading some columns is cheaper than reading all, for splits by value. Other readers read all columns."""
+    """A reader that can read some columns more cheaply than all of them. Splits by value need only some columns; from other readers they
+    read all."""
 
     def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
-        """Like `read`; the batches need only have these columns and `_sample`."""
+        """Like `read`, but the batches need to contain only these columns and `_sample`."""
         ...
 
 
 @runtime_checkable
 class AcceptsReadPlan(Protocol):
-    """A reader that gathers scattered samples in passes over its source, and needs fewer passes if it knows the coming requests."""
+    """A reader that collects scattered samples in passes over its source. It needs fewer passes if it knows the next requests."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Announces the arrays of each coming call of `read`, starting with the next one. Optional: batches are the same without it."""
+        """Tells the reader which arrays of sample numbers each future call of `read` will get, starting with the next call. Calling this is
+        optional, and doesn't change the batches."""
         ...
 
 
 @runtime_checkable
 class HasLines(Protocol):
-    """A reader of text, whose samples begin on a line that users look for."""
+    """A reader of text that can report the line on which a sample begins."""
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The line on which each of these samples begins, from 1. May read the text again."""
+        """The number of the line, from 1, on which each of these samples begins. May read the text again."""
         ...
 
 
 @runtime_checkable
 class HasSteps(Protocol):
-    """A reader of text whose samples are sequences, each step of which has a line that users look for."""
+    """A reader of text whose samples are sequences. It can report the line of a sequence's faulty step."""
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The place of the faulty step, or of the start of the sequence: `line 3`. May read the text again."""
+        """The location of each faulty step, such as `line 3`, or of the start of its sequence. May read the text again."""
         ...
 
 
 def reader_class(kind: str) -> type[Reader]:
-    """The class of a source. Raises BadSpec, listing the known sources."""
+    """The reader class of a source. Raises BadSpec for an unknown source, and lists the known ones."""
     if kind == "from_job":
         raise BadSpec(
             "source.fromJob waits for another job, which only the operator can do. Here name its data set: --set 'source={dataset: {uri: DIR}}'"

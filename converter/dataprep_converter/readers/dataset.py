@@ -1,7 +1,8 @@
-"""`dataset`: a finished data set of any format, read by the decoder of the format. `dataprep convert` is a job with this source.
+"""The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with it.
 
-Planning needs only the manifest: a unit is a shard, its subset is the split, records are counted, and the columns are the features. A
-shard is decoded from its beginning, some records at a time; to reach later records, only the framing of the earlier ones is read.
+Planning needs only the manifest: each shard is a unit whose subset is the split, the manifest has the number of records, and the columns
+are the features. A shard is decoded from its beginning, some records at a time. To reach later records, the reader skips earlier ones
+without decoding them.
 """
 
 import itertools
@@ -34,7 +35,7 @@ from dataprep_converter.stores import Input
 
 _BLOCK_RECORDS: Final = 256
 _BLOCK_BYTES: Final = 4 << 20
-"""Approximate number of bytes of a shard to decode at once."""
+"""The approximate number of bytes of a shard that are decoded together."""
 _KEPT_WALKS: Final = 4
 
 
@@ -43,8 +44,8 @@ class DatasetReader(BlockReader):
 
     @staticmethod
     def discover(source: DatasetSource, access: Access) -> Discovery:
-        """Reads the manifest and lists the folder. Raises NotFound without `_SUCCESS`, BadSpec for a different digest, BadData for
-        damage."""
+        """Reads the manifest and lists the folder. Raises NotFound if there is no `_SUCCESS`, BadSpec if the digest differs from the spec's,
+        and BadData if the data set is damaged."""
         manifest = load_manifest(source.uri, access)
         if source.digest not in (None, manifest.digest):
             raise BadSpec(f"{source.uri} has the digest {manifest.digest}, source.dataset.digest is {source.digest}.")
@@ -59,7 +60,7 @@ class DatasetReader(BlockReader):
         self._walks: LruCache[str, _Walk] = self._files.views(_KEPT_WALKS, close=_Walk.close)
 
     def schema(self) -> pa.Schema:
-        """The features, in the types that the manifest names: tensors, lists, sequences, text and bytes."""
+        """The features as columns, with the types that the manifest gives: tensors, lists, sequences, text and bytes."""
         return values.schema(self._features)
 
     def classes(self) -> dict[str, list[str]]:
@@ -67,7 +68,7 @@ class DatasetReader(BlockReader):
         return dict(self._manifest.labels)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
-        """The blocks that hold the rows, in their order."""
+        """The blocks that contain the rows, in the order of the shard."""
         size = max(1, min(_BLOCK_RECORDS, _BLOCK_BYTES * unit.records // max(1, unit.size)))
         for number in np.unique(rows // size).tolist():
             first = number * size
@@ -103,7 +104,7 @@ class DatasetReader(BlockReader):
 
 
 def examples_of(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
-    """The parser of many plain tf.train.Examples at once; None for other records."""
+    """The features in the form that the batch parser of plain tf.train.Examples expects; None for records of another kind."""
     if any(
         each.get("sequence") or each.get("record") or (each["dtype"] == "bytes" and each["shape"] not in ([], [-1])) for each in features
     ):
@@ -118,7 +119,7 @@ def examples_of(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
 
 
 def _parsed(records: Sequence[bytes], expected: Sequence[Expected], schema: pa.Schema) -> pa.RecordBatch | None:
-    """The records as columns, or None if one of them has a null or an error, so that each must be parsed by itself."""
+    """The records as columns. None if a record has a null or an error; then each record must be parsed separately."""
     ends = np.cumsum([len(record) for record in records], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
     columns, reasons = parse(b"".join(records), starts, ends, expected, is_strict=True)
@@ -138,7 +139,7 @@ def cast(column: Array, kind: pa.DataType) -> Array:
 
 
 class _Walk(Closeable):
-    """Reads the records of one shard from its beginning. Going back starts over."""
+    """Reads the records of one shard in order. To go back to an earlier record, it starts again from the beginning."""
 
     def __init__(self, format_: Decoder, source: Input, uri: str) -> None:
         self.format = format_
@@ -148,7 +149,8 @@ class _Walk(Closeable):
         self.position = 0
 
     def take(self, first: int, count: int) -> list[Any]:
-        """Records from number `first` on, fewer than `count` only at the end. Raises BadData naming file and offset."""
+        """`count` records, starting with number `first`, or fewer at the end of the shard. Raises BadData, which names the file and the
+        offset."""
         if first < self.position:
             self.close()
             self._records = self._started()
@@ -162,7 +164,7 @@ class _Walk(Closeable):
         return found
 
     def close(self) -> None:
-        """Ends the pass."""
+        """Stops reading the shard."""
         close_generator(self._records)
 
     def _started(self) -> Iterator[tuple[int, Any]]:
@@ -170,7 +172,7 @@ class _Walk(Closeable):
 
 
 _GROWING: Final = frozenset({"files", "badExamples", "quarantine", "metadata"})
-"""The part of the manifest that grows with the data set."""
+"""The fields of the manifest whose size grows with the data set."""
 
 
 def _state(manifest: Manifest) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""`plugin`: files in a custom format, read by the user's function.
+"""The source `plugin` reads files in a custom format with a function that the user provides.
 
-A file is a unit. Planning runs the function over every file, to count records and to freeze their columns. Working runs it once over each
-file if the records are read in order; for any other order, its results are kept in an unlinked temporary file in $TMPDIR.
+Each file is a unit. The planner runs the function over every file, to count the records and to freeze their columns. If records are read
+in order, a worker runs the function once over each file. For any other order, it stores the function's results in an unlinked temporary
+file in $TMPDIR.
 """
 
 import io
@@ -29,7 +30,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
 _GROUP: Final = 512
-"""Number of dicts per batch."""
+"""The number of dicts that are combined into a batch."""
 _BUFFER: Final = 1 << 20
 _OPEN_FILES: Final = 4
 
@@ -41,7 +42,7 @@ class PluginReader(BlockReader):
 
     @staticmethod
     def discover(source: PluginSource, access: Access) -> Discovery:
-        """Runs the function over every file. Raises NotFound for a URI without files, and BadData, naming the file, if the function
+        """Runs the function over every file. Raises NotFound for a URI without files, and BadData, which names the file, if the function
         fails."""
         return Discovery(_units(source, access))
 
@@ -52,7 +53,7 @@ class PluginReader(BlockReader):
         self._running: LruCache[str, _PluginRun] = self._files.views(_OPEN_FILES, close=_PluginRun.close)
 
     def schema(self) -> pa.Schema:
-        """The columns as declared, or as in the first record."""
+        """The columns that the spec declares, or else the columns of the first record."""
         return self._schema
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
@@ -63,7 +64,7 @@ class PluginReader(BlockReader):
 
 
 class _PluginRun(Closeable):
-    """One file that the function is reading."""
+    """A file that the user's function is reading."""
 
     def __init__(self, unit: Unit, start: Callable[[], Iterator[pa.RecordBatch]]) -> None:
         self._unit = unit
@@ -73,7 +74,7 @@ class _PluginRun(Closeable):
         self._kept: _BatchFile | None = None
 
     def parts(self, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(number of its first record, batch) of every batch with records low … high."""
+        """Yields every batch that has records from `low` to `high` (inclusive), as a pair: the number of its first record, and the batch."""
         if self._latest is not None and low < self._latest[0] and self._kept is None:
             self._kept = _BatchFile(self._start())
         if self._kept is not None:
@@ -96,17 +97,17 @@ class _PluginRun(Closeable):
             self._latest = (following, batch_or_end)
 
     def close(self) -> None:
-        """Stops the function, and removes the temporary file."""
+        """Stops the function and removes the temporary file."""
         close_generator(self._batches)
         if self._kept is not None:
             self._kept.close()
 
 
 class _BatchFile(Closeable):
-    """All batches of a file in a temporary file, in Arrow's IPC format."""
+    """A temporary file in Arrow's IPC format with all batches that the function produces from an input file."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Raises StoreFull."""
+        """Writes all batches to the file. Raises StoreFull if the disk is full."""
         self._firsts: list[int] = [0]
         with ExitStack() as failed:
             self._file = failed.enter_context(TemporaryFile("what a plug-in makes"))
@@ -147,7 +148,8 @@ def _units(written: PluginSource, access: Access) -> Listing[Unit]:
 
 
 def _batches(written: PluginSource, source: Input, uri: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    """The function's records of one file, as batches of one schema. Raises BadData, naming file and place, for any error."""
+    """Yields the records that the function produces from a file, as batches with the same schema. Raises BadData, which names the file and
+    the record, for any error."""
     of = f"The plug-in {written.callable!r}"
     function = plugins.load(written.callable, of="source.plugin")
     made = 0
@@ -222,7 +224,7 @@ def _fitting(batch: pa.RecordBatch, schema: pa.Schema | None, uri: str, of: str)
 
 
 class _Stream(io.RawIOBase):
-    """An Input as Python's binary stream, with seeking."""
+    """A seekable binary stream over an `Input`."""
 
     def __init__(self, source: Input) -> None:
         self._source = source

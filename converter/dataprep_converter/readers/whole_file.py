@@ -1,4 +1,4 @@
-"""`wholeFile`: files of any kind, one record each, with their bytes unchanged. `files_ahead.py` reads them ahead."""
+"""The source `wholeFile` makes a record of each file of any kind, with its bytes unchanged. `files_ahead.py` reads the files ahead."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,27 +20,27 @@ from dataprep_converter.sampling.units import Files
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
-    """A file that was read."""
+    """The path and content of a file."""
 
     path: str
     content: bytes
 
 
 class WholeFileReader(FilesReader[WholeFile]):
-    """See the module. Columns `content`, and on request `path` and `size`."""
+    """See the module. The columns are `content` and, on request, `path` and `size`."""
 
     default_label: ClassVar[str] = "label"
 
     @staticmethod
     def discover(source: WholeFileSource, access: Access) -> Discovery:
-        """Lists files. Raises NotFound for a URI without any."""
+        """Lists the files. Raises NotFound for a URI without files."""
         return Discovery(_units(source, access))
 
-    def __init__(self, source: WholeFileSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing that a worker must know
+    def __init__(self, source: WholeFileSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - workers need no settings
         super().__init__(access)
 
     def schema(self) -> pa.Schema:
-        """`path` is relative to the folder; `path` and `size` are written only if a feature names them."""
+        """The columns. `path` is relative to the folder. `path` and `size` are written only if a feature names them."""
         fields: list[pa.Field[Any]] = [
             pa.field("content", pa.large_binary()),
             pa.field("path", pa.string(), metadata=NOT_BY_DEFAULT),
@@ -49,7 +49,7 @@ class WholeFileReader(FilesReader[WholeFile]):
         return pa.schema(fields)
 
     def classes(self) -> dict[str, list[str]]:
-        """None."""
+        """An empty dict, because files have no labels."""
         return {}
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> WholeFile:
@@ -60,7 +60,7 @@ class WholeFileReader(FilesReader[WholeFile]):
     lays_out: ClassVar[bool] = True
 
     def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array]:
-        """Those of the schema."""
+        """The columns of the schema."""
         return {
             "content": binary(room, offsets),
             "path": pa.array([row["path"] for row in rows], pa.string()),
@@ -68,7 +68,7 @@ class WholeFileReader(FilesReader[WholeFile]):
         }
 
     def columns(self, found: Sequence[WholeFile]) -> dict[str, Array]:
-        """Those of the schema."""
+        """The columns of the schema."""
         return {
             "content": binaries([file.content for file in found]),
             "path": pa.array([file.path for file in found], pa.string()),

@@ -262,7 +262,7 @@ def test_an_input_folder_of_data_sets_alone_names_no_file(finished: Path) -> Non
         run_job(a_job({"tfrecord": {"uris": [f"{finished.parent}/sets"]}}, finished.parent / "out"))
     folder = f"{finished.parent}/sets"
     assert str(told.value) == (
-        f"{folder} names no file but those of data sets, such as {folder}/a, which are read where they are named themselves."
+        f"{folder} names no file except files of data sets, such as {folder}/a, which are read only if the source names them."
     )
 
 

@@ -1,7 +1,7 @@
-"""Data sets below an input folder: the output of other jobs isn't input, unless the source names it.
+"""Leaves data sets out of the listing of an input folder: the output of other jobs isn't input, unless the source names it.
 
-A listing is sorted by path, so a data set's marker, `_dataprep/`, comes after files whose names begin with a digit or a capital. Such
-files are held back until it is known whether they belong to a data set.
+Listings are sorted by path, so files whose names begin with a digit or a capital letter come before a data set's marker, `_dataprep/`.
+Such files are held back until it is known whether they belong to a data set.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -12,14 +12,15 @@ from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.stores import FolderFiles, Store
 
 MOST_HELD = 4096
-"""Most files to hold back. With more, the store is asked instead."""
+"""The largest number of files that are held back. If there are more, the store is asked whether the marker exists."""
 _MARK: Final = f"{names.SIDE}/"
 
 
 def without_data_sets(
     found: Iterator[FolderFiles], *, folder: str, store: Store, counts: MutableMapping[str, int]
 ) -> Iterator[FolderFiles]:
-    """The listing of `folder` without the data sets below it, whose visible files are counted by the URI of the data set."""
+    """Yields the listing of `folder` without the data sets below it. `passed_over` gets the number of visible files in each such data set,
+    by the data set's URI."""
     sieve = _DataSetFilter(folder.rstrip("/") + "/", store, counts)
     for files in found:
         yield from sieve.passed(files)
@@ -33,12 +34,12 @@ class _DataSetFilter:
         self._counts = counts
         self._held: list[FolderFiles] = []
         self._data_set: str | None = None
-        """That the listing is in."""
+        """The data set folder whose files are being listed."""
         self._plain: set[str] = set()
         """Folders that, according to the store, are not data sets."""
 
     def passed(self, files: FolderFiles) -> Iterator[FolderFiles]:
-        """Adds these files. Returns those now known not to belong to a data set."""
+        """Takes the next files of the listing. Yields the files that are now known not to belong to a data set."""
         if self._data_set is not None and files.folder.startswith(self._data_set):
             self._count(files)
             return
@@ -47,7 +48,7 @@ class _DataSetFilter:
         if mark and len(root) + 1 > len(self._base):
             self._begin(f"{root}/", files)
             return
-        # These files have reached or passed the place of a folder's marker.
+        # A folder is no data set if the listing is already past the position of its marker.
         at = files.folder + files.names[-1]
         self._held.append(files)
         while self._held and all(self._is_plain(each, at) for each in self._folders(self._held[0])):
@@ -56,7 +57,7 @@ class _DataSetFilter:
             yield from self._asked()
 
     def rest(self) -> Iterator[FolderFiles]:
-        """The files still held back at the end of the listing."""
+        """Yields the files that are still held back at the end of the listing."""
         yield from self._held
 
     def _begin(self, data_set: str, files: FolderFiles) -> None:
@@ -94,6 +95,6 @@ class _DataSetFilter:
         return at[len(folder) :] > _MARK
 
     def _folders(self, files: FolderFiles) -> list[str]:
-        """The folders below the input that contain files."""
+        """The folders between the input folder and these files, the outermost first."""
         steps = files.folder[len(self._base) :].split("/")[:-1]
         return [self._base + "".join(f"{step}/" for step in steps[: count + 1]) for count in range(len(steps))]

@@ -1,7 +1,7 @@
-"""The base of readers that decode whole units: they turn one unit into a `Block`, and this module reads blocks in any order.
+"""The base of readers that decode complete units. A reader turns one unit into a `Block`, and this module reads blocks in any order.
 
-In order, each unit is decoded once and sliced. In any other order, rows come from a bounded cache of recently decoded units. Open files
-are cached likewise, and each is pinned.
+If rows are read in order, each unit is decoded once and sliced. In any other order, rows come from a bounded cache of recently decoded
+units. Open files are cached as well, and each is checked against its pin.
 """
 
 import itertools
@@ -26,52 +26,53 @@ from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
-"""Size of the cache of decoded blocks in bytes; the latest block is kept whatever its size."""
+"""The size of the cache of decoded blocks in bytes. The latest block is kept even if it is larger."""
 KEPT_BLOCKS: Final = 64
 
 _LOST: Final = "\x01"
 _SHARE_KEPT = 32
-"""The share of memory for one of the processes that share it."""
+"""Each process may use 1/_SHARE_KEPT of the memory for its cache."""
 _PROBED_ROWS = 1024
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 class FolderColumns(Protocol):
-    """Columns whose values come from a unit's path: `partitions.py`."""
+    """Columns whose values come from a unit's path. `partitions.py` implements them."""
 
     def schema(self, files: pa.Schema) -> pa.Schema:
-        """The columns of the files, then these."""
+        """The columns of the files, followed by the columns from the path."""
         ...
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason if all records of the unit are bad."""
+        """The reason why all records of the unit are bad, or None if they are not."""
         ...
 
     def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
-        """Some records of the unit with these columns."""
+        """The given records of the unit, with the columns from its path added."""
         ...
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some consecutive rows of a unit, decoded."""
+    """Some consecutive, decoded rows of a unit."""
 
     records: pa.RecordBatch
-    """The good rows, in order: columns of the reader's `schema()`, followed by those of `BlockReader.lost_columns`."""
+    """The good rows, in order. They have the columns of the reader's `schema()`, followed by a column of lost digits for each column of
+    decimals in `lost_of`."""
     places: npt.NDArray[np.int64]
-    """For each row of the block, its index among the good rows, or -1."""
+    """For each row of the block, its index in `records`, or -1 if the row is bad."""
     reasons: Mapping[int, str]
-    """Why a row is bad, by its number within the block."""
+    """The reason why a row is bad, by the row's number within the block."""
     raws: Mapping[int, Raw] = field(default_factory=dict)
     """The input text of bad rows, where known."""
     held: int = 0
-    """Bytes of memory that it keeps alive, in addition to its columns."""
+    """The bytes of memory that the block keeps alive in addition to its columns."""
 
     @classmethod
     def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
-        """The block of the rows `records` interleaved with those `missing`; the rows in `reasons`, including the `missing` ones, are
-        bad."""
+        """The block that consists of the rows `records` and, between them, the rows numbered `missing`. All rows in `reasons` are bad; they
+        must include the missing rows."""
         if not reasons:
             return cls(records, np.arange(records.num_rows, dtype=np.int64), {})
         is_good = np.ones(records.num_rows + len(missing), np.bool_)
@@ -86,13 +87,14 @@ class Block:
 
 
 class BlockReader(Closeable):
-    """A `Reader` except for `discover`. A subclass defines `schema` and `load`, or `parts` if its units are too large to decode whole."""
+    """Implements `Reader` except for `discover`. A subclass defines `schema` and `load`, or `parts` if its units are too large to decode in
+    one piece."""
 
     default_label: ClassVar[str] = "label"
 
     def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
-        """`lost_of` are columns of decimals: for each, blocks also have a column `lost_name` with the text of the values that lost
-        digits."""
+        """`lost_of` lists columns of decimals. For each of them, blocks have another column, named by `lost_name`, with the original text of
+        the values that lost digits."""
         self._access = access
         self._lost_of = list(lost_of)
         self._folders = folders
@@ -106,35 +108,35 @@ class BlockReader(Closeable):
         self._weighed: int | None = None
 
     def schema(self) -> pa.Schema:
-        """The columns of every block."""
+        """The columns of the reader's blocks."""
         raise NotImplementedError
 
     def with_partitions(self, files: pa.Schema) -> pa.Schema:
-        """The columns of blocks, then those of the folders' names. Raises BadSpec for a column in both."""
+        """The columns of the blocks, followed by the columns from the folder names. Raises BadSpec for a column that is in both."""
         return files if self._folders is None else self._folders.schema(files)
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """The whole unit, from its pinned file, with one row per record. `source` counts the bytes read."""
+        """Decodes the complete unit from its open file, with one row per record. `source` counts the bytes read."""
         raise NotImplementedError
 
-    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - for those who override it
-        """(number of its first row within the unit, block) of the blocks that contain `rows` of the unit, each row once.
+    def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - overriding methods use it
+        """Yields the blocks that contain `rows` of the unit, each row once, as pairs: the number of the block's first row, and the block.
 
-        By default a single block from `load`, which is cached. Subclasses cache theirs with `kept`.
+        By default this is a single block from `load`, which is cached. Subclasses that override this method cache their blocks with `kept`.
         """
         yield 0, self.kept(unit, unit.offset, unit.row, lambda: self._whole(unit, source))
 
     def kept(self, unit: Unit, offset: int, row: int, load: Callable[[], Block]) -> Block:
-        """The block at this place of the unit's file, cached; `offset` and `row` identify it within the file."""
+        """The block from the cache, or from `load` if it isn't cached. `offset` and `row` identify the block within the unit's file."""
         return self._blocks.get((unit.uri, offset, row), load)
 
     def classes(self) -> dict[str, list[str]]:
-        """None."""
+        """An empty dict, because by default there are no class names."""
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """In order, each unit is decoded once. For any other order the latest units are cached, and if it is too scattered, batches are
-        gathered."""
+        """Yields a batch for each array of sample numbers. In order, each unit is decoded once. For any other order, the latest units are
+        cached. If the input is larger than the cache, many batches are collected in one pass over it."""
         first = next(samples, None)
         if first is None:
             return
@@ -148,11 +150,11 @@ class BlockReader(Closeable):
             yield self._told(batch)
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Notes the arrays of each coming call of `read`, starting with the next one."""
+        """Stores the arrays that each future call of `read` will get, starting with the next call."""
         self._gathering.coming = coming
 
     def _row_bytes(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> int:
-        """Approximate bytes per decoded row, measured on the first unit requested."""
+        """The approximate bytes per decoded row, measured on the first requested unit."""
         if self._weighed is None:
             index, within = units.locate(wanted[:1])
             first = int(wanted[0] - within[0])
@@ -190,7 +192,7 @@ class BlockReader(Closeable):
         return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.taken())
 
     def _told(self, batch: Batch) -> Batch:
-        """The batch, with the columns of lost digits moved out of the records."""
+        """The batch, with the columns of lost digits moved from `records` to `lost`."""
         if not self._lost_of:
             return batch
         records = batch.records.select([*self.schema().names, SAMPLE])
@@ -214,24 +216,24 @@ class BlockReader(Closeable):
         return self._files.pinned(unit.uri, unit.pin)
 
     def close(self) -> None:
-        """Closes the files, and drops the decoded blocks."""
+        """Closes the files and drops the decoded blocks."""
         self._gathering.close()
         self._files.close()
         self._blocks.clear()
 
 
 def lost_name(column: str) -> str:
-    """The name of the column that holds another column's lost digits."""
+    """The name of the column with the lost digits of `column`."""
     return f"{_LOST}{column}"
 
 
 def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Only the records of a block, for digests."""
+    """The records of a block without the columns of lost digits, for computing digests."""
     return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
 
 
 def _grouped(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    """The positions of each distinct number, by number."""
+    """For each distinct number in `index`, in ascending order, the positions at which it occurs."""
     if not len(index):
         return []
     order = np.argsort(index, kind="stable")
@@ -245,7 +247,7 @@ def _rows_of(records: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.Recor
 
 
 def _in_order(pieces: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of the pieces as `order` numbers them."""
+    """The rows of all pieces, sorted by `order`, which has a number for each row."""
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema=schema)
     whole: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)

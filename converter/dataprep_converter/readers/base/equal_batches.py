@@ -1,15 +1,15 @@
-"""Batches of equal length from a source with batches of any length."""
+"""Regroups batches of any length into batches of equal length."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 def equal_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of `rows`, the last one shorter."""
+    """Yields the same rows in batches of `rows` each. The last batch may be shorter."""
     waiting: list[pa.RecordBatch] = []
     there = 0
     for batch in batches:

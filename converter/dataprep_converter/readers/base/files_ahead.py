@@ -1,7 +1,7 @@
-"""Reads samples that are whole files, one unit each, in order. If files are slow to read, a few threads read ahead of the current batch,
-within a bound of bytes. Subclasses interpret the bytes.
+"""The base of readers whose samples are complete files, each one a unit. Subclasses interpret the bytes.
 
-Local files are read many per call, into one buffer for the whole batch, which becomes the column.
+Samples are returned in the requested order. If files are slow to read, a few threads read ahead of the current batch, up to a limit of
+bytes. Of local files, many are read in one call into a buffer for the complete batch. That buffer becomes the column.
 """
 
 from collections import deque
@@ -35,10 +35,10 @@ _DISK_BYTES_PER_SECOND = 500e6
 _COLUMNS = ("root", "path", "uri", "size", "pin", "extra")
 
 Row: TypeAlias = Mapping[str, Any]
-"""A unit's `root`, `path`, `uri`, `size`, `pin` and `extra`."""
+"""The values `root`, `path`, `uri`, `size`, `pin` and `extra` of a unit."""
 
 Room: TypeAlias = npt.NDArray[np.uint8]
-"""Space for the files of a batch, one after another."""
+"""A buffer that holds the files of a batch, one after another."""
 _NO_ROOM: Final = np.empty(0, np.uint8)
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A planned file."""
+    """A file with the size and pin that were planned."""
 
     uri: str
     size: int
@@ -55,7 +55,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class _SampleRequest:
-    """One sample to read."""
+    """A sample that is to be read, and its files."""
 
     sample: int
     row: Row
@@ -64,39 +64,39 @@ class _SampleRequest:
 
 @dataclass(slots=True)
 class _Task:
-    """Some samples of a batch, to read in sequence."""
+    """Some samples of a batch, which are read one after another."""
 
     room: Room
-    """The buffer of the whole batch; empty if its files are not read into one."""
+    """The buffer for all files of the batch. Empty if the files are read into separate buffers."""
     first: int
-    """Where the first of these files goes."""
+    """The offset of the task's first file in the buffer."""
     samples: list[_SampleRequest] = field(default_factory=list)
     size: int = 0
     ends_batch: bool = False
 
     def files(self) -> list[tuple[Store, File]]:
-        """Of all samples."""
+        """The files of all samples."""
         return [each for wanted in self.samples for each in wanted.files]
 
 
 _Content: TypeAlias = bytes | memoryview
-"""All bytes of a file: a buffer of its own, or its part of the batch's."""
+"""All bytes of a file, either in a separate buffer or as a part of the batch's buffer."""
 
 
 class FilesReader(Closeable, Generic[T]):
-    """A reader of such samples. A subclass defines the files of a sample, how to interpret them, and their columns."""
+    """A reader of samples that are complete files. A subclass defines a sample's files, how to interpret them, and the columns."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._is_slow = False
-        """Whether the last read took longer than from a disk or the page cache."""
+        """Whether the last read took longer than reading from a disk or the page cache does."""
 
     def schema(self) -> pa.Schema:
-        """Columns of the batches, see `Reader`."""
+        """The columns of the batches; see `Reader`."""
         raise NotImplementedError
 
     def files(self, row: Row) -> Sequence[File]:
-        """The files of a unit; by default only its own."""
+        """The files to read for a unit. By default only the unit's file itself."""
         return [File(row["uri"], row["size"], row["pin"])]
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> T:
@@ -104,18 +104,19 @@ class FilesReader(Closeable, Generic[T]):
         raise NotImplementedError
 
     lays_out: ClassVar[bool] = False
-    """Whether each sample is one file and `laid_out` supports it."""
+    """Whether each sample is a single file and the subclass implements `laid_out`."""
 
     def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:  # noqa: ARG002 - see above
-        """The columns of such samples, whose files are `room[offsets[n]:offsets[n + 1]]`; None if each must be examined."""
+        """The columns of samples whose files are in one buffer: file `n` is `room[offsets[n]:offsets[n + 1]]`. Returns None if each sample
+        must be examined."""
         return None
 
     def columns(self, found: Sequence[T]) -> dict[str, Array]:
-        """The columns of `schema()` and perhaps more."""
+        """The columns of `schema()`. May return further columns."""
         raise NotImplementedError
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Any order costs the same, because each sample has its own files."""
+        """Yields a batch for each array of sample numbers. All orders cost the same, because each sample has its own files."""
         batch: list[_SampleRequest] = []
         contents: list[_Content] = []
         for task, read in self._in_order(self._tasks(units, samples)):
@@ -126,10 +127,10 @@ class FilesReader(Closeable, Generic[T]):
                 batch, contents = [], []
 
     def close(self) -> None:
-        """No file stays open."""
+        """Does nothing, because no file stays open."""
 
     def _tasks(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
-        """The samples of each array, some at a time."""
+        """Divides the samples of each array into tasks."""
         for numbers in samples:
             wanted = self._wanted(units, numbers)
             task = _Task(_room_for(wanted) if self.lays_out else _NO_ROOM, 0)
@@ -152,8 +153,8 @@ class FilesReader(Closeable, Generic[T]):
         ]
 
     def _in_order(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Content]]]:
-        """The tasks and their results, in order. Slow tasks run in parallel, at most _FILES_AHEAD samples and about _BYTES_AHEAD bytes
-        ahead. Fast ones don't: threads that needn't wait for a disk or a server mostly wait for each other.
+        """Yields the tasks and their results, in order. Slow tasks run in parallel, at most _FILES_AHEAD samples and about _BYTES_AHEAD
+        bytes ahead. Fast tasks run one at a time, because threads that needn't wait for a disk or a server mostly wait for each other.
         """
         waiting: deque[tuple[_Task, Future[list[_Content]]]] = deque()
         ahead = 0
@@ -178,7 +179,7 @@ class FilesReader(Closeable, Generic[T]):
 
     def _read_task(self, task: _Task) -> list[_Content]:
         read = _contents(task)
-        # Only the quickest counts: the others may just have waited for Python's lock.
+        # Judge by the fastest file only, because reads of other files may have waited for the GIL.
         self._is_slow = min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in read], default=0.0) > _SLOW_SECONDS
         return [content for content, _ in read]
 
@@ -201,7 +202,7 @@ class FilesReader(Closeable, Generic[T]):
         )
 
     def _examined(self, batch: Sequence[_SampleRequest], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
-        """The interpreted good samples."""
+        """The interpreted samples by number, without the bad ones. Those are appended to `bad`."""
         found: dict[int, T] = {}
         for wanted in batch:
             own = [bytes(next(contents)) for _ in wanted.files]
@@ -213,7 +214,7 @@ class FilesReader(Closeable, Generic[T]):
 
 
 def _room_for(batch: Sequence[_SampleRequest]) -> Room:
-    """One buffer for all files, if their store reads many in one call."""
+    """A buffer for all files if their store can read many files in one call; otherwise an empty one."""
     files = [each for wanted in batch for each in wanted.files]
     stores = {id(store): store for store, _ in files}
     if len(stores) != 1 or not all(isinstance(store, ReadsFiles) for store in stores.values()):
@@ -222,7 +223,7 @@ def _room_for(batch: Sequence[_SampleRequest]) -> Room:
 
 
 def _contents(task: _Task) -> list[tuple[_Content, float]]:
-    """The contents of the files, and how many seconds each took. Raises InputChanged for a file that has changed since planning."""
+    """The content of each file, and the seconds that reading it took. Raises InputChanged for a file that has changed since planning."""
     files = task.files()
     store = files[0][0] if len(task.room) and files else None
     if not isinstance(store, ReadsFiles):
@@ -251,6 +252,6 @@ def whole(store: Store, file: File) -> bytes:
 
 
 def binaries(contents: Sequence[bytes]) -> Array:
-    """A large_binary column. For large values this is much faster than Arrow's own conversion from Python objects."""
+    """A large_binary column of the contents. For large values this is much faster than Arrow's conversion from Python objects."""
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     return binary(np.frombuffer(b"".join(contents), np.uint8), np.concatenate(([0], np.cumsum(lengths))))

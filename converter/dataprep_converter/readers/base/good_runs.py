@@ -1,4 +1,4 @@
-"""Finds the rows that Arrow rejects: it doesn't name them reliably, so a rejected run of rows is halved until they are isolated."""
+"""Finds the rows that Arrow rejects. Arrow's errors don't name them reliably, so rejected runs of rows are halved until they are isolated."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def good_runs(first: int, end: int, *, read: Callable[[int, int], T], refuse: Callable[[int, pa.ArrowInvalid], None]) -> Iterator[T]:
-    """The results of `read(low, high)` for the rows from `first` up to `end` (exclusive), in order, in runs that it accepts.
+    """Yields the results of `read(low, high)` for runs of good rows between `first` and `end` (exclusive), in order.
 
-    `read` raises ArrowInvalid for a run with a faulty row; `refuse` is called with each such row and the error's message.
+    `read` must raise ArrowInvalid for a run that contains a faulty row. `refuse` is called with the number of each faulty row and the error.
     """
     waiting = [(first, end)] if first < end else []
     while waiting:

@@ -1,4 +1,4 @@
-"""Lists the files of a source, whose URIs are files, globs or folders. `inputs.py` opens them."""
+"""Lists the files of a source. The source's URIs may be files, globs or folders."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,26 +19,26 @@ _WILDCARD: Final = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class FilesOfFolder:
-    """Some files of one folder, in columns."""
+    """Some files of one folder, with a sequence per attribute."""
 
     root: int
-    """Index of the URI in the source's list."""
+    """The index of the source's URI below which the files are."""
     folder: str
-    """URI of their folder, with a trailing slash; empty for a name without one."""
+    """The URI of the files' folder, with a trailing slash. Empty if the URI is a name without a folder."""
     below: str
-    """The folder's path below the URI, in UTF-8, with a trailing slash; empty for the URI's own folder."""
+    """The folder's path relative to the source's URI, in UTF-8, with a trailing slash. Empty for the folder that the URI names."""
     names: Sequence[str]
     sizes: Sequence[int]
     pins: Sequence[str]
 
     @property
     def paths(self) -> list[str]:
-        """Paths below the URI."""
+        """The paths of the files relative to the source's URI."""
         return [self.below + name for name in self.names]
 
     @property
     def uris(self) -> list[str]:
-        """URIs of the files."""
+        """The URIs of the files."""
         return [self.folder + name for name in self.names]
 
     def only(self, kept: Sequence[bool]) -> "FilesOfFolder":
@@ -51,10 +51,10 @@ class FilesOfFolder:
 
 
 def input_files(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str, Entry]]:
-    """(index of the URI, path below it in UTF-8, file) of every file, in the order of the URIs and, within one, of the paths.
+    """Yields every file as a tuple: the index of its URI, its path relative to that URI in UTF-8, and its entry.
 
-    Below a folder or a glob, names that begin with `_` or `.` are skipped. Raises NotFound for a URI without files, BadSpec for a
-    name that is not UTF-8.
+    Files are in the order of the URIs, and for each URI sorted by path. Below a folder or a glob, names that begin with `_` or `.` are
+    skipped. Raises NotFound for a URI without files, and BadSpec for a name that is not UTF-8.
     """
     for files in input_folders(access, uris):
         for path, uri, size, pin in zip(files.paths, files.uris, files.sizes, files.pins, strict=True):
@@ -62,7 +62,7 @@ def input_files(access: Access, uris: Sequence[str]) -> Iterator[tuple[int, str,
 
 
 def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
-    """Like `input_files`, but some files of a folder at a time."""
+    """Like `input_files`, but yields groups of files from the same folder."""
     for root, uri in enumerate(uris):
         is_empty = True
         for files in _folders(access, uri, root):
@@ -76,9 +76,9 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
 
 
 def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
-    """The store's files below `folder`, without hidden ones. Raises BadSpec for a name that is not UTF-8."""
+    """The files of `found`, without hidden ones. Raises BadSpec for a name that is not UTF-8."""
     below = relative_path(folder, found.folder)
-    # Check all names at once rather than one by one: hidden names are rare.
+    # Check all names in one string, because hidden names are rare.
     text = "/" + "/".join(found.names)
     if not _is_utf8(text):
         for name in found.names:
@@ -90,7 +90,7 @@ def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
 
 
 def hidden_files(found: FolderFiles, shown: FilesOfFolder, pattern: re.Pattern[str] | None = None) -> int:
-    """How many of the store's files match but are hidden. A data set's own metadata is not counted."""
+    """The number of files in `found` that match the pattern but are hidden. Metadata of data sets is not counted."""
     if len(shown.names) == len(found.names) or f"/{shown.below}".find(f"/{names.SIDE}/") >= 0:
         return 0
     paths = [shown.below + name for name in found.names if is_hidden(shown.below + name)]
@@ -99,7 +99,7 @@ def hidden_files(found: FolderFiles, shown: FilesOfFolder, pattern: re.Pattern[s
 
 def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
     store = access.store(uri)
-    # A name that looks like a glob may be a file's, so try the file first.
+    # A file's name may look like a glob, so try to find such a file first.
     entry = store.stat(uri)
     if entry is not None:
         path = relative_path(uri.rpartition("/")[0], uri)
@@ -111,7 +111,7 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
         pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
     listed = folders_of(store, folder)
     if pattern is None or "**" in uri[len(folder) :]:
-        # Otherwise a glob checks the name of each folder along the way.
+        # A glob without ** names each folder on the path, so it reads data sets below them deliberately.
         listed = without_data_sets(listed, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
     for found in listed:

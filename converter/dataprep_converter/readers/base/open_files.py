@@ -1,5 +1,5 @@
-"""A cache of the files that a reader used last. They are opened once, pinned, counted, and closed together with the objects that read
-from them."""
+"""A cache of the files that a reader used last. A file is opened once, checked against its pin, and its bytes read are counted. When it is
+closed, the objects that read from it are closed too."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -17,25 +17,25 @@ V = TypeVar("V")
 
 
 class OpenFiles(Closeable):
-    """Files by URI, at most `KEPT_FILES`."""
+    """A cache of at most `KEPT_FILES` open files by URI."""
 
     def __init__(self, access: Access) -> None:
         self.count = ByteCounter()
-        """Bytes read from all files."""
+        """The number of bytes read from all files."""
         self._access = access
         self._views: list[LruCache[str, Any]] = []
         self._files: LruCache[str, Input] = LruCache(KEPT_FILES, evicted=self._close_file)
 
     def pinned(self, uri: str, pin: str) -> Input:
-        """The pinned file. Raises InputChanged if it has changed since planning."""
+        """The open file at `uri`. Raises InputChanged if it has changed since planning."""
         return self.get(uri, lambda: open_pinned(self._access.store(uri), uri, pin))
 
     def get(self, uri: str, open_file: Callable[[], Input]) -> Input:
-        """The file at `uri`, opened by `open_file` when it isn't open."""
+        """The open file at `uri`. Calls `open_file` if it isn't open yet."""
         return self._files.get(uri, lambda: MeteredInput(open_file(), self.count))
 
     def views(self, most: int = KEPT_FILES, *, close: Callable[[V], None] = lambda _: None) -> LruCache[str, V]:
-        """A cache by URI of objects that read from the files. Before its file is closed, a value is removed and passed to `close`."""
+        """A new cache, by URI, of objects that read from the files. Before a file is closed, its object is removed and passed to `close`."""
         views: LruCache[str, V] = LruCache(most, evicted=lambda _uri, view: close(view))
         self._views.append(views)
         return views

@@ -1,7 +1,7 @@
-"""Hive partitions: columns in the names of folders, `country=de/day=2024-01-01/part-0.parquet`.
+"""Hive partitions: columns that are stored in folder names, as in `country=de/day=2024-01-01/part-0.parquet`.
 
-Planning takes the keys from the first file, compares every other file with them, and freezes the types. Working derives a unit's columns
-from its path. They are separate from the reader's own columns, which are those of its files.
+The planner takes the keys from the path of the first file, checks that all other files have the same keys, and freezes the types. Workers
+derive the values of these columns from the path of a unit. Readers handle only the columns inside the files.
 """
 
 import re
@@ -27,21 +27,21 @@ from dataprep_converter.readers.columnar.columns import TYPES, default_of, shown
 from dataprep_converter.sampling.units import Unit
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""How Hive and Spark write a null."""
+"""The folder name's value by which Hive and Spark represent a null."""
 
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _INT64: Final = range(-(2**63), 2**63)
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
 
 
 def partitioned(written: S, access: Access, *, of: str, units: Callable[[S], Listing[Unit]]) -> Discovery:
-    """The units that `units` finds in the files, given the part of the spec about the files alone.
+    """The units that `units` finds. It is called with the source, reduced to the columns inside the files, and with the state to fill.
 
-    With `hivePartitions` the state also has the partition columns. Raises BadSpec for folders without keys, with keys other than the
-    first file's (naming both), or with a value that is not of its column's type.
+    With `hivePartitions`, the state also gets the partition columns. Raises BadSpec for folders without keys, for folders whose keys differ
+    from the first file's (the message names both), and for a value that doesn't have its column's type.
     """
     return Discovery(units(written) if written.hive_partitions is None else _checked(written, access, of, units))
 
@@ -55,7 +55,7 @@ class _Column:
 
 
 class Partitions:
-    """The columns of the folders' names, for workers; none if the state has none."""
+    """The columns from the folder names, for workers. Adds no columns if the state has no partitions."""
 
     def __init__(self, uris: Sequence[str], state: Mapping[str, Any], *, of: str) -> None:
         self._uris = uris
@@ -66,7 +66,7 @@ class Partitions:
         ]
 
     def schema(self, files: pa.Schema) -> pa.Schema:
-        """The columns of the files, then these. Raises BadSpec for a column in both."""
+        """The columns of the files, followed by the columns from the folder names. Raises BadSpec for a column that is in both."""
         for column in self._columns:
             if column.name in files.names:
                 raise BadSpec(
@@ -75,7 +75,7 @@ class Partitions:
         return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason why all records of the unit are bad: a null without a default."""
+        """The reason why all records of the unit are bad, or None. They are bad if a folder name has a null and the column has no default."""
         values = self._values(unit)
         for column in self._columns:
             if values[column.name] is None and column.default is None:
@@ -83,7 +83,7 @@ class Partitions:
         return None
 
     def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
-        """Some records of the unit with the columns of its folders."""
+        """The given records of the unit, with the columns from its folder names added."""
         if not self._columns:
             return records
         values = self._values(unit)
@@ -99,12 +99,12 @@ class Partitions:
 
 
 def names_from(state: Mapping[str, Any]) -> list[str]:
-    """The columns of the folders' names that `partitioned` found."""
+    """The names of the partition columns that `partitioned` stored in the state."""
     return [name for name, _, _ in state.get("partitions", [])]
 
 
 def of_files(written: S, names: Collection[str], *, of: str) -> S:
-    """The source without its settings for the columns `names`. Raises BadSpec if it then names no column of the files."""
+    """The source without its settings for the partition columns `names`. Raises BadSpec if no column of the files is left in a list."""
     changed: dict[str, Any] = {}
     for field in ("columns", "select"):
         listed = getattr(written, field, None)
@@ -151,7 +151,7 @@ def _checked(written: S, access: Access, of: str, units: Callable[[S], Listing[U
 
 
 class _Types:
-    """The columns' types: as given, or inferred from the values."""
+    """Determines the types of the partition columns: the types in the spec, or else types inferred from the values."""
 
     def __init__(self, names: Sequence[str], written: S, of: str) -> None:
         given = {column.name: column for column in getattr(written, "columns", None) or [] if not isinstance(column, str)}
@@ -168,7 +168,7 @@ class _Types:
         self._are_numbers: dict[str, bool | None] = dict.fromkeys(names)
 
     def take(self, values: Mapping[str, str | None], uri: str) -> None:
-        """Adds the values of one file. Raises BadSpec for a value that isn't of the given type."""
+        """Takes the values of one file into account. Raises BadSpec for a value that doesn't have the type in the spec."""
         for name, text in values.items():
             kind = self._types[name]
             if text is None:
@@ -179,7 +179,7 @@ class _Types:
                 raise BadSpec(f"{uri}: {shown(text)} in the name of its folder is no {kind} (column {name!r}).", uri=uri)
 
     def frozen(self) -> list[list[str | None]]:
-        """(name, type, default) of each column, as JSON."""
+        """The (name, type, default) of each column, as JSON values."""
         return [
             [name, kind or ("Int64" if self._are_numbers[name] else "String"), self._defaults[name]] for name, kind in self._types.items()
         ]
@@ -189,12 +189,12 @@ class _Types:
 
 
 def keys_of(root: str, path: str, uri: str) -> list[tuple[str, str | None]]:
-    """(key, value) of each folder named like this, from the top, None for a null: the folders below the URI `root`, or all if that is the
-    file.
+    """The (key, value) of each folder named `KEY=VALUE`, the outermost first. A null is returned as None.
 
-    Raises BadSpec for a duplicate key, and for a name that is not UTF-8.
+    Only folders below the URI `root` count, or all folders if `root` is the URI of the file itself. Raises BadSpec for a duplicate key, and
+    for a name that is not UTF-8.
     """
-    # The query of a web address isn't a folder.
+    # The query of a web address is no part of its path.
     whole = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if unsigned(uri) == unsigned(root) else path
     found: list[tuple[str, str | None]] = []
     for folder in whole.split("/")[:-1]:
@@ -220,7 +220,7 @@ def _is_whole_number(text: str) -> bool:
 
 
 def _scalar(text: str, kind: pa.DataType) -> Any:
-    """The value as an Arrow scalar, or None if it is not of that type. Arrow would accept 0x10 as an integer."""
+    """The value as an Arrow scalar, or None if it is not of that type. Integers are checked first, because Arrow would accept 0x10."""
     if kind == pa.int64() and not _is_whole_number(text):
         return None
     try:
@@ -230,6 +230,6 @@ def _scalar(text: str, kind: pa.DataType) -> Any:
 
 
 def _name(column: Any) -> str:
-    """The name of a column of the spec, which is either a model or just a name."""
+    """The name of a column in the spec, where a column is either a model or just a name."""
     name: str = column if isinstance(column, str) else column.name
     return name

@@ -1,8 +1,8 @@
-"""Gathers samples in any order from a reader that is fast only in the input's order.
+"""Reads samples in any order from a reader that is fast only in the order of the input.
 
-The samples of many batches, a window, are read together in the input's order, so that each unit is decoded once for all of them; then
-they are divided into the batches. If the following requests are known, the same pass stores the rows of the next windows in a temporary
-file, separately for each window. More memory and disk mean fewer passes over the input; the batches don't depend on it.
+A window is the samples of many batches. They are read together in the order of the input, so that each unit is decoded only once, and are
+then divided into the batches. If the next requests are known, the same pass also stores the rows of the next windows in a temporary file,
+separately for each window. With more memory and disk, fewer passes over the input are needed. The batches are the same in any case.
 """
 
 import itertools
@@ -26,29 +26,29 @@ from dataprep_converter.runtime.temporary import TemporaryFile, free_bytes
 logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 256 << 20
-"""Decoded rows in memory."""
+"""The most bytes of decoded rows in memory."""
 MOST_ROWS: Final = 8 << 20
-"""Rows that one pass stores on disk: some ten seconds of decoding without a batch."""
+"""The most rows that a pass stores on disk. Decoding that many takes about ten seconds, in which no batch is returned."""
 
 _PIECE_ROWS = 8192
 _LAID_ROWS, _LAID_BYTES = 65_536, 16 << 20
-"""A piece of rows to divide among windows: the larger, the fewer parts per window."""
+"""The size of the pieces of rows that are divided among the windows. Larger pieces mean fewer parts per window."""
 _NUMBER_BYTES = 44
-"""Memory for each row that a pass stores: its number, position and window, and space to sort them."""
+"""The memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
 _SHARE = 16
-"""The share of memory for one of the processes that share it."""
+"""Each process may use 1/_SHARE of the memory."""
 _SHARE_OF_DISK = 4
 _MOST_BAD = 10_000
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 Samples = npt.NDArray[np.int64]
 Read = Callable[[Samples], Batch]
-"""Reads ascending samples as a batch."""
+"""Reads samples, whose numbers must ascend, as a batch."""
 Window = list[Samples]
 
 
 def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
-    """Groups of consecutive arrays with about the given number of samples in total; at least one array each."""
+    """Yields groups of consecutive arrays. Each group has at least one array, and about `rows` samples in total."""
     window: Window = []
     held = 0
     for wanted in samples:
@@ -62,20 +62,20 @@ def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
 
 
 class ShuffleWindows(Closeable):
-    """Windows of samples, each taken from a pass over the input. A pass also stores as many of the next windows as there is room for."""
+    """Reads windows of samples in passes over the input. A pass also stores the next windows, as far as memory and disk suffice."""
 
     def __init__(self) -> None:
         self._laid: _SpilledWindows | None = None
         self.coming: Callable[[], Iterator[Iterator[Samples]]] = lambda: iter(())
-        """The arrays of this call of `batches` and of those that will follow."""
+        """The sample arrays of the current call of `batches` and of the calls that will follow."""
 
     def batches(self, read: Read, samples: Iterator[Samples], *, row_bytes: int) -> Iterator[Batch]:
-        """A batch for each array of sample numbers, like those of `read`; decoded rows have about this size."""
+        """Yields a batch for each array of sample numbers, like `read` does. `row_bytes` is the approximate size of a decoded row."""
         rows = max(1, min(MOST_BYTES, limits.memory_bytes() // _SHARE) // row_bytes)
         for window in windows(samples, rows=rows):
             found = self._laid.taken(window) if self._laid is not None else None
             if found is None:
-                self.close()  # One file at a time.
+                self.close()  # Remove the old temporary file first.
                 self._laid = _spilled(read, self._ahead(window, rows=rows, row_bytes=row_bytes), row_bytes=row_bytes)
                 found = self._laid.taken(window) if self._laid is not None else None
             yield from _batches(window, _held(read, window) if found is None else found)
@@ -87,7 +87,7 @@ class ShuffleWindows(Closeable):
             laid.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and the following ones, as far as memory suffices for their numbers and disk for their rows."""
+        """This window and the next ones, as many as memory suffices for their sample numbers and disk for their rows."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
@@ -103,16 +103,16 @@ class ShuffleWindows(Closeable):
 
 @dataclass
 class _WindowRows:
-    """The rows of one window, in the input's order."""
+    """The rows of one window, in the order of the input."""
 
     pieces: list[pa.RecordBatch]
-    """At least one; it may be empty."""
+    """At least one piece, which may be empty."""
     bad: dict[int, RejectedSample] = field(default_factory=dict)
     bytes_in: int = 0
 
 
 def _held(read: Read, window: Window) -> _WindowRows:
-    """The rows, from a pass for this window alone."""
+    """Reads the rows of this window in a separate pass, without storing others."""
     ordered = np.unique(np.concatenate(window))
     held = _WindowRows([])
     for start in range(0, max(1, len(ordered)), _PIECE_ROWS):
@@ -139,7 +139,7 @@ def _batches(window: Window, held: _WindowRows) -> Iterator[Batch]:
 
 
 class _SpilledWindows(Closeable):
-    """Rows of several windows in a temporary file; each window can be taken once."""
+    """The rows of several windows in a temporary file. Each window can be taken only once."""
 
     def __init__(self, ahead: Sequence[Window]) -> None:
         self._windows = {_first(window): (number, window) for number, window in enumerate(ahead)}
@@ -147,11 +147,11 @@ class _SpilledWindows(Closeable):
         self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
         self._file = TemporaryFile("the rows of a shuffle")
         self.bytes_in = 0
-        """Bytes read by the pass; reported with the first window taken."""
+        """The bytes that the pass read. They are reported with the first window that is taken."""
         self.none: pa.RecordBatch | None = None
 
     def add(self, number: int, rows: pa.RecordBatch) -> None:
-        """Adds rows to a window, in the input's order."""
+        """Adds rows to a window. They must be in the order of the input."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
@@ -160,11 +160,11 @@ class _SpilledWindows(Closeable):
         self._file.write(memoryview(data))
 
     def add_bad(self, number: int, bad: RejectedSample) -> None:
-        """A sample of a window that can't be read."""
+        """Adds a sample of a window that can't be read."""
         self._bad[number][bad.sample] = bad
 
     def taken(self, window: Window) -> _WindowRows | None:
-        """The rows of a window; None if they were not stored, or already taken."""
+        """The rows of a window. None if they were not stored, or were already taken."""
         number, there = self._windows.pop(_first(window), (0, None))
         if there is None or not _are_equal(there, window) or self.none is None:
             return None
@@ -182,7 +182,7 @@ class _SpilledWindows(Closeable):
 
 
 def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
-    """The rows of these windows, from one pass. None if that would gain nothing or isn't possible: then each window gets its own pass."""
+    """Reads the rows of these windows in one pass. Returns None if that saves nothing or isn't possible; then each window needs a pass."""
     if len(ahead) < 2:
         return None
     numbers = np.concatenate([samples for window in ahead for samples in window])
@@ -206,7 +206,7 @@ def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Spilled
 
 
 def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _SpilledWindows, *, rows: int) -> bool:
-    """Reads ascending samples in steps and stores each with its window. False if too many are bad."""
+    """Reads samples in ascending order and stores each with its window. Returns False if too many are bad."""
     count_of_bad = 0
     for start in range(0, len(numbers), rows):
         piece, windows_here = numbers[start : start + rows], window_of[start : start + rows]
@@ -221,7 +221,7 @@ def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid:
             laid.add(number, records.slice(low, high - low))
         count_of_bad += len(batch.bad)
         if count_of_bad > _MOST_BAD:
-            # Bad samples are kept in memory.
+            # Bad samples are kept in memory, so their number must be limited.
             return False
         for bad in batch.bad:
             laid.add_bad(int(windows_here[np.searchsorted(piece, bad.sample)]), bad)
@@ -233,7 +233,7 @@ def _rows(window: Window) -> int:
 
 
 def _first(window: Window) -> int:
-    """The window's key: its first sample, which is in no other window."""
+    """The number of the window's first sample. It is the window's key, because no other window has this sample."""
     return next((int(samples[0]) for samples in window if len(samples)), -1)
 
 
@@ -242,7 +242,7 @@ def _are_equal(one: Window, other: Window) -> bool:
 
 
 def _taken(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], places: Samples) -> pa.RecordBatch:
-    """Rows of the concatenated pieces, in the order of `places`."""
+    """The rows at positions `places` of the concatenated pieces, in that order."""
     if not len(places):
         return pieces[0].slice(0, 0)
     order = np.argsort(places, kind="stable")
