@@ -1,4 +1,5 @@
-"""Parses CSV text into columns with Arrow. In a block that Arrow rejects, patterns find most of the faulty rows, and halving the rest."""
+"""Parses CSV text into columns with Arrow. If Arrow rejects a block, regular expressions find most of its faulty rows. The other faulty
+rows are found by halving the block."""
 
 import csv
 import io
@@ -20,34 +21,35 @@ from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.columnar.columns import TYPES, narrowed, shown
 from dataprep_converter.readers.text.csv_rows import Rows, scan
 
-_arrow_csv: Any = arrow_csv  # the stubs don't know the options' own types
+_arrow_csv: Any = arrow_csv  # the type stubs lack the types of the options
 
-# Python's parser reads a row that Arrow rejects, to say what is wrong with it; its own limit is cells of 128 KiB.
+# If Arrow rejects a row, Python's parser reads it to find the reason. By default, that parser limits cells to 128 KiB.
 csv.field_size_limit(sys.maxsize)
 
 BLANKS: Final = " \t"
-"""What Arrow allows around a number."""
+"""The characters that Arrow allows around a number."""
 _HEXADECIMAL: Final = "^0[xX][0-9a-fA-F]{1,16}$"
 DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
 NUMBER: Final = f"{DECIMAL}|{_HEXADECIMAL}"
-"""With hexadecimal digits, which only whole numbers may have."""
+"""Matches decimal and hexadecimal numbers. Only whole numbers may be hexadecimal."""
 TRUTH: Final = "^(true|True|TRUE|false|False|FALSE|0|1)$"
 _PATTERNS: Final = {"Int64": f"^[+-]?[0-9]+$|{_HEXADECIMAL}", "Float32": DECIMAL, "Float64": DECIMAL, "Bool": TRUTH}
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How cells are written."""
+    """The syntax of the cells of a CSV file."""
 
     delimiter: str
     quote: str
     nulls: tuple[str, ...] = ()
-    """Words that mean the same as an empty cell."""
+    """Words that mean the same as an empty cell, in any column."""
     missing: tuple[str, ...] = ()
-    """Words that do so in columns of numbers and truth values; they are text in others. Not together with `nulls`, which Arrow can't tell from them."""
+    """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. Can't be combined with `nulls`,
+    because Arrow doesn't distinguish the two."""
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
-        """The whole rows of text that begins with one."""
+        """The complete rows of a text that begins at the start of a row."""
         return scan(data, delimiter=self.delimiter, quote=self.quote, at_end=at_end)
 
     def cells(self, row: bytes) -> list[str]:
@@ -65,8 +67,8 @@ def parsed(
     skipped: list[tuple[int, int]],
     only: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Arrow's parse of whole rows, only the columns `only` if given. Rows with a wrong number of cells are skipped: `skipped` gets (row,
-    its cells)."""
+    """Parses complete rows with Arrow, and only the columns `only` if given. Rows with a wrong number of cells are skipped. For each of them,
+    a pair (row number, number of cells) is appended to `skipped`."""
 
     def skip(row: Any) -> str:
         skipped.append((row.number - 1, row.actual_columns))
@@ -79,7 +81,7 @@ def parsed(
             delimiter=dialect.delimiter,
             quote_char=dialect.quote,
             newlines_in_values=dialect.quote.encode() in data,
-            # Arrow shows the handler the row as text: for one that isn't UTF-8 it would print a traceback instead.
+            # Arrow passes the row to the handler as text. For a row that isn't UTF-8, it would print a traceback instead.
             invalid_row_handler=skip if _is_utf8(data) else None,
         ),
         convert_options=_arrow_csv.ConvertOptions(
@@ -93,23 +95,23 @@ def parsed(
 
 
 class Parser:
-    """Blocks of text to records of the columns."""
+    """Parses blocks of text into records that have the source's columns."""
 
     def __init__(self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str) -> None:
-        """`select` names the columns to convert, in their order; `of` is `source.csv`, for messages."""
+        """`select` names the columns to return, in this order; None means all. `of` is the source's name in messages, such as `source.csv`."""
         self._of = of
         self._select = None if select is None else list(select)
         by_name = {column.name: column for column in columns}
         self._columns = list(columns) if select is None else [by_name[name] for name in select]
         self._dialect = dialect
         self._names = [column.name for column in columns]
-        # A Float32 is read as Float64 first: Arrow refuses what is too small for a float32 instead of rounding it to zero.
+        # Read a Float32 as Float64 first, because Arrow rejects numbers that are too small for a float32 instead of rounding them to zero.
         self._types = {c.name: pa.float64() if c.type == "Float32" else TYPES[c.type] for c in columns}
         self._defaults = {column.name: self._default(column) for column in columns if column.default is not None}
         self.schema: pa.Schema = pa.schema([(column.name, TYPES[column.type]) for column in self._columns])
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """The rows of a block that begins on `line`. Raises InputChanged if the number of rows differs from the plan's."""
+        """Parses the rows of a block that begins on line `line`. Raises InputChanged if the number of rows differs from the plan."""
         skipped: list[tuple[int, int]] = []
         refused: dict[int, str] = {}
         try:
@@ -128,10 +130,10 @@ class Parser:
         return Block.of(whole, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Rows of a block with an invalid cell, and the reason: not all of them, but the kinds that may occur by the thousand.
+        """Finds rows with an invalid cell, and the reasons. It doesn't find all of them, but the kinds that can occur by the thousand.
 
-        Patterns find them in one pass, and Arrow is asked once for each text. Others, such as numbers that are too large, are left to
-        halving.
+        Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. Halving finds the other faulty rows,
+        such as rows with numbers that are too large.
         """
         typed = [column for column in self._columns if column.type in _PATTERNS]
         skipped: list[tuple[int, int]] = []
@@ -172,7 +174,7 @@ class Parser:
         return True
 
     def _good(self, data: bytes, skipped: list[tuple[int, int]], refused: dict[int, str]) -> pa.Table:
-        """The good rows of a block of which Arrow rejects some: those in `refused`, and others that are added to it."""
+        """The good rows of a block that has faulty rows. Leaves out the rows in `refused`, and adds the other rows that Arrow rejects to it."""
         rows = self._dialect.rows(data)
         kept = np.setdiff1d(np.arange(len(rows)), list(refused), assume_unique=True)
         if refused:
@@ -196,7 +198,7 @@ class Parser:
         return pa.concat_tables(tables) if tables else pa.schema([(c.name, self._types[c.name]) for c in self._columns]).empty_table()
 
     def _fault(self, row: bytes, error: pa.ArrowInvalid) -> str:
-        """Why Arrow refuses a single row."""
+        """The reason why Arrow rejects a row."""
         cells = self._dialect.cells(row)
         if len(cells) != len(self._names):
             return f"expect {len(self._names)} fields but have {len(cells)}"
@@ -211,7 +213,7 @@ class Parser:
         return f"not a row: {error}"
 
     def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
-        """The columns in their own types, with defaults; and the places of the values that don't fit, with the reason."""
+        """The columns in their final types, with defaults filled in, and the reason for each row whose values don't fit, by position."""
         columns: list[Array] = []
         wrong: dict[int, str] = {}
         for column in self._columns:
@@ -236,7 +238,8 @@ class Parser:
         return columns, wrong
 
     def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
-        """The rows with a number beyond the largest float64. Arrow reads it as infinite, like the word `inf`, so the text decides."""
+        """The rows that have a number beyond the largest float64, and the reason. Arrow reads such a number as infinity, like the word `inf`,
+        so this looks for digits in the text."""
         found: dict[int, str] = {}
         for column in self._columns:
             values: Any = table.column(column.name)
@@ -269,7 +272,7 @@ class Parser:
         return value
 
     def _is_infinite(self, value: float, column: CsvColumn) -> bool:
-        """Whether a default that is written in digits is infinite in its column's type."""
+        """Whether a column's default is written in digits but becomes infinite in the column's type."""
         with np.errstate(over="ignore"):
             number = np.float32(value) if column.type == "Float32" else value
         return bool(np.isinf(number)) and _has_digits(column.default or "")
@@ -284,12 +287,12 @@ def _not_a(text: str, column: CsvColumn) -> str:
 
 
 def _has_digits(text: str) -> bool:
-    """Whether a number is written in digits, not as a word such as `inf`."""
+    """Whether a number is written with digits, rather than as a word such as `inf`."""
     return any(sign.isdigit() for sign in text)
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Avoids the copy that decoding would make."""
+    """Whether `data` is UTF-8. Arrow checks it without the copy that decoding would make."""
     if data.isascii():
         return True
     ends = pa.py_buffer(np.array([0, len(data)], np.int64).tobytes())
@@ -302,7 +305,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _whole(column: Any) -> Array:
-    """A column of a table in one piece: itself, when it is one."""
+    """A table's column as one array. Copies it only if it has several chunks."""
     if column.num_chunks == 1:
         one: Array = column.chunk(0)
         return one

@@ -1,8 +1,8 @@
-"""Infers the column types of CSV text from its first rows: words for missing values first, then the type of at least 95 of 100 filled
-cells.
+"""Infers the column types of CSV text from its first rows.
 
-The other cells become bad records later. The rule has a version, that of the part `inference`: data planned with the first version, in
-which a single such cell made a column text, is extended and planned again with it.
+Cells with a word for a missing value are ignored. A column gets the type that at least 95% of its other cells have. Rows with the remaining
+cells become bad records later. The version of this rule is the version of the part `inference`. In the first version, a single cell of
+another type made the column text. Data sets that were planned with the first version are extended and planned again by it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from dataprep_converter.records.digits import keeps_all_digits
 MISSING: Final = (
     "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "none", "#N/A", "#N/A N/A", "#NA", "<NA>", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN",
 )  # fmt: skip
-"""Words for a missing value where the spec names none. `nan` is a number."""
+"""The words for a missing value if the spec names none. `nan` is not one of them, because it is a number."""
 
 _PLAIN: Final = Dialect(",", '"')
 _FITTING: Final = 0.95
@@ -28,33 +28,34 @@ _FITTING: Final = 0.95
 
 @dataclass(frozen=True)
 class Kind:
-    """The type of a column, by the name that specs have for it."""
+    """The inferred type of a column, and the cells that are not of this type."""
 
     type: str
     cells: int = 0
-    """Number of filled cells examined, if some are not of the type."""
+    """The number of filled cells that were examined. Only set if some of them are not of the type."""
     others: int = 0
-    """How many aren't of the type; for text, how many aren't numbers."""
+    """The number of cells that are not of the type. For text, the number of cells that aren't numbers."""
     other: str = ""
-    """The first of those."""
+    """The text of the first such cell."""
     row: int = 0
-    """The row of that one."""
+    """The row of the first such cell."""
 
     @property
     def misfits(self) -> str:
-        """How many cells are not of the type, as words for a message; empty if none."""
+        """The part of a message that says how many cells are not of the type. Empty if all are."""
         if not self.others or self.type == "String":
             return ""
         return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"
 
 
 def with_missing(dialect: Dialect, *, rule: int) -> Dialect:
-    """The dialect of files whose columns are inferred: with the words for missing values, unless the spec names some."""
+    """The dialect of files whose columns are inferred. It includes the words in `MISSING`, unless the spec names other words."""
     return dialect if rule == 1 or dialect.nulls else replace(dialect, missing=MISSING)
 
 
 def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) -> list[Kind]:
-    """The columns of rows of UTF-8 text: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, all else String. Raises ArrowInvalid."""
+    """Infers the types of the columns of UTF-8 text. Whole numbers are Int64, other numbers Float32 or Float64, `true` and `false` Bool, and
+    everything else String. Raises ArrowInvalid."""
     skipped: list[tuple[int, int]] = []
     table = parsed(text, names, {}, dialect, skipped=skipped)
     found = table.schema.types
@@ -96,7 +97,7 @@ def _type_of_all(kind: pa.DataType) -> str:
 
 
 def _of_cells(cells: Any, dialect: Dialect) -> Kind:
-    """The type of most cells of a column for which Arrow found no common type."""
+    """The type that most cells of a column have. For columns in which Arrow found no common type."""
     words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
     filled = cells.filter(pc.invert(pc.is_in(cells, value_set=words)))
     trimmed = pc.utf8_trim(filled, BLANKS)
@@ -118,7 +119,7 @@ def _of_cells(cells: Any, dialect: Dialect) -> Kind:
 
 
 def _judged(kind: str, filled: Any, fits: Any, *, words: Any, cells: Any) -> Kind:
-    """A kind, and the first of the filled cells that doesn't fit."""
+    """The type, together with the number of filled cells that don't have it and the first of them."""
     others = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
     if not len(others):
         return Kind(kind)

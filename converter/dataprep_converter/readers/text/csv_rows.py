@@ -1,7 +1,8 @@
-"""Finds where the rows of CSV text begin and end, in agreement with Arrow's parser on every quote and line end.
+"""Finds where the rows of CSV text begin and end. Treats all quotes and line ends exactly like Arrow's parser.
 
-Rows end at \\n, \\r\\n or \\r outside quotes; blank lines are no rows. A quote opens a quoted cell only at the cell's start, and is doubled
-inside it; anywhere else it is text. So the state at a line end is the parity of the opening and closing quotes before it.
+A row ends at \\n, \\r\\n or \\r outside quotes. Blank lines are not rows. A quote opens a quoted cell only at the start of the cell. Inside a
+quoted cell, a doubled quote is a literal quote; elsewhere a quote is text. So a line end is inside quotes if an odd number of opening and
+closing quotes come before it.
 """
 
 from dataclasses import dataclass
@@ -20,36 +21,36 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of some text that begins at a row's start."""
+    """The rows of a text that begins at the start of a row."""
 
     starts: Places
     stops: Places
-    """Without the line end."""
+    """The end of each row, without its line end."""
     size: int
-    """Bytes up to the end of the last whole row, blank lines included."""
+    """The number of bytes up to the end of the last complete row, including blank lines."""
     line_ends: Places
-    """Every line end, those inside quotes too, for counting lines."""
+    """The positions of all line ends, including those inside quotes, for counting lines."""
     quotes: Places
-    """Every quote that opens or closes a cell."""
+    """The positions of all quotes that open or close a cell."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def unclosed(self) -> int | None:
-        """Position of a quote that is never closed. Only for complete text: otherwise the rest may close it."""
+        """The position of a quote that is never closed. Only meaningful for a complete text, because more text could close the quote."""
         return int(self.quotes[-1]) if len(self.quotes) % 2 else None
 
     def lines_before(self, place: int) -> int:
-        """Line ends before a place."""
+        """The number of line ends before a position."""
         return int(np.searchsorted(self.line_ends, place))
 
     def lines_before_each(self) -> npt.NDArray[np.int64]:
-        """Line ends before each record."""
+        """The number of line ends before each row."""
         return np.searchsorted(self.line_ends, self.starts)
 
 
 def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
-    """The whole rows of `data`; the last one needs no line end when `at_end`."""
+    """The complete rows of `data`. If `at_end`, the last row needs no line end."""
     text = np.frombuffer(data, np.uint8)
     line_ends = _line_ends(data, text, at_end=at_end)
     quotes = _quotes(data, text, delimiter=ord(delimiter), quote=ord(quote))
@@ -57,7 +58,7 @@ def scan(data: bytes, *, delimiter: str, quote: str, at_end: bool) -> Rows:
     starts = np.concatenate((np.zeros(1, np.int64), ends + 1))
     stops = ends
     if len(ends) and b"\r" in data:
-        # In \r\n, \n is the end, and \r not part of the row.
+        # In \r\n, the \n is the row's end, and the \r is not part of the row.
         stops = ends - ((text[ends] == _LINE_FEED) & (ends > starts[:-1]) & (text[ends - 1] == _RETURN))
     if at_end:
         stops = np.append(stops, len(data))
@@ -74,7 +75,7 @@ def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Pla
         return feeds
     returns = native.places_of(data, _RETURN)
     is_last = returns == len(text) - 1
-    # A \r at the end of a piece may be half of \r\n: only the next piece tells.
+    # A \r at the end of a piece may be the first half of \r\n, which only the next piece shows.
     followed = np.where(is_last, 0 if at_end else _LINE_FEED, text[np.minimum(returns + 1, len(text) - 1)])
     alone = returns[followed != _LINE_FEED]
     return np.sort(np.concatenate((feeds, alone))) if len(alone) else feeds
@@ -93,7 +94,7 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
 
 
 def _quotes_one_by_one(data: bytes, places: Places, *, delimiter: int, quote: int) -> Places:
-    """Some quotes are text, so examine each in turn."""
+    """Like `_quotes`, but examines each quote in turn. Needed if some quotes are text."""
     found: list[int] = []
     inside = False
     doubled = -1

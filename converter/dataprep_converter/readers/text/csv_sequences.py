@@ -1,7 +1,7 @@
-"""`csvSequences`: CSV files that are a sequence each, a row being a step; perhaps with labels in a second file of the same name.
+"""The source `csvSequences` reads CSV files. Each file is a sequence, and each row is a step.
 
-Threads read the files ahead (`files_ahead.py`), and the rows of all files of a batch are parsed together, because separate parses of
-small files are slow. Only a faulty file is parsed again, to find the line.
+The labels of a sequence may be in a second file with the same name. Threads read the files ahead (`files_ahead.py`). The rows of all files
+of a batch are parsed together, because it is slow to parse small files separately. Only faulty files are parsed again, to find the line.
 """
 
 import json
@@ -31,7 +31,7 @@ from dataprep_converter.records.columns import IS_SEQUENCE, find_columns
 from dataprep_converter.sampling.units import UnitTable
 
 _UNCOMPRESSED: Final = 256 << 20
-"""Bytes of a gzip file's contents at most."""
+"""The largest accepted size of an uncompressed gzip file in bytes."""
 
 _Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
@@ -39,16 +39,17 @@ _Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The rows of a file, each with its line end."""
+    """The rows of a file as text, each with its line end."""
 
     data: bytes
     rows: int
     line: int
-    """Of the first byte, from 1."""
+    """The line number of the first byte, from 1."""
 
 
 class _Texts(FilesReader[list[_Text]]):
-    """Files as texts of whole rows: the sequence and, where there are such, its labels. Columns: `text`, `rows` and `line` of each kind."""
+    """Reads the files of each sample as text: the sequence and, if the source has labels, the labels. For each of the two files there are the
+    columns `text`, `rows` and `line`."""
 
     def __init__(self, written: CsvSequencesSource, names: Sequence[Sequence[str]], access: Access) -> None:
         super().__init__(access)
@@ -66,13 +67,13 @@ class _Texts(FilesReader[list[_Text]]):
         return pa.schema([(f"{name}{number}", kind) for number in range(len(self._preambles)) for name, kind in kinds])
 
     def files(self, row: Row) -> Sequence[File]:
-        """The sequence and its labels."""
+        """The file of the sequence and, if it has one, the file of its labels."""
         own = File(row["uri"], row["size"], row["pin"])
         labels = json.loads(row["extra"]) if row["extra"] else None
         return [own] if labels is None or "missing" in labels else [own, File(**labels)]
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> list[_Text]:
-        """Removes the preamble, and counts the rows. Raises BadSample with the line, and with the name if it is a file of labels."""
+        """Removes the preambles and counts the rows. Raises BadSample, which names the line and, for labels, the file."""
         if len(contents) < len(self._preambles):
             raise BadSample(f"its labels {json.loads(row['extra'])['missing']} are not there")
         steps = self._text(0, contents[0])
@@ -89,7 +90,7 @@ class _Texts(FilesReader[list[_Text]]):
         return [steps, labels]
 
     def columns(self, found: Sequence[list[_Text]]) -> dict[str, Array]:
-        """Those of the schema."""
+        """The columns of the schema."""
         columns: dict[str, Array] = {}
         for number in range(len(self._preambles)):
             columns[f"text{number}"] = binaries([texts[number].data for texts in found])
@@ -116,13 +117,15 @@ class _Texts(FilesReader[list[_Text]]):
 
 
 class CsvSequencesReader(Closeable):
-    """See the module. Columns: for each column of the files a list of its values, or one value where all steps share it; then the labels'."""
+    """See the module. Each column of the files becomes a list of its values, or a single value if all steps share it. The columns of the
+    labels follow."""
 
     default_label: ClassVar[str] = "label"
 
     @staticmethod
     def discover(source: CsvSequencesSource, access: Access) -> Discovery:
-        """Lists files; without `columns`, reads the first ones. Raises NotFound for a URI without files, BadData when no file has a row."""
+        """Lists the files. If the spec has no `columns`, reads the first files. Raises NotFound for a URI without files, and BadData if no file
+        has a row."""
         return Discovery(SequencePlanner(source, access).units())
 
     def __init__(self, source: CsvSequencesSource, state: Mapping[str, Any], access: Access) -> None:
@@ -138,24 +141,24 @@ class CsvSequencesReader(Closeable):
         self._schema = self._made_schema()
 
     def close(self) -> None:
-        """No file stays open."""
+        """Does nothing, because no file stays open."""
         self._texts.close()
 
     def schema(self) -> pa.Schema:
-        """The columns of the files in their order, then those of the labels."""
+        """The columns of the sequence files in their order, followed by the columns of the labels."""
         return self._schema
 
     def classes(self) -> dict[str, list[str]]:
-        """None."""
+        """An empty dict, because CSV files have no class names."""
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Any order costs the same."""
+        """Yields a batch for each array of sample numbers. All orders cost the same."""
         for batch in self._texts.read(units, samples):
             yield self._parsed(batch)
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The line of a step, or of the first row, in the file of the sequence or in that of its labels. The files are read again."""
+        """The line of each bad step, or of the first row, in the file of the sequence or of its labels. Reads the files again."""
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()
         order = sorted(bad, key=lambda each: each.sample)
         texts = next(self._texts.read(units, iter([np.array([each.sample for each in order], np.int64)]))).records
@@ -163,7 +166,7 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # With two files, a column of another name could be of either.
+            # If there are labels, a column that is in neither file could come from either of them, so its step is unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
             at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))
@@ -179,7 +182,7 @@ class CsvSequencesReader(Closeable):
         return pa.schema(fields)
 
     def _parsed(self, batch: Batch) -> Batch:
-        """The texts of a batch as columns."""
+        """Parses the texts of a batch into columns."""
         parts = [_Part.of(batch, 0, self._steps)]
         if self._labels is not None:
             parts.append(_Part.of(batch, 1, self._labels))
@@ -204,16 +207,16 @@ class CsvSequencesReader(Closeable):
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows of all files of one kind in a batch: those of `records` at `places`, of which each file has `counts`."""
+    """The rows of a batch's sequence files, or of its label files. The rows of all files are stored one after another."""
 
     texts: Array
     counts: _Numbers
     lines: _Numbers
     records: pa.RecordBatch
     places: _Numbers
-    """Of each row in `records`, -1 for a bad one."""
+    """For each row, its index in `records`, or -1 if the row is bad."""
     faults: dict[int, str]
-    """The files with a bad row, and its line and reason."""
+    """The reason, with the line, for each file that has a bad row. Keys are the files' positions in the batch."""
 
     @classmethod
     def of(cls, batch: Batch, number: int, parser: Parser) -> "_Part":
@@ -227,18 +230,18 @@ class _Part:
         file_of = np.repeat(np.arange(len(rows)), rows)
         faults: dict[int, str] = {}
         for file in np.unique(file_of[list(block.reasons)]).tolist():
-            # Only the file itself knows its lines.
+            # Parse the file separately, because the lines in the joined text are not the file's lines.
             alone = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
             faults[file] = alone[min(alone)]
         return cls(texts, rows, first_lines, block.records, block.places, faults)
 
     def text(self, file: int) -> bytes:
-        """The rows of one file."""
+        """The rows of one file as text."""
         content: bytes = self.texts[file].as_py()
         return content
 
     def column(self, name: str, is_good: _Mask, *, is_list: bool) -> Array:
-        """A column of the good files: the list of its values, or the first of them."""
+        """A column with a value for each good file: the list of the values in the file's rows, or only the first of them."""
         values = self.records.column(name)
         counts = self.counts[is_good]
         if not is_good.all():
@@ -251,7 +254,7 @@ class _Part:
         return lists
 
     def uneven(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
-        """The files whose rows don't all have the same value in these columns; files with a bad row are skipped."""
+        """The reason for each file whose rows don't all have the same value in one of these columns. Files with a bad row are skipped."""
         faults: dict[int, str] = {}
         is_good = np.ones(len(self.counts), np.bool_)
         is_good[list(self.faults)] = False

@@ -27,9 +27,9 @@ class Start:
     offset: int
     line: int
     names: list[str] | None
-    """The names of the header; a column without a name gets its number."""
+    """The column names in the header. The name of a column without one is its number."""
     at_end: bool
-    """Whether `data` goes on to the file's end."""
+    """Whether `data` reaches the end of the file."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ class Preamble:
     header: bool
 
     def taken_off(self, data: bytes, *, at_end: bool) -> Start | None:
-        """The start of a file that begins with `data`. None when more bytes are needed. Raises BadSample for a header that never ends."""
+        """The start of a file that begins with `data`, after its preamble. None if more bytes are needed. Raises BadSample for a header that
+        never ends."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
-            # A skipped line ends at the first line end, even within quotes.
+            # A skipped line ends at the next line end, even if that is inside quotes.
             end = _LINE_END.search(data, at)
             if end is None:
                 return Start(b"", len(data), skipped + 1, None, at_end=True) if at_end else None
@@ -64,7 +65,7 @@ class Preamble:
 
 
 def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> Dialect:
-    """Raises BadSpec for characters that can't be told apart; `of` is `source.csv`."""
+    """The dialect with these characters. Raises BadSpec for unusable ones. `of` is the source's name in messages, such as `source.csv`."""
     for option, character in (("delimiter", delimiter), ("quote", quote)):
         if ord(character) > 0x7F or character in "\r\n\0":
             raise BadSpec(f"{of}.{option} is one ASCII character, got {character!r}.")
@@ -74,8 +75,8 @@ def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> 
 
 
 def selected(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, of: str) -> list[str] | None:
-    """The names of the columns that a source selects, None for all. Raises BadSpec for a missing or duplicate column."""
-    # Without any file that has a row there are no columns to choose from.
+    """The names of the columns that a source selects, or None for all columns. Raises BadSpec for a missing or duplicate column."""
+    # If no file has a row, there are no columns to select from.
     if references is None or not columns:
         return None
     names = find_columns(references, pa.schema([(column.name, pa.null()) for column in columns]), of=f"{of}.select")
@@ -89,22 +90,22 @@ class InferredColumns:
 
     columns: list[CsvColumn]
     misfits: dict[str, str]
-    """By column: how many of its cells are not of its type, and where."""
+    """For each column with cells that are not of its type, a message with their number and an example."""
     seems_headed: bool = False
-    """Whether these are words in the first row only, as in an undeclared header."""
+    """Whether the cells that are not of their column's type are all in the first row, which then may be a header."""
     texts: dict[str, str] = field(default_factory=dict)
-    """By column of text: why it isn't numeric (`readers.TEXT`)."""
+    """For each column of text, the reason why it isn't numeric (see `TEXT`)."""
 
     def warnings(self, select: Sequence[str] | None, *, of: str) -> list[str]:
-        """What the user should know of the columns that are read."""
+        """Warnings to the user about the selected columns."""
         advice = f"set {of}.header: true if the first line is a header" if self.seems_headed else f"give {of}.columns if the column is text"
         return [f"{misfit}; {advice}" for name, misfit in self.misfits.items() if select is None or name in select]
 
 
 def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) -> InferredColumns | None:
-    """Names and types from the first rows, by a version of the rule.
+    """Infers the names and types of the columns from the first rows. `rule` is the version of the inference rule.
 
-    None when there is neither a header nor a row. Raises BadSpec naming the file when the types can't be told.
+    Returns None if there is neither a header nor a row. Raises BadSpec, which names the file, if the types can't be determined.
     """
     sample = start.data[:_INFERRED_BYTES]
     rows = dialect.rows(sample, at_end=start.at_end and len(sample) == len(start.data))
@@ -120,7 +121,7 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
     if not len(rows):
         return InferredColumns([CsvColumn(name=name, type="String") for name in names], {})
     try:
-        # What isn't UTF-8 is a bad record later; here it must not hide the types of the others.
+        # Rows that aren't UTF-8 become bad records later. Here they must not affect the types of the columns.
         text = start.data[: rows.size].decode("utf-8", "replace").encode()
         kinds = kinds_of(text, names, dialect, rule=rule)
     except pa.ArrowInvalid as exc:

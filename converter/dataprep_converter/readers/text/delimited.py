@@ -1,7 +1,8 @@
-"""`csv`: text in rows and columns, parsed by Arrow.
+"""The source `csv` reads text in rows and columns, and parses it with Arrow.
 
-Planning reads every file once, cuts it into units of about 4 MiB at true row ends (`stretches.py`), counts rows and freezes the columns'
-types. Working parses one unit at a time (`csv_cells.py`): only rows at fault are bad, each with its line and cell.
+The planner reads every file once. It cuts the files into units of about 4 MiB at the ends of rows (`stretches.py`), counts the rows and
+freezes the types of the columns. Workers parse one unit at a time (`csv_cells.py`). Only faulty rows are bad records, and each is reported
+with its line and cell.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +35,11 @@ _LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or the file
 
 
 class CsvReader(StretchReader):
-    """See the module. Columns are named by the header, by the spec, or `0`, `1`, …"""
+    """See the module. The names of the columns come from the header or the spec; otherwise they are `0`, `1`, …"""
 
     @staticmethod
     def discover(source: CsvSource, access: Access) -> Discovery:
-        """Reads every file once. Raises NotFound for a URI without files, BadSpec for headers and columns that don't match."""
+        """Reads every file once. Raises NotFound for a URI without files, and BadSpec for a header that doesn't match the columns."""
         return partitioned(source, access, of=_OF, units=lambda csv: _Planner(csv, access).units())
 
     def __init__(self, source: CsvSource, state: Mapping[str, Any], access: Access) -> None:
@@ -49,15 +50,15 @@ class CsvReader(StretchReader):
         self._parser.schema = marked(self._parser.schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
-        """The columns in the order of the files, or those selected in the order of the spec."""
+        """The columns in the order of the files. If the spec selects columns, only these, in the order of the spec."""
         return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Rows:
-        """Rows as Arrow sees them."""
+        """Finds the rows of `data`, in agreement with Arrow's parser."""
         return self._dialect.rows(data, at_end=at_end)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """Rows that don't fit are bad, with their line."""
+        """Parses the rows. Faulty rows are bad, and are reported with their line."""
         return self._parser.parse(data, records=records, line=line, uri=uri)
 
 
@@ -66,7 +67,7 @@ def _dialect(source: CsvSource) -> Dialect:
 
 
 def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn]) -> Parser:
-    """Of the columns that are selected. Raises BadSpec for one that isn't there."""
+    """A parser that returns the selected columns. Raises BadSpec if a selected column doesn't exist."""
     return Parser(columns, dialect, select=selected(columns, source.select, of=_OF), of=_OF)
 
 
@@ -88,7 +89,7 @@ class _Planner:
             _parser(source, self._dialect, source.columns)
 
     def units(self) -> Listing[Unit]:
-        """The units in the order of the URIs and, within one, of the paths. Returns the state: the columns and their null words."""
+        """Yields the units in the order of the URIs and, for each URI, sorted by path."""
         for root, path, entry in input_files(self._access, self._source.uris):
             yield from self._units_of(root, path, entry)
         columns = [column.model_dump(by_alias=True, exclude_none=True) for column in self._columns or []]
@@ -105,7 +106,8 @@ class _Planner:
         return self._dialect.rows(data, at_end=at_end)
 
     def _start(self, forward: ForwardReader, uri: str) -> Start:
-        """Byte order mark, skipped lines and header taken off. Raises BadData when they don't end."""
+        """Reads the start of a file, and removes the byte order mark, the skipped lines and the header. Raises BadData if the header doesn't
+        end."""
         wanted = stretches.UNIT_BYTES
         data = b""
         while True:
@@ -124,7 +126,8 @@ class _Planner:
             wanted *= 2
 
     def _settle(self, start: Start, uri: str) -> None:
-        """Checks a file's header against the columns, or takes the columns from it. Raises BadSpec naming the file."""
+        """Takes the columns from the first file, and compares the headers of the other files with them. Raises BadSpec, which names the
+        file."""
         if self._columns is None:
             found = inferred(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
             self._named_by = uri

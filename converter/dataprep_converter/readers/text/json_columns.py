@@ -1,4 +1,4 @@
-"""`jsonl`'s columns, from its first records: which keys there are, of which types, and where each lies. Done once, while planning."""
+"""Determines the columns of `jsonl` files from the first records: the keys, their types, and their paths. Only the planner does this."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,18 +18,18 @@ Path = tuple[str, ...]
 
 @dataclass
 class _PathTypes:
-    """What the values at one path were."""
+    """The kinds of values that were found at one path."""
 
     kinds: dict[str, int] = field(default_factory=dict)
-    """Kind by the line that had it first."""
+    """For each kind, the line on which it was first found."""
 
 
 class _Float64(float):
-    """A number that float32 doesn't keep as it is written."""
+    """A number that would lose digits as a float32."""
 
 
 class _Int64(int):
-    """A whole number of 64 bits of which the same holds."""
+    """A 64-bit whole number that would lose digits as a float32."""
 
 
 _LONG: Final = "long Int64"
@@ -39,16 +39,16 @@ _NUMBERS: Final = frozenset({"Int64", _LONG, "Float32", "Float64"})
 def frozen(
     lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str, *, rule: int
 ) -> list[tuple[JsonlColumn, Path]]:
-    """The columns and where each lies in a record, told from some (line number, line) of the file `uri` by a version of the rule `inference`.
+    """The columns and their paths in a record, inferred from some lines of the file `uri`. `rule` is the version of the inference rule.
 
-    Raises BadSpec for columns of the spec that are there twice, or keys whose type can't be told.
+    `lines` are pairs (line number, line). Raises BadSpec if the spec names a column twice, or if a key's type can't be determined.
     """
     seen: dict[Path, _PathTypes] = {}
     for number, line in lines:
         try:
             record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_number, parse_int=_whole)
         except (ValueError, RecursionError):
-            # A broken line is a bad record when it is read; it says nothing about the others.
+            # A broken line becomes a bad record later, so ignore it here.
             continue
         if isinstance(record, dict):
             for path, kind in _leaves((), record):
@@ -69,7 +69,7 @@ def frozen(
 
 
 def _leaves(path: Path, value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """The path and the kind of each value that is no object, and of each object that has none."""
+    """Yields the path and kind of each value that is not an object, and of each empty object."""
     for key, each in value.items():
         if isinstance(each, dict) and each:
             yield from _leaves((*path, key), each)
@@ -89,7 +89,7 @@ def _whole(text: str) -> int | float:
 
 
 def _common(kinds: AbstractSet[str]) -> str:
-    """The kind of numbers of these kinds."""
+    """The numeric kind that can represent values of all these kinds."""
     if kinds <= {"Int64", _LONG}:
         return _LONG if _LONG in kinds else "Int64"
     return "Float32" if kinds <= {"Int64", "Float32"} else "Float64"
@@ -113,14 +113,15 @@ def _kind(value: Any) -> str:
 
 
 def _path(name: str, seen: dict[Path, _PathTypes]) -> Path:
-    """Where the spec's column lies: a key of the very name goes before keys within objects."""
+    """The path of a column in the spec. A key with exactly this name takes precedence over keys inside objects."""
     if (name,) in seen:
         return (name,)
     return next((path for path in seen if "/".join(path) == name), tuple(name.split("/")))
 
 
 def _column(path: Path, seen: _PathTypes, uri: str) -> JsonlColumn:
-    """The column of the values at one path: whole numbers Int64, other numbers Float32 or Float64, true and false Bool, text String."""
+    """The column for the values at one path. Whole numbers become Int64, other numbers Float32 or Float64, `true` and `false` Bool, and text
+    String."""
     name = "/".join(path)
     kinds = {kind: line for kind, line in seen.kinds.items() if kind not in ("null", "empty list")}
     for of in ("", "list of "):

@@ -1,4 +1,4 @@
-"""A large JSON object, member by member and its arrays element by element: memory holds one element, not the file."""
+"""Parses a large JSON object member by member, and its arrays element by element, so that memory holds one element rather than the file."""
 
 import codecs
 import json
@@ -8,16 +8,17 @@ from typing import Any, Final
 from dataprep_converter.core.errors import BadData
 
 LONGEST_ELEMENT: Final = 64 << 20
-"""Characters of one element of an array, or of one value that is no array."""
+"""The largest number of characters of an array element, or of a value that is not an array."""
 
 _SPACE = " \t\r\n"
 _DECODER = json.JSONDecoder()
 
 
 def elements(pieces: Iterator[bytes], *, uri: str, arrays: set[str]) -> Iterator[tuple[str, Any]]:
-    """(member, element) of every array of the top-level object; other members are skipped. `arrays` gets the names of the arrays.
+    """Yields a pair (member name, element) for each element of the arrays in the top-level object. Elements may be any JSON values.
 
-    Raises BadData, with the place, unless the text is a JSON object. Any: an element is any JSON value.
+    Members that aren't arrays are skipped. The names of the arrays are added to `arrays`. Raises BadData, which names the position, if the
+    text is not a JSON object.
     """
     text = _Text(pieces, uri)
     text.expect("{", "a JSON object")
@@ -53,7 +54,7 @@ def _array(text: "_Text") -> Iterator[Any]:
 
 
 class _Text:
-    """The text of a stream, of which only the current part is in memory."""
+    """The text of a stream. Only the current part of it is in memory."""
 
     def __init__(self, pieces: Iterator[bytes], uri: str) -> None:
         self._pieces = pieces
@@ -65,11 +66,11 @@ class _Text:
         self._ended = False
 
     def fault(self, what: str) -> BadData:
-        """An error with the place."""
+        """An error that names the file and the current position."""
         return BadData(f"{self._uri}: not the JSON that was expected at character {self._before + self._at:,}: {what}.", uri=self._uri)
 
     def peek(self) -> str:
-        """The next character that is no space, empty at the end."""
+        """The next character that is not white space, or an empty string at the end. Doesn't consume the character."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -79,11 +80,11 @@ class _Text:
                 return ""
 
     def skip(self) -> None:
-        """Past the character that was peeked."""
+        """Consumes the character that `peek` returned."""
         self._at += 1
 
     def one_of(self, characters: str) -> str:
-        """The next character, which must be one of these."""
+        """Consumes and returns the next character. Raises BadData if it is not one of `characters`."""
         found = self.peek()
         if not found or found not in characters:
             raise self.fault(f"expected {' or '.join(map(repr, characters))}, got {found!r}" if found else "it ends early")
@@ -91,14 +92,14 @@ class _Text:
         return found
 
     def expect(self, character: str, what: str) -> None:
-        """Past `character`."""
+        """Consumes the next character. Raises BadData if it is not `character`."""
         found = self.peek()
         if found != character:
             raise self.fault(f"expected {what}, got {found!r}" if found else f"expected {what}, and it ends")
         self.skip()
 
     def value(self) -> Any:
-        """The next value, whole."""
+        """Consumes and returns the next complete value."""
         self.peek()
         while True:
             try:
@@ -118,7 +119,10 @@ class _Text:
             return value
 
     def _more(self) -> bool:
-        """Holds at least twice as much of what is left, so that a long value isn't begun too often. False at the end."""
+        """Reads more text. Returns False at the end of the stream.
+
+        At least doubles the unconsumed text, so that a long value isn't parsed from its beginning too often.
+        """
         kept = self._text[self._at :]
         parts = [kept]
         wanted = max(1, len(kept))

@@ -1,6 +1,7 @@
-"""`jsonl`: one JSON object a line, parsed by Arrow with a schema that is fixed while planning (`json_columns.py`).
+"""The source `jsonl` reads files with one JSON object per line. Arrow parses them with a schema that the planner fixed (`json_columns.py`).
 
-Files are cut at line ends (`stretches.py`). Lines that Arrow rejects are found by halving: only they are bad, each with its reason.
+Files are cut at line ends (`stretches.py`). Lines that Arrow rejects are found by halving. Only these lines are bad, and each gets its own
+reason.
 """
 
 import json
@@ -33,15 +34,15 @@ from dataprep_converter.sampling.units import Unit
 _SAMPLE_BYTES: Final = 1 << 20
 _OF: Final = "source.jsonl"
 
-_arrow_json: Any = arrow_json  # the stubs don't know the options' own types
+_arrow_json: Any = arrow_json  # the type stubs lack the types of the options
 
 
 class JsonlReader(StretchReader):
-    """See the module. Columns are the keys, `a/b` for a key within an object."""
+    """See the module. The columns are the keys. The key `b` inside the object `a` becomes the column `a/b`."""
 
     @staticmethod
     def discover(source: JsonlSource, access: Access) -> Discovery:
-        """Reads every file once. Raises NotFound for a URI without files, BadSpec for columns that can't be told."""
+        """Reads every file once. Raises NotFound for a URI without files, and BadSpec if the columns can't be determined."""
         return partitioned(source, access, of=_OF, units=lambda jsonl: _units(jsonl, access))
 
     def __init__(self, source: JsonlSource, state: Mapping[str, Any], access: Access) -> None:
@@ -50,15 +51,15 @@ class JsonlReader(StretchReader):
         self._parser = _Parser(found, strict=source.columns is None)
 
     def schema(self) -> pa.Schema:
-        """The columns of the spec, or the keys in the order in which they were met."""
+        """The columns in the spec, or else the keys in the order of their first occurrence."""
         return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Lines:
-        """Lines with text."""
+        """Finds the lines of `data` that aren't blank."""
         return scan(data, at_end, skip_blank=True)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """Lines that don't fit are bad."""
+        """Parses the lines. Faulty lines are bad."""
         lines = self.scan(data, True)
         if len(lines) != records:
             raise InputChanged(f"{uri}: {records:,} lines were planned from line {line} on, got {len(lines):,}.", uri=uri)
@@ -77,7 +78,10 @@ def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
 
 
 def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
-    """The first file with a line of text, and its first such lines with their numbers: a mebibyte, or one that is longer."""
+    """The URI of the first file that has a line that isn't blank, and the first such lines of this file with their line numbers.
+
+    Returns the lines in the first MiB, or a single line if that is longer.
+    """
     for _, _, entry in input_files(access, jsonl.uris):
         with access.store(entry.uri).open(entry.uri) as source:
             forward = ForwardReader(source, entry.uri, zipped=is_zipped(source))
@@ -101,12 +105,12 @@ def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, by
 
 @dataclass
 class _Objects:
-    """Keys by name, as a tree: what Arrow's schema is made of."""
+    """A tree of keys and their types, from which Arrow's schema is made."""
 
     keys: dict[str, "pa.DataType | _Objects"]
 
     def add(self, path: Sequence[str], kind: pa.DataType) -> None:
-        """Puts a value of this type at a path."""
+        """Adds a key with this type at a path."""
         if len(path) == 1:
             self.keys[path[0]] = kind
             return
@@ -115,12 +119,12 @@ class _Objects:
             inner.add(path[1:], kind)
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
-        """As Arrow's fields."""
+        """The keys as Arrow fields. Nested objects become structs."""
         return [(key, pa.struct(kind.fields()) if isinstance(kind, _Objects) else kind) for key, kind in self.keys.items()]
 
 
 class _Parser:
-    """Lines to records of the columns. `strict`: a key that is no column makes a record bad."""
+    """Parses lines into records that have the source's columns. If `strict`, a record with a key that isn't a column is bad."""
 
     def __init__(self, found: Sequence[tuple[JsonlColumn, Path]], *, strict: bool) -> None:
         self._strict = strict
@@ -138,7 +142,7 @@ class _Parser:
         self.schema: pa.Schema = pa.schema([(column.name, column.type) for column in self._columns])
 
     def parse(self, data: bytes, lines: Lines, line: int) -> Block:
-        """The records of some lines, the first byte of which is on `line`."""
+        """Parses some lines. `line` is the line number of the first byte of `data`."""
         refused = self._suspects(data, lines)
         table = None
         if not refused:
@@ -155,10 +159,10 @@ class _Parser:
         return Block.of(records, with_lines(reasons, lines, line) if reasons else {}, missing=refused)
 
     def _suspects(self, data: bytes, lines: Lines) -> dict[int, str]:
-        """The lines that clearly aren't one object.
+        """The lines that clearly aren't a single object, and the reasons.
 
-        Arrow takes white space for the end of a record wherever it stands. But where each line begins with `{` and ends with `}`, and
-        there are as many records as lines, each line is a record: no object can go on after `}` with `{`.
+        Arrow accepts any white space between records, so line ends needn't separate them. But if each line begins with `{` and ends with
+        `}`, and Arrow finds as many records as lines, then each line is a record. This holds because `{` can't follow `}` inside an object.
         """
         text = np.frombuffer(data, np.uint8)
         faults: dict[int, str] = {}
@@ -177,7 +181,7 @@ class _Parser:
         return faults
 
     def _read(self, data: bytes, records: int, schema: pa.Schema | None = None, *, strict: bool | None = None) -> pa.Table:
-        """Arrow's parse of some lines. Raises ArrowInvalid, for another number of records too."""
+        """Parses some lines with Arrow. Raises ArrowInvalid, also if the number of records isn't `records`."""
         strict = self._strict if strict is None else strict
         table: pa.Table = _arrow_json.read_json(
             pa.BufferReader(data),
@@ -191,7 +195,7 @@ class _Parser:
         return table
 
     def _good(self, data: bytes, lines: Lines, refused: dict[int, str]) -> pa.Table:
-        """The good lines of some of which Arrow refuses some; adds these to `refused`."""
+        """Parses the good lines of a text in which Arrow rejects some lines. Adds the rejected lines to `refused`."""
 
         def read(low: int, high: int) -> pa.Table:
             return self._read(data[int(lines.starts[low]) : int(lines.ends[high - 1])], high - low)
@@ -206,7 +210,7 @@ class _Parser:
         return pa.concat_tables(tables) if tables else self._schema.empty_table()
 
     def _fault(self, line: bytes, error: str) -> str:
-        """Why a single line isn't a record."""
+        """The reason why a line isn't a record."""
         try:
             record = json.loads(line, object_pairs_hook=_unique)
         except json.JSONDecodeError as exc:
@@ -216,7 +220,7 @@ class _Parser:
         except _DuplicateKey as exc:
             return f"the key {exc.args[0]!r} is there twice"
         except ValueError:
-            # Python's own limit for text that becomes an integer.
+            # Python limits the number of digits that it converts into an integer.
             return f"not a record: it has an integer of more than {sys.get_int_max_str_digits():,} digits"
         if not isinstance(record, dict):
             return f"expect an object but have {shown(json.dumps(record))}"
@@ -230,7 +234,7 @@ class _Parser:
         return f"not a record: {error}"
 
     def _unknown(self, record: Mapping[str, Any], path: Path) -> str | None:
-        """The first key that leads to no column."""
+        """The path of the first key that isn't part of a column."""
         for key, value in record.items():
             here = (*path, key)
             if not any(column.path[: len(here)] == here for column in self._columns):
@@ -240,7 +244,7 @@ class _Parser:
         return None
 
     def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
-        """The columns in their own types, with defaults; and the places of the values that don't fit, with the reason."""
+        """The columns in their final types, with defaults filled in, and the reason for each row whose values don't fit, by position."""
         whole = table.combine_chunks()
         columns = [_taken(whole, column.path) for column in self._columns]
         columns, wrong = settled(columns, self._columns, self._defaults)
@@ -265,7 +269,7 @@ def _value_type(kind: Any) -> pa.DataType:
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type that a column is read in: a Float32 too large becomes infinite, and is told from one that was written so by its float64."""
+    """The type in which a column is parsed. Float32 columns are parsed as float64, so that numbers too large for float32 can be recognized."""
     if _value_type(kind) != pa.float32():
         return kind
     return pa.list_(pa.float64()) if pa.types.is_list(kind) else pa.float64()
@@ -287,7 +291,7 @@ def _taken(table: pa.Table, path: Path) -> Array:
 
 
 def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
-    """Numbers or lists of them to float32, and the finite values that became infinite, by row."""
+    """Converts numbers, or lists of numbers, to float32. Also returns the finite values that became infinite, by row."""
     if not pa.types.is_list(values.type):
         return narrowed(values)
     flat, too_large = narrowed(pc.list_flatten(values))
@@ -299,7 +303,7 @@ def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
 
 
 class _DuplicateKey(ValueError):
-    """An object that has a key twice."""
+    """Raised for an object that has the same key twice."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -312,7 +316,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _at(record: Mapping[str, Any], path: Path) -> Any:
-    """The value at a path, or the one on the way that is no object."""
+    """The value at a path, or the first value along the path that is not an object."""
     value: Any = record
     for key in path:
         if not isinstance(value, dict):

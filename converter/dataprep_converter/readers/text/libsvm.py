@@ -1,8 +1,8 @@
-"""`libsvm`: text files of `label index:value …` lines. Cut at line ends (`stretches.py`), parsed a stretch at once by Arrow and numpy.
+"""The source `libsvm` reads text files in LIBSVM format. Files are cut at line ends (`stretches.py`), and Arrow and NumPy parse them.
 
-    # A line:  label [qid:number] index:value index:value … # anything
+    # The syntax of a line:  label [qid:number] index:value index:value … # anything
 
-A line that doesn't fit is a bad record; indexes must ascend.
+A line with another syntax is a bad record, and so is a line whose indexes don't ascend.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,12 +33,12 @@ _NUMBER: Final = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infi
 _WHOLE: Final = "^[0-9]{1,16}$"
 _SHOWN: Final = 40
 
-_arrow: Any = pa  # the stubs don't know columns over buffers of numpy
+_arrow: Any = pa  # the type stubs reject NumPy arrays as buffers
 _Places = npt.NDArray[np.int64]
 
 
 class LibsvmReader(Closeable):
-    """See the module. Columns `label`, perhaps `qid`, and `keys`, `values` and perhaps `shape`, or dense `values`."""
+    """See the module. The columns are `label`, optionally `qid`, and either `keys`, `values` and optionally `shape`, or dense `values`."""
 
     default_label: ClassVar[str] = "label"
 
@@ -47,7 +47,7 @@ class LibsvmReader(Closeable):
         """Reads every file once. Raises NotFound for a URI without files."""
         return Discovery(_units(source, access))
 
-    def __init__(self, source: LibsvmSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
+    def __init__(self, source: LibsvmSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - the spec has all settings, so the state is empty
         self._source = source
         self._sparse = _SparseReader(self._source, access)
 
@@ -56,23 +56,24 @@ class LibsvmReader(Closeable):
         self._sparse.close()
 
     def schema(self) -> pa.Schema:
-        """`keys` and `values` are lists of any length; `shape` is a vector of one number, as sparse formats have it."""
+        """The columns. `keys` and `values` are lists of any length. `shape` is a vector with a single number, as in sparse formats."""
         if not self._source.dense:
             return self._sparse.schema()
         fields = [field for field in self._sparse.schema() if field.name in ("label", "qid")]
         return pa.schema([*fields, pa.field("values", arrow_type("float32", (self._features(),)))])
 
     def classes(self) -> dict[str, list[str]]:
-        """None."""
+        """An empty dict, because LIBSVM files have no class names."""
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Vectors are made of a batch, not of a stretch, which may have very many short lines."""
+        """Yields a batch for each array of sample numbers. Dense vectors are made per batch, because a stretch may have very many short
+        lines."""
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The line of each of these samples, from 1."""
+        """The line number of each of these samples, from 1."""
         return self._sparse.lines(units, samples)
 
     def _with_vectors(self, records: pa.RecordBatch) -> pa.RecordBatch:
@@ -99,14 +100,14 @@ def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
 
 
 def scan(data: bytes, at_end: bool) -> Lines:
-    """The lines that hold more than spaces and a comment."""
+    """Finds the lines of `data` that have more than white space and a comment."""
     lines = scan_lines(data, at_end, skip_blank=True)
     text = np.frombuffer(data, np.uint8)
     first = text[lines.starts]
     if not (_IS_SPACE[first] | (first == ord("#"))).any():
         return lines
     inked = np.flatnonzero(~_IS_SPACE[text])
-    # Blank lines are left out already but for exotic spaces; then the next line's ink is found.
+    # For each line, find the next character that is not white space. For a line of only \v or \f, that is in a later line.
     places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
     has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
     return replace(lines, starts=lines.starts[has_record], ends=lines.ends[has_record])
@@ -117,25 +118,25 @@ def scan(data: bytes, at_end: bool) -> Lines:
 
 @dataclass(frozen=True)
 class _Tokens:
-    """The tokens between spaces."""
+    """The tokens of a text, which are separated by white space."""
 
     text: npt.NDArray[np.uint8]
     starts: _Places
     ends: _Places
     lines: _Places
-    """Number of the line of each."""
+    """The number of each token's line."""
 
     def some(self, which: Any) -> "_Tokens":
-        """Those of an index or mask."""
+        """The tokens that an index or mask selects."""
         return _Tokens(self.text, self.starts[which], self.ends[which], self.lines[which])
 
     def cut(self, starts: _Places, ends: _Places) -> "_Tokens":
-        """Parts of them."""
+        """A part of each token, from `starts` to `ends`."""
         return _Tokens(self.text, starts, ends, self.lines)
 
     def strings(self) -> Array:
-        """As a column."""
-        # Tokens and the gaps between them are a column; every other row is a token.
+        """The tokens as a column of strings."""
+        # Build a column in which tokens alternate with the gaps between them, and take every second row.
         cuts = np.column_stack((self.starts, self.ends)).ravel()
         if not len(cuts):
             return pa.array([], pa.large_string())
@@ -145,34 +146,34 @@ class _Tokens:
         return column.take(to_arrow(np.arange(0, len(cuts) - 1, 2)))
 
     def shown(self, number: int) -> str:
-        """One of them, for a message."""
+        """A token as text for a message, shortened if it is long."""
         token = self.text[self.starts[number] : self.ends[number]].tobytes().decode("utf-8", "replace")
         return repr(token[:_SHOWN] + "…" if len(token) > _SHOWN else token)
 
 
 class _Faults:
-    """The first reason of each bad line."""
+    """Collects the bad lines, each with the first reason found."""
 
     def __init__(self, lines: int) -> None:
         self.reasons: dict[int, str] = {}
         self.is_good = np.ones(lines, np.bool_)
 
     def add(self, tokens: _Tokens, wrong: npt.NDArray[np.bool_], reason: Callable[[int], str]) -> None:
-        """Blames the lines of the tokens that are wrong; `reason` gets the token's number."""
+        """Marks the lines of the wrong tokens as bad. `reason` is called with the number of the token."""
         for number in np.flatnonzero(wrong).tolist():
             self.reasons.setdefault(int(tokens.lines[number]), reason(number))
         self.is_good[tokens.lines[wrong]] = False
 
 
 class _SparseReader(StretchReader):
-    """Lines as keys and values."""
+    """Reads lines as lists of keys and values."""
 
     def __init__(self, source: LibsvmSource, access: Access) -> None:
         super().__init__(access)
         self._source = source
 
     def schema(self) -> pa.Schema:
-        """See LibsvmReader."""
+        """The columns in sparse form; see `LibsvmReader`."""
         fields: list[tuple[str, pa.DataType]] = [("label", pa.float32())]
         if self._source.qid:
             fields.append(("qid", pa.int64()))
@@ -182,11 +183,11 @@ class _SparseReader(StretchReader):
         return pa.schema(fields)
 
     def scan(self, data: bytes, at_end: bool) -> Lines:
-        """See `scan`."""
+        """Finds the lines with records; see the function `scan`."""
         return scan(data, at_end)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """All lines at once; those that don't fit are bad, with their line."""
+        """Parses all lines together. Faulty lines are bad, and are reported with their line number."""
         lines = scan(data, True)
         if len(lines) != records:
             raise InputChanged(f"{uri}: {records:,} records were planned from line {line} on, got {len(lines):,}.", uri=uri)
@@ -210,7 +211,7 @@ class _SparseReader(StretchReader):
             pairs = pairs.some(~is_query)
         elif is_query.any():
             faults.add(pairs, is_query, lambda _: "it has a query id; set source.libsvm.qid")
-        # What follows is only asked of lines that are good so far, so that every line gets its first reason.
+        # From here on, check only lines that are good so far, so that every bad line is reported with its first fault.
         keys, values, pairs = self._pairs(pairs.some(faults.is_good[pairs.lines]), faults)
         kept = faults.is_good[pairs.lines]
         counts = np.bincount(pairs.lines[kept], minlength=rows)
@@ -228,7 +229,7 @@ class _SparseReader(StretchReader):
         return to_arrow(labels)
 
     def _are_queries(self, tokens: _Tokens) -> npt.NDArray[np.bool_]:
-        """Which tokens directly follow a label and begin with `qid:`."""
+        """A mask of the tokens that directly follow a label and begin with `qid:`."""
         is_second = np.diff(tokens.lines, prepend=-1) > 0
         padded = np.append(tokens.text, np.zeros(4, np.uint8))
         is_query = is_second.copy()
@@ -249,7 +250,7 @@ class _SparseReader(StretchReader):
         return to_arrow(found)
 
     def _pairs(self, tokens: _Tokens, faults: _Faults) -> tuple[_Places, npt.NDArray[np.float32], _Tokens]:
-        """Keys from 0 and values of the tokens that are `index:value`."""
+        """The keys (from 0) and values of the `index:value` tokens, and those tokens."""
         colons = np.flatnonzero(tokens.text == ord(":"))
         before, after = np.searchsorted(colons, tokens.starts), np.searchsorted(colons, tokens.ends)
         has_one = after - before == 1
@@ -276,7 +277,7 @@ class _SparseReader(StretchReader):
 
 
 def _tokens(data: bytes, lines: Lines) -> _Tokens:
-    """All tokens of the lines, in order, without comments."""
+    """All tokens of the lines, in order, without the comments."""
     text = np.frombuffer(data, np.uint8)
     if b"#" in data:
         text = _without_comments(text, lines)
@@ -289,7 +290,7 @@ def _tokens(data: bytes, lines: Lines) -> _Tokens:
 def _without_comments(text: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[np.uint8]:
     hashes = np.flatnonzero(text == ord("#"))
     feeds = np.append(lines.feeds, len(text))
-    # Of each comment the first sign counts: the one before which no other stands since the line's end.
+    # A comment begins at the first # of its line.
     ends = feeds[np.searchsorted(feeds, hashes)]
     is_first = np.diff(ends, prepend=-1) != 0
     depth = np.zeros(len(text) + 1, np.int8)
@@ -299,18 +300,18 @@ def _without_comments(text: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[
 
 
 def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """The tokens as numbers, and which tokens aren't numbers (they get 0)."""
+    """The tokens as numbers, and a mask of the tokens that aren't numbers. Those become 0."""
     try:
         return to_numpy(tokens.strings().cast(kind)), np.zeros(len(tokens.starts), np.bool_)
     except pa.ArrowInvalid:
-        # Bytes that are no ASCII are no part of a number, and Arrow's expressions want text.
+        # Replace bytes that aren't ASCII, because Arrow's regular expressions need valid text. Such bytes are never part of a number.
         strings = replace(tokens, text=np.where(tokens.text < 0x80, tokens.text, np.uint8(ord("?")))).strings()
         wrong = ~to_numpy(pc.match_substring_regex(strings, pattern=pattern))
         return to_numpy(pc.if_else(to_arrow(wrong), "0", strings).cast(kind)), wrong
 
 
 def _too_large(numbers: npt.NDArray[Any], tokens: _Tokens) -> npt.NDArray[np.bool_]:
-    """Which numbers became infinite, though they are written in digits."""
+    """A mask of the numbers that became infinite although they are written with digits."""
     wrong: npt.NDArray[np.bool_] = np.isinf(numbers)
     for number in np.flatnonzero(wrong).tolist():
         text = tokens.text[tokens.starts[number] : tokens.ends[number]]

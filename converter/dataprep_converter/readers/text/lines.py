@@ -1,6 +1,6 @@
 """Finds where lines begin and end, and plans sources whose records are lines.
 
-A line ends with \\n or \\r\\n; the last one of a file needs no end. A byte order mark of a UTF-8 file is not part of the first line.
+A line ends with \\n or \\r\\n. The last line of a file needs no end. The byte order mark of a UTF-8 file is not part of the first line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,33 +24,33 @@ _IS_BLANK: Final = np.isin(np.arange(256), np.frombuffer(_BLANKS, np.uint8))
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of some text that begins at a line's start."""
+    """The lines of a text that begins at the start of a line."""
 
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
-    """Where the next line begins, or the text ends."""
+    """For each line, the start of the next line or the end of the text."""
     size: int
-    """Bytes up to the end of the last whole line."""
+    """The number of bytes up to the end of the last complete line."""
     feeds: npt.NDArray[np.int64]
-    """Every \\n."""
+    """The positions of all \\n."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def unclosed(self) -> None:
-        """A line has nothing to close."""
+        """None, because lines have no quotes that must be closed."""
 
     def lines_before(self, place: int) -> int:
-        """Line ends before a place."""
+        """The number of line ends before a position."""
         return int(np.searchsorted(self.feeds, place))
 
     def lines_before_each(self) -> npt.NDArray[np.int64]:
-        """Line ends before each record."""
+        """The number of line ends before each record."""
         return np.searchsorted(self.feeds, self.starts)
 
 
 def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
-    """The whole lines of `data`; the last one needs no end when `at_end`. A blank line has spaces and tabs at most."""
+    """The complete lines of `data`. If `at_end`, the last line needs no end. A blank line is empty or has only spaces and tabs."""
     text = np.frombuffer(data, np.uint8)
     feeds = native.places_of(data, ord("\n"))
     size = len(data) if at_end else int(feeds[-1]) + 1 if len(feeds) else 0
@@ -58,7 +58,7 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     if size > (int(ends[-1]) if len(ends) else 0):
         ends = np.append(ends, size)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[: len(ends)]
-    # Only a line that begins with a blank can be one.
+    # A line can only be blank if its first character is white space.
     if skip_blank and len(starts) and _IS_BLANK[text[starts]].any():
         has_text = np.logical_or.reduceat(~_IS_BLANK[text[:size]], starts)
         starts, ends = starts[has_text], ends[has_text]
@@ -66,7 +66,8 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
 
 
 def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, skip_mark: bool) -> Iterator[Unit]:
-    """The units of files of lines. Reads every file once. Raises NotFound, and BadData for a line beyond all bounds."""
+    """Yields the units of files whose records are lines. Reads every file once. Raises NotFound for a URI without files, and BadData for a
+    line that is too long."""
     for root, path, entry in input_files(access, uris):
         with access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
             begun = forward.read(len(BOM))
@@ -76,7 +77,8 @@ def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, skip_ma
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:
-    """The lines that are not UTF-8, with the first byte at fault. Looks at each, so ask only when the whole is not."""
+    """The lines that are not UTF-8, and a reason that names the first invalid byte. Decodes each line, so call it only if the text as a whole
+    is not UTF-8."""
     faults: dict[int, str] = {}
     for number, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
         try:
@@ -87,5 +89,5 @@ def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:
 
 
 def with_lines(reasons: dict[int, str], lines: Lines, line: int) -> dict[int, str]:
-    """The reasons with the line of each record; `line` is that of the first byte."""
+    """The reasons, each with the record's line number in front. `line` is the line number of the text's first byte."""
     return {number: f"line {line + lines.lines_before(int(lines.starts[number]))}: {reason}" for number, reason in reasons.items()}

@@ -1,6 +1,6 @@
-"""Planning of `csvSequences`: which files are sequences, in which order, where their labels are, and what their columns are.
+"""Plans the source `csvSequences`: lists the sequence files in their order, finds the files of their labels, and determines the columns.
 
-With columns given, files are only listed. Else the first of them are read, as many as make a mebibyte.
+If the spec gives the columns, files are only listed. Otherwise the first files are read, up to a total of one MiB or 16 files.
 """
 
 import itertools
@@ -40,7 +40,7 @@ _Listed: TypeAlias = tuple[int, str, Entry]
 
 
 class SequencePlanner:
-    """Lists the files, and freezes the columns."""
+    """Lists the files and freezes the columns in `state`."""
 
     def __init__(self, source: CsvSequencesSource, access: Access) -> None:
         self._source = source
@@ -53,7 +53,7 @@ class SequencePlanner:
             self._labels = _Columns(preamble, source.labels.columns, access, of=LABELS)
 
     def units(self) -> Listing[Unit]:
-        """One unit for each file, in order. Returns the state: the columns and their null words, warnings, and how many files are ignored."""
+        """Yields a unit for each sequence file, in order."""
         state: dict[str, Any] = {}
         listed = itertools.groupby(input_files(self._access, self._source.uris), key=lambda each: each[0])
         for root, files in listed:
@@ -86,7 +86,7 @@ class SequencePlanner:
         return state
 
     def _labels_of(self, root: int) -> dict[str, Entry]:
-        """The files of labels that belong to one URI, by path."""
+        """The label files that belong to the URI number `root`, by path."""
         if self._source.labels is None:
             return {}
         return {path: entry for _, path, entry in input_files(self._access, [self._source.labels.uris[root]])}
@@ -102,23 +102,23 @@ class SequencePlanner:
 
 
 def dialect_of_source(source: CsvSequencesSource) -> Dialect:
-    """Raises BadSpec for characters that can't be told apart."""
+    """The dialect of the source's files. Raises BadSpec for an unusable delimiter or quote."""
     return dialect_of(source.delimiter, source.quote, source.null_words, of=OF)
 
 
 def _ordered(files: Iterable[_Listed], order: str) -> Iterable[_Listed]:
-    # They come by the bytes of their paths.
+    # The listing is already sorted by the bytes of the paths.
     return sorted(files, key=lambda each: _by_numbers(each[1])) if order == "Numbers" else files
 
 
 def _by_numbers(path: str) -> tuple[list[Any], bytes]:
-    """A key for which runs of digits are numbers; what is equal then, such as 1 and 01, is ordered by its bytes."""
+    """A sort key that treats runs of digits as numbers. Paths that are then equal, such as `1` and `01`, are ordered by their bytes."""
     parts = _DIGITS.split(path)
     return [int(part) if place % 2 else part.encode() for place, part in enumerate(parts)], path.encode()
 
 
 class _Columns:
-    """The columns of files of one kind: those of the spec, or what the first files show."""
+    """The columns of the sequence files or of the label files: the columns in the spec, or else columns inferred from the first files."""
 
     def __init__(
         self, preamble: Preamble, columns: list[CsvColumn] | None, access: Access, *, select: Sequence[str] | None = None, of: str
@@ -133,15 +133,15 @@ class _Columns:
         self._files = 0
         self._bytes = 0
         self.missing = self._preamble.dialect.missing
-        """Words for missing values, where the columns are inferred."""
+        """The words for missing values, if the columns are inferred."""
         self.warnings: list[str] = []
-        """What the user should know, once the columns are settled."""
+        """Warnings to the user. Complete after `settled`."""
         if columns is not None:
             check_names([column.name for column in columns], f"{of}.columns")
             Parser(columns, preamble.dialect, of=of)
 
     def look_at(self, entry: Entry) -> None:
-        """Reads the beginning of one of the first files; does nothing once they have told enough."""
+        """Reads the beginning of one of the first files. Does nothing if the columns are given, or if enough has been read."""
         self._files += 1
         is_enough = self._starts and (self._bytes >= _SAMPLE_BYTES or len(self._starts) >= _SAMPLE_FILES)
         if self._given is not None or is_enough:
@@ -152,7 +152,7 @@ class _Columns:
             at_end = len(data) < _SAMPLE_BYTES
             start = self._preamble.taken_off(data, at_end=at_end)
         except (BadData, BadSample):
-            # Broken gzip, or a header that never ends, tells nothing here, and makes its record bad later.
+            # Ignore a file with broken gzip or a header that never ends. It becomes a bad record later.
             return
         if start is None:
             raise BadData(f"{entry.uri}: the header doesn't end within {_SAMPLE_BYTES >> 20} MiB; is a quote never closed?", uri=entry.uri)
@@ -163,7 +163,8 @@ class _Columns:
             self._bytes += len(text)
 
     def settled(self, *, alone: str | None = None) -> list[dict[str, Any]]:
-        """The columns, for `state`; a single one without a header is called `alone`. Raises BadData when no file has a row."""
+        """The columns as JSON values for `state`. If there is only one column and no header, it is named `alone`. Raises BadData if no file has
+        a row."""
         columns = self._given if self._given is not None else self._inferred()
         if alone is not None and self._given is None and not self._preamble.header and len(columns) == 1:
             columns = [columns[0].model_copy(update={"name": alone})]
@@ -185,7 +186,8 @@ class _Columns:
         return columns
 
     def _check_for_headers(self, columns: list[CsvColumn]) -> None:
-        """Raises BadSpec for a first row without a number above rows of numbers: read as data, it would make all of them text."""
+        """Raises BadSpec if a file's first row has no number but is followed by rows of numbers. Read as data, it would turn all columns into
+        text."""
         dialect = self._preamble.dialect
         names = [column.name for column in columns]
         firsts: list[bytes] = []

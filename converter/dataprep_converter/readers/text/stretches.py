@@ -1,7 +1,7 @@
-"""Cuts text files into stretches of about 4 MiB of whole records. Subclasses define and parse the records.
+"""Cuts text files into stretches of about 4 MiB of complete records. Subclasses define and parse the records.
 
-A stretch of a plain file is a unit. A gzip file is one unit, whose stretches are found while it is read; out of order, it is read from an
-unlinked temporary copy.
+Each stretch of a plain file is a unit. A gzip file is a single unit, and its stretches are found while it is read. If records are requested
+out of order, they are read from an unlinked temporary copy of the uncompressed file.
 """
 
 import json
@@ -31,60 +31,62 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 class RecordScan(Protocol):
-    """The whole records at the start of some text. Its length is their number."""
+    """The complete records at the start of a text. Its length is the number of these records."""
 
     @property
     def size(self) -> int:
-        """Bytes up to the end of the last one."""
+        """The number of bytes up to the end of the last record."""
         ...
 
     @property
     def starts(self) -> npt.NDArray[np.int64]:
-        """The first byte of each."""
+        """The position of each record's first byte."""
         ...
 
     def __len__(self) -> int: ...
 
     def unclosed(self) -> int | None:
-        """Where something begins that a complete text never closes."""
+        """The position of a quote that is never closed, if the text is complete."""
         ...
 
     def lines_before(self, place: int) -> int:
-        """Line ends before a place."""
+        """The number of line ends before a position."""
         ...
 
     def lines_before_each(self) -> npt.NDArray[np.int64]:
-        """Line ends before each record."""
+        """The number of line ends before each record."""
         ...
 
 
 Scan: TypeAlias = Callable[[bytes, bool], RecordScan]
-"""Finds the whole records of bytes that begin with one; when they are a file's last, the last record needs no end."""
+"""Finds the complete records in bytes that begin at the start of a record. If the bytes reach the end of the file, the last record needs no
+end."""
 
 
 @dataclass(frozen=True)
 class Stretch(frames.Stretch):
-    """Records of a text."""
+    """A part of a text file that has complete records."""
 
     line: int
-    """Line of the first byte, from 1."""
+    """The line number of the first byte, from 1."""
 
 
 def is_zipped(source: Input) -> bool:
-    """Whether the file is gzip, by its content."""
+    """Whether the file's content begins like gzip."""
     return source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
 def opened(source: Input, entry: Entry) -> closing[ForwardReader]:
-    """The file from its beginning, to be cut; read ahead where it is more than one stretch."""
+    """Opens the file for reading from its beginning. A file that is larger than one stretch is read ahead."""
     return closing(ForwardReader(source, entry.uri, zipped=is_zipped(source), ahead=entry.size > UNIT_BYTES))
 
 
 def cut(forward: ForwardReader, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
-    """The rest of a file, from line `line` on, as stretches, each with bytes that begin with it; its bytes `begun` have been read already.
+    """Yields the stretches of the rest of a file, each with bytes that begin with the stretch.
 
-    Raises BadData for a record of more than LONGEST_RECORD, which `limit` explains: "a row of more than {} MiB"; and for a quote that is
-    still open at the file's end: what it holds would be one record, however many rows were meant.
+    `begun` are the bytes of the rest that have already been read, and `line` is the line number of their first byte. Raises BadData for a
+    record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {} MiB". Also raises BadData for a quote
+    that is still open at the end of the file, because all rows after it would become one record.
     """
     data = begun
     first = 0
@@ -111,7 +113,7 @@ def cut(forward: ForwardReader, begun: bytes, *, line: int, scan: Scan, uri: str
 
 
 def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stretch, bytes]], *, zipped: bool) -> Iterator[Unit]:
-    """The units of one file: its stretches, or all of it when it is gzip."""
+    """Yields the units of one file: its stretches, or the complete file if it is gzip."""
     start: Stretch | None = None
     records = 0
     for stretch, _ in stretches:
@@ -125,7 +127,7 @@ def units_of(root: int, path: str, entry: Entry, stretches: Iterator[tuple[Stret
 
 
 class StretchReader(BlockReader):
-    """A `BlockReader` of text: a subclass gives `scan` and `parse`."""
+    """A `BlockReader` of text. A subclass implements `scan` and `parse`."""
 
     def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
         super().__init__(access, folders)
@@ -134,15 +136,15 @@ class StretchReader(BlockReader):
         self._lines_were_asked_for = False
 
     def scan(self, data: bytes, at_end: bool) -> RecordScan:
-        """See `Scan`: the same that the units were cut with."""
+        """Finds records; see `Scan`. This must be the function with which the files were cut into units."""
         raise NotImplementedError
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """The records of a stretch that begins on `line`. Raises InputChanged when there are not as many as were counted."""
+        """Parses the records of a stretch that begins on line `line`. Raises InputChanged if their number isn't `records`."""
         raise NotImplementedError
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """A stretch of a plain file."""
+        """Reads and parses a stretch of a plain file."""
         data = source.read_at(unit.offset, unit.size)
         if len(data) != unit.size:
             raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
@@ -150,7 +152,7 @@ class StretchReader(BlockReader):
         return self._with_raws(block, data)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
-        """One for a plain file, the stretches of a gzip file."""
+        """Yields the unit as a single block for a plain file, or the stretches that contain `rows` for a gzip file."""
         extra = json.loads(unit.extra)
         if not extra.get("gzip"):
             yield from super().parts(unit, source, rows)
@@ -160,8 +162,8 @@ class StretchReader(BlockReader):
             yield stretch.first, self.kept(unit, stretch.offset, stretch.first, partial(self._parsed, unit, file, stretch))
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The line on which each of these samples begins, from 1: their stretches are read and scanned again, but for the latest ones."""
-        # From now on they are kept when a gzip file is parsed, because going back in it is dear.
+        """The number of the line, from 1, on which each sample begins. Reads and scans the stretches again, except the latest ones."""
+        # From now on, line numbers are stored while a gzip file is parsed, because going back in the file is expensive.
         self._lines_were_asked_for = True
         index, rows = units.locate(samples)
         found = np.zeros(len(samples), np.int64)
@@ -175,7 +177,7 @@ class StretchReader(BlockReader):
         return found
 
     def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """(number of its first row, lines of its rows) of the stretches that hold these rows of a unit."""
+        """Yields a pair for each stretch that contains some of these rows of a unit: the number of its first row, and the lines of its rows."""
         extra = json.loads(unit.extra)
         source = self._file(unit)
         if not extra.get("gzip"):
@@ -189,7 +191,7 @@ class StretchReader(BlockReader):
         return self._counted(file.data(stretch), stretch.line)
 
     def _counted(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
-        """The line of each record of a stretch that begins on `line`."""
+        """The line number of each record in a stretch that begins on line `line`."""
         return line + self.scan(data, True).lines_before_each()
 
     def _parsed(self, unit: Unit, file: "_GzipFile", stretch: Stretch) -> Block:
@@ -199,7 +201,7 @@ class StretchReader(BlockReader):
         return self._with_raws(self.parse(data, records=stretch.records, line=stretch.line, uri=unit.uri), data)
 
     def _with_raws(self, block: Block, data: bytes) -> Block:
-        """The block, with the text of its bad records."""
+        """The block with the text of its bad records added."""
         if not block.reasons:
             return block
         starts = self.scan(data, True).starts
@@ -208,7 +210,7 @@ class StretchReader(BlockReader):
 
 
 class _GzipFile(Closeable):
-    """One open gzip file and its stretches."""
+    """An open gzip file and its stretches."""
 
     def __init__(self, source: Input, uri: str, extra: Mapping[str, Any], scan: Scan) -> None:
         self._source = source
@@ -221,7 +223,7 @@ class _GzipFile(Closeable):
         self._spool: InputCopy | None = None
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
-        """Those that hold these rows."""
+        """Yields the stretches that contain these rows, each once."""
         last = int(rows.max())
         waiting = rows
         while not self._found or self._found[-1].first + self._found[-1].records <= last:
@@ -236,7 +238,7 @@ class _GzipFile(Closeable):
             yield self._found[number]
 
     def data(self, stretch: Stretch) -> bytes:
-        """The stretch's bytes, uncompressed."""
+        """The uncompressed bytes of the stretch."""
         if self._latest is not None and self._latest[0] == stretch:
             return self._latest[1]
         if self._spool is None:
@@ -244,7 +246,7 @@ class _GzipFile(Closeable):
         return self._spool.read_at(stretch.offset, stretch.size)
 
     def close(self) -> None:
-        """Reads no more, and removes the temporary copy."""
+        """Stops reading and removes the temporary copy."""
         self._forward.close()
         if self._spool is not None:
             self._spool.close()

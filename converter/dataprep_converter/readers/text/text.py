@@ -1,4 +1,4 @@
-"""`text`: every line of text files is one record, unchanged. Cut at line ends (`stretches.py`), never split in Python."""
+"""The source `text` makes a record of each line of text files, unchanged. Lines are found and copied without a Python loop."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,11 +17,11 @@ from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, s
 from dataprep_converter.readers.text.stretches import StretchReader
 from dataprep_converter.sampling.units import Unit
 
-_arrow: Any = pa  # the stubs don't know buffers of numpy
+_arrow: Any = pa  # the type stubs reject NumPy arrays as buffers
 
 
 class TextReader(StretchReader):
-    """See the module. One column `text`, without the line's end."""
+    """See the module. The only column is `text`, the line without its end."""
 
     @staticmethod
     def discover(source: TextSource, access: Access) -> Discovery:
@@ -34,15 +34,15 @@ class TextReader(StretchReader):
         self._schema = pa.schema([("text", pa.string() if self._text.type == "String" else pa.binary())])
 
     def schema(self) -> pa.Schema:
-        """`text`, a string or bytes."""
+        """The column `text`, of strings or bytes."""
         return self.with_partitions(self._schema)
 
     def scan(self, data: bytes, at_end: bool) -> Lines:
-        """Lines, less the blank ones when they are skipped."""
+        """Finds the lines of `data`, without blank lines if the spec skips them."""
         return scan(data, at_end, skip_blank=self._text.skip_blank)
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """A line that is not UTF-8 is bad, unless the bytes are wanted."""
+        """Parses the lines. A line that is not UTF-8 is bad, unless the spec asks for bytes."""
         lines = self.scan(data, True)
         if len(lines) != records:
             raise InputChanged(f"{uri}: {records:,} lines were planned from line {line} on, got {len(lines):,}.", uri=uri)
@@ -60,14 +60,14 @@ class TextReader(StretchReader):
 
 
 def _without_ends(data: bytes, lines: Lines) -> Array:
-    """The lines as a binary column, gathered by Arrow."""
+    """The lines, without their ends, as a binary column. Arrow copies them."""
     if not len(lines):
         return pa.array([], pa.binary())
     text = np.frombuffer(data, np.uint8)
     last = lines.ends - 1
     is_ended = text[last] == ord("\n")
     has_return = is_ended & (last > lines.starts) & (text[last - 1] == ord("\r"))
-    # Each line and the gap after it (its end, lines that are left out) is a row: the lines are every second one.
+    # Build a column in which lines alternate with the gaps between them, which have the line ends and skipped lines. Then take every second.
     offsets = np.column_stack((lines.starts, lines.ends - is_ended - has_return)).ravel().astype(np.int32)
     rows: Array = _arrow.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, _arrow.py_buffer(offsets), _arrow.py_buffer(data)])
     return rows.take(to_arrow(np.arange(0, len(offsets) - 1, 2)))
