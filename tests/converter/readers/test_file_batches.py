@@ -132,7 +132,7 @@ def test_a_list_beyond_all_bounds_is_not_read(tmp_path: Path, monkeypatch: pytes
 
 def test_a_zip_is_named_and_not_what_is_in_it(tmp_path: Path) -> None:
     put(tmp_path, {"a.zip": a_batch("/cat/1.jpg")})
-    with pytest.raises(BadSpec, match=r"a\.zip!/: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of such"):
+    with pytest.raises(BadSpec, match=r"a\.zip!/: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of zips"):
         plan(ImagesReader, Source.model_validate({"images": {"uris": [f"{tmp_path}/a.zip!/"], "labelFrom": "OriginalUri"}}))
 
 

@@ -1,7 +1,8 @@
-"""`annotatedImages`: images and their objects with boxes, from Pascal VOC, COCO or YOLO files.
+"""The source `annotatedImages` reads images and their objects with bounding boxes, from Pascal VOC, COCO or YOLO files.
 
-One unit is one image. For Voc and Yolo the plan pairs the files, and reads the annotations only when it has to find the classes; workers read
-and judge them (`voc.py`, `yolo.py`). Coco's file is read once by the plan, and each unit's `extra` holds its image's part (`coco.py`).
+Each image is a unit. For the formats Voc and Yolo, the planner pairs the files, and reads annotations only if it must find the classes.
+Workers read and check the annotations (`voc.py`, `yolo.py`). A Coco file is read once by the planner, and the `extra` of each unit has the
+part for its image (`coco.py`).
 """
 
 import hashlib
@@ -45,7 +46,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
 
     @staticmethod
     def discover(source: AnnotatedImagesSource, access: Access) -> Discovery:
-        """Lists and pairs. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
+        """Lists and pairs the files. Raises NotFound for a URI without files, and for unpaired files unless `missing` allows them."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: AnnotatedImagesSource, state: Mapping[str, Any], access: Access) -> None:
@@ -58,11 +59,11 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         self._columns = ObjectColumns(self._source, self._classes)
 
     def schema(self) -> pa.Schema:
-        """The image's columns and those of the label; `image/filename` only on request."""
+        """The columns of the image and of the label. `image/filename` is written only on request."""
         return pa.schema([*IMAGE, *self._columns.fields(), FILENAME])
 
     def classes(self) -> dict[str, list[str]]:
-        """Names by number, background included."""
+        """The class names by number, including background."""
         return self._columns.class_names()
 
     def files(self, row: Row) -> list[File]:
@@ -70,7 +71,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         return self._pairing.files(row, extra_of(row))
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> tuple[Image, ImageObjects]:
-        """The image, and its objects less those of classes that are to be ignored."""
+        """The image and its objects, without objects of ignored classes. Raises BadSample if the image or its annotation is invalid."""
         extra = extra_of(row)
         refuse_bad(extra)
         header = image_headers.parse(contents[0])
@@ -83,7 +84,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         return Image(row["path"], contents[0], header), ImageObjects(annotation.objects, boxes)
 
     def columns(self, found: Sequence[tuple[Image, ImageObjects]]) -> dict[str, Array]:
-        """Those of the schema."""
+        """The columns of the schema."""
         return image_columns([image for image, _ in found]) | self._columns.arrays([boxed for _, boxed in found])
 
     def _whose(self) -> str:
@@ -158,7 +159,7 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, missing: Unmatc
 
 
 def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, found: dict[str, list[str]]) -> Iterator[Pair]:
-    """The pairs; `found` gets every class of a good annotation with the subsets that have it. Annotations are read by a few threads."""
+    """Yields the pairs, and reads their annotations in a few threads. `found` gets each class in a valid annotation, with its subsets."""
     waiting: deque[tuple[Pair, Future[set[str]] | None]] = deque()
     subsets: dict[str, set[str]] = {}
 
@@ -191,12 +192,12 @@ def _classes_of(pair: Pair, access: Access, source: AnnotatedImagesSource) -> se
     try:
         return {each.name for each in voc.parse(content, first_pixel=source.first_pixel).objects}
     except BadSample:
-        # A bad sample again, with its reason, when it is read for good.
+        # The worker reports this sample as bad, with its reason.
         return set()
 
 
 def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[str]]) -> list[str]:
-    """All of them, or those of one subset. Raises BadSpec when that has none."""
+    """The classes found in all subsets, or only in the subset `classesFrom`. Raises BadSpec if that subset has none."""
     of = source.classes_from
     classes = sorted(name for name, subsets in found.items() if of is None or of in subsets)
     if of is not None and not classes:
@@ -206,7 +207,7 @@ def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[s
 
 
 def _subset_warnings(found: Mapping[str, Sequence[str]], *, of: str) -> list[str]:
-    """A warning for each class that a model can't learn, because the subset that it learns from lacks the class."""
+    """Adds a warning for each class that a model can't learn, because the subset for training doesn't have it."""
     if not any(of in subsets for subsets in found.values()):
         return []
     return [
@@ -224,7 +225,7 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
         classes.update(dict.fromkeys(file.categories))
         names = _digest(file.categories)
         found = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, ignored=ignored)
-        # Where the file lies among the images, their listing counts it as one that isn't read.
+        # If the COCO file is in the folder of the images, their listing counts it as ignored. Undo that.
         place = annotations.removeprefix(f"{uri.rstrip('/')}/")
         within = place != annotations and not is_hidden(place) and extension_of(place) not in source.extensions
         ignored.count -= within
@@ -241,12 +242,12 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
             if source.missing == "BadRecord":
                 entry = Entry(uri=annotations, size=0, pin="")
                 left = listed(root, name, entry, folders=name.split("/")[:-1], uri=uri, subset_from=source.subset_from)
-                yield unit_of(Pair(None, left), {"bad": f"the image {name} of the annotations is not there", "names": names})
+                yield unit_of(Pair(None, left), {"bad": f"the image {name} of the annotations does not exist", "names": names})
             else:
                 missing.add(f"{annotations}: {name}", is_image=False)
     return {"ignored": ignored.count, "classes": source.classes or list(classes)}
 
 
 def _digest(names: Sequence[str]) -> str:
-    """Of class names, so that the inputs' digest changes with them."""
+    """A digest of the class names. Units have it so that the digest of the inputs changes with the names."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]

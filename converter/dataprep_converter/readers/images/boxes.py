@@ -1,4 +1,4 @@
-"""The objects of an image, classes and boxes, from any format, and the check that they fit the image."""
+"""The objects of an image, with their classes and boxes, in a common form for all annotation formats. Checks that they fit the image."""
 
 import math
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from dataprep_converter.core.errors import BadSample
 from dataprep_converter.images.image_headers import ImageHeader
 
 UNKNOWN_VIEW: Final = "Unspecified"
-"""VOC's own word for a pose that nobody noted."""
+"""VOC's value for a pose that was not annotated."""
 LARGEST_ANNOTATION: Final = 16 << 20
-"""Bytes of the annotations of one image."""
+"""The largest accepted size of an image's annotations in bytes."""
 MOST_OBJECTS: Final = 100_000
-"""Objects of one image."""
+"""The largest accepted number of objects in an image."""
 
 _TOLERANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class BoxedObject:
-    """One object. The box is edges: xmin = 0 is the left one of the first pixel."""
+    """An object in an image. The box consists of edges, so xmin = 0 is the left edge of the first pixel."""
 
     name: str
     box: tuple[float, float, float, float]
-    """xmin, ymin, xmax, ymax, in pixels or in parts of the image's size."""
+    """The edges xmin, ymin, xmax and ymax, in pixels or as fractions of the image's size."""
     difficult: int = 0
     truncated: int = 0
     view: str = UNKNOWN_VIEW
@@ -36,39 +36,39 @@ class BoxedObject:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """The objects of one image."""
+    """The objects of an image."""
 
     objects: Sequence[BoxedObject]
     size: tuple[int, int] | None = None
-    """(width, height) that the annotation says the image has."""
+    """The image's (width, height) according to the annotation."""
     is_relative: bool = False
-    """Whether boxes are in parts of the image's size."""
+    """Whether boxes are fractions of the image's size, rather than pixels."""
 
 
 def finite(text: str, *, what: str) -> float:
-    """A number of an annotation. Raises BadSample if it isn't a number."""
+    """A number in an annotation. Raises BadSample if the text is not a finite number."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    # Python's own notation allows more than these formats do.
+    # Python accepts underscores in numbers, which these formats don't allow.
     if not math.isfinite(value) or "_" in text:
         raise BadSample(f"{what} is no number: {text[:40]!r}")
     return value
 
 
 def check_size(annotation: Annotation, header: ImageHeader) -> None:
-    """Raises BadSample when the annotation is for an image of another size."""
+    """Raises BadSample if the annotation gives a size that is not the image's size."""
     if annotation.size is not None and annotation.size != (header.width, header.height):
         width, height = annotation.size
         raise BadSample(f"the annotation is for {width:,} x {height:,} pixels, the image has {header.width:,} x {header.height:,}")
 
 
 def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -> npt.NDArray[np.float64]:
-    """The boxes in parts of the image's size, float64[objects, 4]: xmin, ymin, xmax, ymax, all within 0 … 1.
+    """The boxes as fractions of the image's size, float64[objects, 4]: xmin, ymin, xmax and ymax, all from 0 to 1.
 
-    What reaches less than half a pixel beyond is rounding, and cut off. Raises BadSample, with the numbers, for a box that reaches further
-    (unless `clip`), lies wholly outside, is inverted or empty.
+    A box that extends less than half a pixel beyond the image is clipped, because this can be rounding. Raises BadSample, with the box, for a
+    box that extends further (unless `clip`), is completely outside the image, or is inverted or empty.
     """
     size = np.array([header.width, header.height] * 2, np.float64)
     boxes: npt.NDArray[np.float64] = np.array([each.box for each in annotation.objects], np.float64).reshape(-1, 4)

@@ -1,6 +1,7 @@
-"""COCO's JSON: the objects of many images in one file. Read once while planning, in one pass; the units hold each image's own part.
+"""Reads COCO's JSON files, which have the objects of many images in one file.
 
-In memory are about 50 bytes for an object, 250 for an image, and the longest element of the file's arrays; never the file.
+The planner reads the file in one pass, and stores each image's part in its unit. Memory holds about 50 bytes per object and 250 bytes per
+image, and the longest element of the file's arrays, but never the complete file.
 
     # images: [{id, file_name, width, height}], categories: [{id, name}], annotations: [{image_id, category_id, bbox: [x, y, w, h], iscrowd}]
 """
@@ -23,7 +24,7 @@ _SHOWN = 20
 
 
 class CocoFile:
-    """One file. Raises NotFound, or BadData naming it if it isn't a valid COCO file or contradicts itself."""
+    """A COCO file. Raises NotFound, or BadData, which names the file, if it is invalid or inconsistent."""
 
     def __init__(self, access: Access, uri: str) -> None:
         self._uri = uri
@@ -47,11 +48,12 @@ class CocoFile:
 
     @property
     def categories(self) -> list[str]:
-        """Names in the order of their ids, each once."""
+        """The category names in the order of their ids, without duplicates."""
         return list(dict.fromkeys(name for _, name in sorted(self._names.items())))
 
     def take(self, path: str) -> dict[str, Any] | None:
-        """What a unit's `extra` holds of the image with this path: its size and its objects. None for an image that isn't in the file, or was taken before."""
+        """The size and the objects of the image with this path, for the `extra` of its unit. None if the image isn't in the file, or has
+        been taken already."""
         row = self._rows.pop(path, None)
         if row is None:
             return None
@@ -63,7 +65,7 @@ class CocoFile:
         }
 
     def left(self) -> Iterator[str]:
-        """`file_name` of the images that nobody took."""
+        """The `file_name` of each image that has not been taken."""
         return iter(self._rows)
 
     def _object(self, row: int) -> list[Any]:
@@ -96,7 +98,7 @@ class CocoFile:
             self._sizes.append(_whole(image, side) if side in image else 0)
 
     def _category(self, category: Mapping[str, Any]) -> None:
-        # Two ids may share a name: some tools write an unused category of the first one's name.
+        # Two ids may have the same name, because some tools write an unused category with the name of the first category.
         name, number = _text(category, "name"), _whole(category, "id")
         if number in self._names:
             raise ValueError(f"category {number} is there twice")
@@ -109,7 +111,7 @@ class CocoFile:
         self._crowds.append(1 if annotation.get("iscrowd") else 0)
 
     def _grouped(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Annotations in the order of their images, and where those of each image begin."""
+        """The numbers of the annotations in the order of their images, and the position at which each image's annotations begin."""
         ids = np.array(self._ids, np.int64)
         by_id = np.argsort(ids, kind="stable")
         if len(np.unique(ids)) < len(ids):
@@ -133,7 +135,7 @@ class CocoFile:
 
 
 def annotation_of(extra: Mapping[str, Any]) -> Annotation:
-    """The objects of an image from its unit. Raises BadSample for an object without a box."""
+    """The objects of an image, from the `extra` of its unit. Raises BadSample for an object without a box."""
     objects = []
     for number, (name, box, is_crowd) in enumerate(extra["objects"], start=1):
         if box is None:
@@ -154,7 +156,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     value = values[name]
     if not isinstance(value, str) or not value:
         raise TypeError(f"{name} {value!r} is no text")
-    # JSON can write halves of characters, which no file name and no record has: ValueError.
+    # JSON can contain unpaired surrogates, which file names and records can't. This raises ValueError for them.
     value.encode()
     return value
 

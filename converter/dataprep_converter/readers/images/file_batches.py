@@ -1,4 +1,7 @@
-"""FileBatch, DL4J's zip of raw files (`formats/archives/file_batch_encoder.py` draws its form): images whose classes are told by the URIs that they had."""
+"""Reads images from FileBatch files, DL4J's zip files of raw files. The class of an image comes from its original URI.
+
+`formats/archives/file_batch_encoder.py` shows the layout of such a file.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,15 +24,15 @@ _BEFORE_A_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 def images_of_batches(
     access: Access, uris: Sequence[str], *, extensions: Sequence[str], recursive: bool, subset_from: str, ignored: IgnoredFiles
 ) -> Iterator[Files]:
-    """The images of every zip that the URIs name, in the order of their numbers; `extras` are the folders that they lay in.
+    """Yields the images of all zip files at the URIs, in the order of their numbers. `extras` has the names of their original folders.
 
     Files that are no zip, and files in them with other extensions, are counted in `ignored`. Raises NotFound for a URI that names
     nothing, BadData for a zip that is no FileBatch.
     """
     for uri in uris:
         if divided(uri) is not None:
-            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of such.", uri=uri)
-    found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, ignored=ignored)
+            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of zips.", uri=uri)
+    found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, state=state)
     for batches in found:
         files = batches.files
         for path, uri in zip(files.paths, files.uris, strict=True):
@@ -47,7 +50,7 @@ def images_of_batches(
 
 
 def _images(access: Access, uri: str, extensions: Sequence[str], ignored: IgnoredFiles) -> list[tuple[Entry, str]]:
-    """(file, class) of one zip."""
+    """The (file, class) of each image in a zip file."""
     within = f"{uri}!/"
     members = {entry.uri.removeprefix(within): entry for entry in access.store(within).list(within)}
     originals = _originals(access, uri, members)
@@ -63,7 +66,7 @@ def _images(access: Access, uri: str, extensions: Sequence[str], ignored: Ignore
 
 
 def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[str]:
-    """The URIs that the files of a zip had."""
+    """The original URIs of the files in a zip file."""
     entry = members.get(URIS)
     if entry is None:
         raise BadData(f"{uri} is no FileBatch: it has no {URIS} (labelFrom: OriginalUri).", uri=uri)
@@ -77,7 +80,7 @@ def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[s
 
 
 def _folder(original: str, *, where: str) -> str:
-    """The name of the folder that a URI or a path names. Raises BadData naming `where`."""
+    """The name of the folder of a URI's or path's file. Raises BadData, which names `where`, if it has none."""
     path = _BEFORE_A_PATH.sub("", original.rstrip("\r"), count=1)
     try:
         folder = unquote(path.rpartition("/")[0].rpartition("/")[2], errors="strict")

@@ -1,4 +1,4 @@
-"""The class of an image, from its folder or its file's name, as text; and the list of classes."""
+"""Determines the class of an image, as text, from its folder or its file name, and collects the list of classes."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SHOWN = 20
 
 
 def parent(folders: Sequence[str], *, where: str) -> str:
-    """The class that the folder of an image names (labelFrom: ParentFolder). Raises BadSpec naming `where`."""
+    """The class of an image by its innermost folder (labelFrom: ParentFolder). Raises BadSpec, which names `where`, if it has no folder."""
     if not folders:
         raise BadSpec(
             f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); set labelFrom: None for images without one."
@@ -25,7 +25,7 @@ def parent(folders: Sequence[str], *, where: str) -> str:
 
 
 def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
-    """The classes that the files' own names tell (labelFrom: FileName). Raises BadSpec for a name without one, naming its URI."""
+    """The classes of images by their file names (labelFrom: FileName). Raises BadSpec, which names the URI, for a name without a class."""
     found = _by_pattern(names, uris, rule.pattern) if rule.pattern else _by_part(names, uris, rule)
     for label, uri in zip(found, uris, strict=True):
         if not label:
@@ -34,14 +34,14 @@ def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> lis
 
 
 def number(text: str, *, where: str) -> int:
-    """A label that is a number. Raises BadSpec naming `where`."""
+    """The label as a whole number. Raises BadSpec, which names `where`, if it is none."""
     if _NUMBER.fullmatch(text.strip(" ")) is None:
         raise BadSpec(f"{where} has the label {text!r}, which is no whole number (labelType: Number).")
     return int(text)
 
 
 class Classes:
-    """The classes of a source: those given, or those that have been added, of one subset or of all."""
+    """The classes of a source. They are given in the spec, or collected from the images of all subsets or of one subset."""
 
     def __init__(self, given: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
         self._option = option
@@ -51,7 +51,7 @@ class Classes:
         self._others: dict[str, str] = {}
 
     def add(self, name: str, *, where: str, subset: str) -> None:
-        """Takes a class. Raises BadSpec naming `where` for one that isn't among those given."""
+        """Adds the class of an image. Raises BadSpec, which names `where`, if the spec gives the classes and this class is not one of them."""
         if self._given is None and self._of in (None, subset):
             self._known.add(name)
         elif self._given is None:
@@ -60,7 +60,8 @@ class Classes:
             raise BadSpec(f"{where} is of the class {name!r}, which {self._option} doesn't have: {shown(self._given)}.")
 
     def names(self) -> list[str]:
-        """In the order of their numbers: as given, or sorted. Raises BadSpec naming a file of a class that the subset lacks."""
+        """The classes in the order of their numbers: as given in the spec, or sorted. Raises BadSpec, which names an image, if the class of
+        the image doesn't occur in the subset that determines the classes."""
         if self._of is not None and not self._known:
             raise BadSpec(f"{self._option}From: the subset {self._of!r} has no images.")
         for name, where in sorted(self._others.items()):
@@ -73,7 +74,7 @@ class Classes:
 
 
 def shown(names: Sequence[Any]) -> str:
-    """Up to 20 names for a message."""
+    """The names for a message, shortened after 20."""
     return ", ".join(map(str, names[:_SHOWN])) + (f" … and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
@@ -93,7 +94,7 @@ def _by_part(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> 
 
 
 def _by_pattern(names: Sequence[str], uris: Sequence[str], pattern: str) -> list[str]:
-    # Arrow's regular expressions are RE2: their time is linear, whatever the pattern.
+    # Arrow's regular expressions are RE2, which needs linear time for any pattern.
     _check(pattern)
     found = pc.extract_regex(pa.array(names, pa.string()), pattern=pattern)
     for is_found, uri in zip(found.is_valid().to_pylist(), uris, strict=True):
@@ -113,10 +114,11 @@ def _check(pattern: str) -> None:
 
 
 def checked(labels: Sequence[str], subsets: Sequence[str], uris: Sequence[str], source: ImagesSource, classes: Classes) -> list[str]:
-    """The labels, added to `classes`, or as numbers. Raises BadSpec naming the URI of one that can't be."""
+    """Checks the labels and returns them. Named labels are added to `classes`; labels that are numbers are normalized. Raises BadSpec, which
+    names the URI, for an invalid label."""
     if source.label_from == "None":
         return list(labels)
-    # Look at each label once, where it first occurs.
+    # Check each distinct label once, and report the first file that has it.
     first = dict(zip(reversed(labels), reversed(uris), strict=True))
     if source.label_type == "Number":
         numbers = {label: str(number(label, where=first[label])) for label in dict.fromkeys(labels)}

@@ -1,4 +1,4 @@
-"""Which images a source holds: folders, globs and files filtered by extension, and the subset of each."""
+"""Lists the images of a source in folders, globs and files, filtered by extension, and determines the subset of each image."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,26 +11,27 @@ from dataprep_converter.stores import Entry, folders_of
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """One image, or a file that belongs to one."""
+    """An image, or a file that belongs to an image."""
 
     root: int
-    """Index of the URI in the source's list."""
+    """The index of the source's URI below which the file is."""
     path: str
-    """Path below that URI, in UTF-8."""
+    """The path relative to that URI, in UTF-8."""
     entry: Entry
     subset: str
     folders: Sequence[str]
-    """Folders below the subset's, that of the file last. For a file or a glob, at least the folder that the file lies in."""
+    """The names of the folders between the subset's folder and the file, the outermost first. If the URI is a file or a glob, this has at
+    least the file's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImagesOfFolder:
-    """Some images of one folder, in columns."""
+    """Some images of one folder, which have the same subset."""
 
     files: FilesOfFolder
     subset: str
     folders: Sequence[str]
-    """See `ListedFile`."""
+    """The names of the folders; see `ListedFile`."""
 
 
 @dataclass
@@ -49,9 +50,9 @@ def images_below(
     subset_from: str,
     ignored: IgnoredFiles,
 ) -> Iterator[ListedFile]:
-    """The images in the order of the URIs and, within one, of the paths. Other files are counted in `ignored`.
+    """Yields the images in the order of the URIs and, for each URI, sorted by path. Other files are counted in `state["ignored"]`.
 
-    Raises NotFound for a URI that names nothing, BadSpec for an image that is in no subset.
+    Raises NotFound for a URI without files, and BadSpec for an image without a subset.
     """
     found = folders_of_images(access, uris, extensions=extensions, recursive=recursive, subset_from=subset_from, ignored=ignored)
     for images in found:
@@ -69,7 +70,7 @@ def folders_of_images(
     subset_from: str,
     ignored: IgnoredFiles,
 ) -> Iterator[ImagesOfFolder]:
-    """Like `images_below`, some images of a folder at a time."""
+    """Like `images_below`, but yields groups of images from the same folder."""
     endings = tuple(f".{extension}" for extension in extensions)
     for found in input_folders(access, uris) if recursive else _flat(access, uris):
         files = found
@@ -83,12 +84,12 @@ def folders_of_images(
 
 
 def listed(root: int, path: str, entry: Entry, *, folders: Sequence[str], uri: str, subset_from: str) -> ListedFile:
-    """The file with its subset. Raises BadSpec when no folder names it."""
+    """The file with its subset. Raises BadSpec if the file is in no folder that names its subset."""
     return ListedFile(root, path, entry, *_subset(entry.uri, folders=folders, uri=uri, subset_from=subset_from))
 
 
 def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) -> tuple[str, Sequence[str]]:
-    """The subset of a file, and the folders below the subset's."""
+    """The subset of a file, and the folders between the subset's folder and the file."""
     if subset_from == "Root":
         return uri.rstrip("/").rpartition("/")[2], folders
     if subset_from != "FirstFolder":
@@ -99,19 +100,19 @@ def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) ->
 
 
 def _all_end_alike(names: Sequence[str], endings: Sequence[str]) -> bool:
-    """Whether all names have the same one of these endings: one look at all names instead of one at each."""
+    """Whether all names have the same ending. Searches all names as one string, which is faster than a loop."""
     text = "/".join([*names, ""])
     return any(text.count(f"{ending}/") == len(names) for ending in endings)
 
 
 def extension_of(path: str) -> str:
-    """Extension in lower case without the dot; empty when there is none."""
+    """The extension of a path in lower case, without the dot. Empty if there is none."""
     _, dot, extension = path.rpartition("/")[2].rpartition(".")
     return extension.lower() if dot else ""
 
 
 def _flat(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
-    """Like `input_folders`, but only of the folders themselves."""
+    """Like `input_folders`, but without the files in subfolders."""
     for root, uri in enumerate(uris):
         is_folder = False
         hidden = 0

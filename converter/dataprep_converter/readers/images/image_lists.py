@@ -1,4 +1,4 @@
-"""A file that lists images, as CSV, JSON lines or plain paths: read once, while planning. The images are looked up by a few threads."""
+"""Reads a file that lists images, as CSV, JSON Lines or plain paths. Only the planner reads it. A few threads look up the images."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ _AHEAD: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One image as the list has it."""
+    """An image in the list."""
 
     number: int
     path: str
@@ -32,9 +32,9 @@ class _Line:
 
 
 def images_of(access: Access, source: ImageList, *, subset_from: str) -> Iterator[tuple[ListedFile, str]]:
-    """The images in the order of the list, and their classes (empty without `labelColumn`).
+    """Yields the images in the order of the list, with their classes (empty without `labelColumn`).
 
-    Raises NotFound naming list and line for an image that isn't there, BadSpec or BadData for a list that can't be read.
+    Raises NotFound, which names the list and the line, for an image that doesn't exist, and BadSpec or BadData for an invalid list.
     """
     root = (source.root or source.uri.rpartition("/")[0] or ".").rstrip("/") or "/"
     for line, uri, entry in _looked_up(access, source, root):
@@ -96,12 +96,12 @@ def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
 
 
 def _text(forward: ForwardReader, uri: str) -> Iterator[str]:
-    """Lines with their ends. Raises BadData for text that isn't UTF-8, or for a line that is too long."""
+    """Yields the lines of a file, including their line ends. Raises BadData for text that isn't UTF-8, and for a line that is too long."""
     rest = b""
     number = 0
     for piece in forward.pieces():
         *whole, rest = (rest + piece).splitlines(keepends=True) or [b""]
-        # The last may go on; a carriage return at the end may be half of an end.
+        # The last line may continue in the next piece. A \r at its end may be the first half of \r\n.
         if rest.endswith(b"\n"):
             whole, rest = [*whole, rest], b""
         for line in whole:
@@ -163,7 +163,7 @@ def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
             continue
         try:
             record = json.loads(line)
-            # JSON can write halves of characters, which no file name and no record has.
+            # JSON can contain unpaired surrogates, which file names and records can't.
             json.dumps(record, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as exc:
             raise BadSpec(f"{source.uri}, line {number}: no JSON: {exc}.", uri=source.uri) from exc

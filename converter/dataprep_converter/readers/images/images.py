@@ -1,7 +1,7 @@
-"""`images`: image files, with their bytes unchanged. Only headers are read, never pixels.
+"""The source `images` reads image files. Their bytes are unchanged, and only their headers are parsed, never pixels.
 
-One unit is one file; its `extra` is the class. Which images there are is told by `image_listing.py` and `image_lists.py`, their classes by
-`image_labels.py`, and they are read by `files_ahead.py`.
+Each file is a unit whose `extra` is the class. `image_listing.py` and `image_lists.py` list the images, `image_labels.py` determines their
+classes, and `files_ahead.py` reads them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,14 +37,14 @@ IMAGE: Final[Sequence["pa.Field[Any]"]] = (
     pa.field("image/height", pa.int64()),
     pa.field("image/width", pa.int64()),
 )
-"""What every source of images has of an image."""
+"""The columns of an image that all sources of images have."""
 _BLOCK: Final = 4096
 FILENAME: Final["pa.Field[Any]"] = pa.field("image/filename", pa.string(), metadata=NOT_BY_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that was read; `header` is None when it was not looked at."""
+    """An image that was read. `header` is None if it was not parsed."""
 
     path: str
     content: bytes
@@ -52,7 +52,7 @@ class Image:
 
 
 def image_columns(images: Sequence[Image]) -> dict[str, Array]:
-    """The columns of IMAGE and FILENAME; those of the header only when it was looked at."""
+    """The columns of IMAGE and FILENAME. The columns from the header are left out if headers were not parsed."""
     headers = [image.header for image in images if image.header is not None]
     columns = {
         "image/encoded": binaries([image.content for image in images]),
@@ -66,13 +66,13 @@ def image_columns(images: Sequence[Image]) -> dict[str, Array]:
 
 
 class ImagesReader(FilesReader[tuple[Image, str]]):
-    """See the module. The columns are named like those of TensorFlow's own image data sets."""
+    """See the module. The columns have the same names as in TensorFlow's image data sets."""
 
     default_label: ClassVar[str] = LABEL
 
     @staticmethod
     def discover(source: ImagesSource, access: Access) -> Discovery:
-        """Lists the images. Raises NotFound for a URI without any file, BadSpec for an image without a class."""
+        """Lists the images. Raises NotFound for a URI without files, and BadSpec for an image without a class."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: ImagesSource, state: Mapping[str, Any], access: Access) -> None:
@@ -84,7 +84,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         self._checked = source.check == "Header"
 
     def schema(self) -> pa.Schema:
-        """`image/filename` is the path below the URI, and written only on request."""
+        """The columns. `image/filename` is the path relative to the URI, and is written only on request."""
         fields = list(IMAGE if self._checked else IMAGE[:1])
         if self._has_label:
             fields.append(pa.field(LABEL, pa.int64()))
@@ -93,18 +93,18 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         return pa.schema([*fields, FILENAME])
 
     def classes(self) -> dict[str, list[str]]:
-        """The classes found, or those given; none when labels are numbers."""
+        """The class names, as found or as given in the spec. Empty if labels are numbers."""
         return {LABEL: self._classes} if self._has_name and self._classes is not None else {}
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> tuple[Image, str]:
-        """The image and its class."""
+        """The image and its class. Raises BadSample for an invalid header."""
         (content,) = contents
         return Image(row["path"], content, image_headers.parse(content) if self._checked else None), row["extra"]
 
     lays_out: ClassVar[bool] = True
 
     def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:
-        """JPEGs that are as usual are looked at together."""
+        """The columns of a batch of ordinary JPEGs, whose headers are parsed together. None if an image is anything else."""
         columns = {"image/encoded": binary(room, offsets), "image/filename": pa.array([row["path"] for row in rows], pa.string())}
         if self._checked:
             sizes = jpeg_sizes(room, offsets)
@@ -115,7 +115,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         return columns | self._labels([row["extra"] for row in rows])
 
     def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
-        """What the plan knows already, class and path, is told without reading a file."""
+        """Like `read`, but if only classes and paths are needed, takes them from the plan without reading files."""
         known = [name for name in columns if name in (LABEL, TEXT, FILENAME.name)]
         if len(known) < len(columns):
             yield from self.read(units, samples)
@@ -131,7 +131,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
             yield Batch(records=pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema), bad=[], bytes_in=0)
 
     def columns(self, found: Sequence[tuple[Image, str]]) -> dict[str, Array]:
-        """Those of the schema."""
+        """The columns of the schema."""
         return image_columns([image for image, _ in found]) | self._labels([label for _, label in found])
 
     def _labels(self, labels: Sequence[str]) -> dict[str, Array]:
@@ -152,7 +152,7 @@ def _units(source: ImagesSource, access: Access) -> Listing[Files]:
 
 
 def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Iterator[Files]:
-    """The images of folders, with their labels as they are written."""
+    """Yields the images in the source's folders. Their labels are still unchecked text."""
     if source.label_from == "OriginalUri":
         yield from images_of_batches(
             access,
@@ -182,8 +182,8 @@ def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Itera
 
 
 def _listed(source: ImagesSource, access: Access) -> Iterator[Files]:
-    """The images of a list, with their labels as they are written."""
-    assert source.listed is not None  # noqa: S101 - asked only then
+    """Yields the images in the source's list. Their labels are still unchecked text."""
+    assert source.listed is not None  # noqa: S101 - only called for sources with a list
     found = images_of(access, source.listed, subset_from=source.subset_from)
     while block := list(islice(found, _BLOCK)):
         images = [image for image, _ in block]

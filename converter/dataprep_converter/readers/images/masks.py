@@ -1,4 +1,4 @@
-"""`masks`: images and their segmentation masks, with the bytes of both unchanged. Only headers are read."""
+"""The source `masks` reads images and their segmentation masks. The bytes of both are unchanged, and only their headers are parsed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
@@ -25,13 +25,13 @@ _Masked: TypeAlias = tuple[Image, bytes, str]
 
 
 class MasksReader(FilesReader[_Masked]):
-    """See the module. The columns are named like those of TensorFlow's DeepLab."""
+    """See the module. The columns have the same names as in TensorFlow's DeepLab."""
 
     default_label: ClassVar[str] = MASK
 
     @staticmethod
     def discover(source: MasksSource, access: Access) -> Discovery:
-        """Lists both trees. Raises NotFound for a URI without files and for missing partners, unless `missing` says otherwise."""
+        """Lists images and masks. Raises NotFound for a URI without files, and for unpaired files unless `missing` allows them."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: MasksSource, state: Mapping[str, Any], access: Access) -> None:
@@ -39,19 +39,19 @@ class MasksReader(FilesReader[_Masked]):
         self._pairing = _pairing(source, state.get("partners", []))
 
     def schema(self) -> pa.Schema:
-        """`image/filename` is the image's path below the URI, and written only on request."""
+        """The columns. `image/filename` is the image's path relative to the URI, and is written only on request."""
         return pa.schema([*IMAGE, pa.field(MASK, pa.large_binary()), pa.field(MASK_FORMAT, pa.string()), FILENAME])
 
     def classes(self) -> dict[str, list[str]]:
-        """None: a mask's values are its pixels."""
+        """An empty dict, because the classes of a mask are its pixel values."""
         return {}
 
     def files(self, row: Row) -> list[File]:
-        """Image and mask."""
+        """The files of the image and of its mask."""
         return self._pairing.files(row, extra_of(row))
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> _Masked:
-        """Both headers must tell the same size."""
+        """The image with its mask. Raises BadSample if their headers have different sizes."""
         refuse_bad(extra_of(row))
         content, mask = contents
         header = image_headers.parse(content)
@@ -66,7 +66,7 @@ class MasksReader(FilesReader[_Masked]):
         return Image(row["path"], content, header), mask, mask_header.format
 
     def columns(self, found: Sequence[_Masked]) -> dict[str, Array]:
-        """Those of the schema."""
+        """The columns of the schema."""
         return image_columns([image for image, _, _ in found]) | {
             MASK: binaries([mask for _, mask, _ in found]),
             MASK_FORMAT: pa.array([kind for _, _, kind in found], pa.string()),

@@ -1,4 +1,4 @@
-"""The objects of a batch of images as columns: all boxes, the class of the largest one, or the set of classes."""
+"""Turns the objects of a batch of images into columns: all boxes, the class of the largest box, or the set of classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ _EDGES = {"image/object/bbox/xmin": 0, "image/object/bbox/xmax": 2, "image/objec
 
 @dataclass(frozen=True, slots=True)
 class ImageObjects:
-    """The objects of one image that passed, and their boxes in parts of the image's size."""
+    """The accepted objects of an image, and their boxes as fractions of the image's size."""
 
     objects: Sequence[BoxedObject]
     boxes: npt.NDArray[np.float64]
-    """[objects, 4]: xmin, ymin, xmax, ymax."""
+    """An array of shape (objects, 4) with xmin, ymin, xmax and ymax."""
 
 
 class ObjectColumns:
-    """Fields, class names and arrays for one way of labelling."""
+    """The fields, class names and columns for the kind of label that the source asks for."""
 
     def __init__(self, source: AnnotatedImagesSource, classes: Sequence[str]) -> None:
         self._label = source.label
@@ -61,14 +61,14 @@ class ObjectColumns:
         ]
 
     def class_names(self) -> dict[str, list[str]]:
-        """Names by number; numbers that no class has are background."""
+        """The class names by number. Numbers without a class are background."""
         names = [*([BACKGROUND] * self._first), *self._classes]
         if self._has_background and not self._first:
             names.append(BACKGROUND)
         return {OBJECT_LABEL if self._label == "AllBoxes" else LABEL: names}
 
     def arrays(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
-        """The columns of `fields()`, and perhaps more."""
+        """The columns of `fields()`. May return further columns."""
         if self._label == "LargestBox":
             return self._largest(images)
         if self._label == "ClassSet":
@@ -81,7 +81,7 @@ class ObjectColumns:
 
     def _largest(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
         names = [image.objects[_largest(image.boxes)].name if image.objects else BACKGROUND for image in images]
-        # After the last class, unless 0 is kept for it.
+        # The background's number follows the last class, unless number 0 is reserved for it.
         background = 0 if self._first else len(self._classes)
         numbers = [self._numbers[name] if image.objects else background for name, image in zip(names, images, strict=True)]
         return {LABEL: pa.array(numbers, pa.int64()), TEXT: pa.array(names, pa.string())}
@@ -106,9 +106,9 @@ class ObjectColumns:
 
 
 def _largest(boxes: npt.NDArray[np.float64]) -> int:
-    """The first of those with the largest area."""
+    """The index of the first box with the largest area."""
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    # Equal areas in pixels may differ here in their last digits; areas that differ by a pixel differ by more, as images are of at most 2^29.
+    # Equal areas in pixels may differ here in their last digits. The tolerance is less than a pixel, because images have at most 2^29 pixels.
     return int((areas >= areas.max() * (1 - 1e-9)).argmax())
 
 
@@ -120,6 +120,6 @@ def _offsets(lengths: Sequence[int]) -> Array:
     return pa.array([0, *accumulate(lengths)], pa.int32())
 
 
-def _list_array(offsets: Any, values: Any) -> Array:  # Any: the stubs ask for the exact types of arrays
+def _list_array(offsets: Any, values: Any) -> Array:  # Any: the type stubs require the exact array types
     lists: Array = pa.ListArray.from_arrays(offsets, values)
     return lists

@@ -1,7 +1,6 @@
-"""Images and the files that belong to them, in two trees: the same relative path, but for suffix and extension.
+"""Pairs images with their partner files in another folder tree. Both have the same relative path, except for suffix and extension.
 
-A unit is an image. Its `extra` is a JSON object with what differs from the image's path and the partner's size and pin, or with the reason
-why the unit is a bad sample.
+Each image is a unit. Its `extra` is a JSON object that has the partner's extension, size and pin, or the reason why the unit is a bad sample.
 """
 
 import json
@@ -21,15 +20,15 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One side: where its files are, and how their names differ from what both sides share."""
+    """A folder tree of images or partners: its URIs, and the suffix and extensions in which its file names differ from the other tree's."""
 
     uris: Sequence[str]
     extensions: Sequence[str]
     suffix: str = ""
-    """End of a name before its extension."""
+    """The end of each file name, before its extension."""
 
     def stem(self, path: str) -> str | None:
-        """What a path shares with its partner's; None for another kind of file."""
+        """The part of a path that image and partner have in common. None for a file of another kind."""
         extension = extension_of(path)
         stem = path[: -1 - len(extension)]
         return stem.removesuffix(self.suffix) if extension in self.extensions and stem.endswith(self.suffix) else None
@@ -37,14 +36,14 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An image and its partner; either may be missing."""
+    """An image and its partner file. One of the two may be missing."""
 
     image: ListedFile | None
     partner: ListedFile | None
 
     @property
     def present(self) -> ListedFile:
-        """The image, or the partner without one."""
+        """The image, or the partner if there is no image."""
         found = self.image or self.partner
         if found is None:
             raise ValueError("a pair of nothing")
@@ -53,21 +52,21 @@ class Pair:
 
 @dataclass
 class UnmatchedFiles:
-    """What has no counterpart: how many, and the first of them."""
+    """Counts the images and partners without a counterpart, and keeps the first of them as examples."""
 
     option: str
-    """Of the spec: `source.masks`."""
+    """The path of the source in the spec, such as `source.masks`."""
     partner: str
-    """What an image's partner is called: `mask`."""
+    """The word for an image's partner in messages, such as `mask`."""
     policy: str
     images: int = 0
-    """Images without a partner."""
+    """The number of images without a partner."""
     partners: int = 0
-    """Partners without an image."""
+    """The number of partners without an image."""
     examples: list[str] = field(default_factory=list)
 
     def takes(self, pair: Pair) -> bool:
-        """Whether half a pair is still a unit; if not, it is only counted."""
+        """Whether an incomplete pair becomes a unit. If not, it is only counted."""
         if self.policy == "BadRecord" or (self.policy == "Empty" and pair.image is not None):
             return True
         self.add(pair.present.entry.uri, is_image=pair.image is not None)
@@ -81,7 +80,8 @@ class UnmatchedFiles:
             self.examples.append(uri)
 
     def conclude(self) -> list[str]:
-        """The warning for the plan, if any. Raises NotFound with the first file if the policy doesn't skip them."""
+        """Adds a warning to `state["warnings"]` if files have no counterpart. Unless the policy is Skip, raises NotFound, which names the
+        first of them."""
         count = self.images + self.partners
         if not count:
             return []
@@ -92,12 +92,12 @@ class UnmatchedFiles:
         raise NotFound(f"{self.option}.missing: {self.policy} ({counts}): {examples}", uri=self.examples[0])
 
     def reason(self, pair: Pair) -> str:
-        """Why half a pair is a bad sample."""
+        """The reason why an incomplete pair is a bad sample."""
         return f"the image has no {self.partner}" if pair.image is not None else f"the {self.partner} has no image"
 
 
 class Pairing:
-    """The pairs of two trees while planning, and their files while working."""
+    """Finds the pairs of files in two trees for the planner, and the files of a pair for workers."""
 
     def __init__(self, images: Tree, partners: Tree, folders: Sequence[str] = ()) -> None:
         """`folders` are the partners' folders, known after planning."""
@@ -107,15 +107,16 @@ class Pairing:
         """The partners' folder of each URI, filled by `pairs`."""
 
     def pairs(self, access: Access, *, subset_from: str, ignored: IgnoredFiles) -> Iterator[Pair]:
-        """The images in the order of the URIs and, within one, of the paths, each with its partner; then the partners left over.
+        """Yields the images with their partners, in the order of the URIs and, for each URI, sorted by path.
 
-        The partners of one URI are held in memory. Raises NotFound for a URI without files, BadSpec for two files that share a partner.
+        For each URI, the partners without an image follow. The partners of one URI are held in memory. Raises NotFound for a URI without
+        files, and BadSpec for two files that have the same partner.
         """
         for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
             waiting, others = self._waiting(access, root, partner_uri, subset_from)
             is_common = uri.rstrip("/") == partner_uri.rstrip("/")
             own = {partner.entry.uri for partner in waiting.values()} if is_common else set()
-            # In a common folder the images' listing counts all other files, partners included.
+            # If images and partners are in the same folder, the listing of the images counts the partners as ignored.
             counted_there = sum(extension_of(partner) not in self._images.extensions for partner in own)
             ignored.count += -counted_there if is_common else others
             taken: dict[str, str] = {}
@@ -135,7 +136,7 @@ class Pairing:
                 yield Pair(None, partner)
 
     def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
-        """The partners by what they share with their image, and how many other files there are."""
+        """The partners of a URI by the path that they have in common with their image, and the number of other files."""
         waiting: dict[str, ListedFile] = {}
         folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):
@@ -151,7 +152,7 @@ class Pairing:
         return waiting, others
 
     def unit(self, pair: Pair, *, reason: str = "", **more: Any) -> Unit:
-        """The unit of a pair; with a `reason` one that is bad."""
+        """The unit of a pair. With a `reason`, the unit is a bad sample."""
         extra: dict[str, Any] = {"bad": reason} if reason else more
         if not reason and pair.partner is not None:
             entry = pair.partner.entry
@@ -171,7 +172,7 @@ class Pairing:
 
 
 def unit_of(pair: Pair, extra: Mapping[str, Any]) -> Unit:
-    """The unit of an image, or of a partner without one. Its size is that of all its files."""
+    """The unit of a pair, or of a file without a counterpart. Its size is the total size of its files."""
     main = pair.present
     size = sum(each.entry.size for each in (pair.image, pair.partner) if each is not None)
     return Unit(
@@ -187,13 +188,13 @@ def unit_of(pair: Pair, extra: Mapping[str, Any]) -> Unit:
 
 
 def extra_of(row: Row) -> dict[str, Any]:
-    """What a unit's `extra` says."""
+    """The JSON object in a unit's `extra`. Empty if the unit has none."""
     found: dict[str, Any] = json.loads(row["extra"]) if row["extra"] else {}
     return found
 
 
 def refuse_bad(extra: Mapping[str, Any]) -> None:
-    """Raises BadSample when the plan found the unit bad."""
+    """Raises BadSample if the planner marked the unit as bad."""
     if "bad" in extra:
         raise BadSample(extra["bad"])
 

@@ -1,5 +1,6 @@
-"""Pascal VOC's XML: the objects of one image. Read by expat, with document types and entities refused.
+"""Parses Pascal VOC's XML files, each of which has the objects of one image. Document types and entities are rejected.
 
+# The elements of a file that are read:
 # annotation / size / width, height
 # annotation / object / name, pose, truncated, difficult, bndbox / xmin, ymin, xmax, ymax      (pixels; some tools write fractions)
 """
@@ -18,9 +19,9 @@ _FLAGS: Final = {"0": 0, "1": 1, "false": 0, "true": 1, "": 0}
 
 
 def parse(content: bytes, *, first_pixel: int) -> Annotation:
-    """The objects in the order of the file. With `first_pixel` 1, pixels count from 1 and boxes include their last ones.
+    """The objects in the order of the file. If `first_pixel` is 1, pixels are numbered from 1, and a box includes the pixels xmax and ymax.
 
-    Raises BadSample if the file is invalid. An object may lack pose, truncated and difficult, and the file its size.
+    Raises BadSample if the file is invalid. The elements `pose`, `truncated`, `difficult` and `size` may be missing.
     """
     document = _Document()
     try:
@@ -58,13 +59,13 @@ def _flag(fields: dict[str, str], name: str, number: int) -> int:
 
 
 def _size(fields: dict[str, str]) -> tuple[int, int] | None:
-    """None when it isn't there, or 0 as some tools write it."""
+    """The size of the image. None if it is missing, or if it is 0, as some tools write it."""
     width, height = (int(finite(fields.get(side) or "0", what=f"{side} of its annotation")) for side in ("width", "height"))
     return (width, height) if width > 0 and height > 0 else None
 
 
 class _Document:
-    """What expat found: text of the wanted elements, by name."""
+    """Collects the text of the needed elements while expat parses the file."""
 
     def __init__(self) -> None:
         self.objects: list[dict[str, str]] = []
@@ -76,7 +77,7 @@ class _Document:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text.append
-        # Without a document type there are no entities but XML's own five: none that grows, none that reads a file.
+        # Without a document type, a file has only XML's five predefined entities. Those can't expand to large text or include files.
         self.parser.StartDoctypeDeclHandler = self._doctype
 
     def _doctype(self, *_: object) -> None:
@@ -98,7 +99,7 @@ class _Document:
         self._path.pop()
         text = "".join(self._text).strip()
         self._text.clear()
-        # By the whole path: in VOC an object may have parts, which have names and boxes of their own.
+        # Compare the complete path, because objects in VOC may have parts, which have their own names and boxes.
         above = tuple(self._path)
         if above == _SIZE:
             self.size[name] = text

@@ -1,4 +1,7 @@
-"""YOLO's text: an object a line, `class cx cy w h`, in parts of the image's size; and the file with the classes' names."""
+"""Parses YOLO annotations and the file with the class names. An annotation has one object per line: `class cx cy w h`.
+
+All coordinates are fractions of the image's size.
+"""
 
 from collections.abc import Sequence
 
@@ -14,7 +17,7 @@ _LARGEST_NAMES = 4 << 20
 
 
 def parse(content: bytes, names: Sequence[str]) -> Annotation:
-    """The objects in the order of the lines. Raises BadSample, with the line, if the file is invalid."""
+    """The objects of an annotation, in the order of the lines. Raises BadSample, which names the line, if the file is invalid."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -37,7 +40,10 @@ def _object(line: str, number: int, names: Sequence[str]) -> BoxedObject:
 
 
 def class_names(access: Access, uri: str) -> list[str]:
-    """A name a line, or `names` of a YAML file: a list, or a map from numbers. Raises BadSpec naming the file."""
+    """The class names in a file: one name per line, or the entry `names` of a YAML file, which is a list or a map from numbers to names.
+
+    Raises BadSpec, which names the file, if it is invalid.
+    """
     store = access.store(uri)
     if entry_of(store, uri).size > _LARGEST_NAMES:
         raise BadSpec(f"{uri} has more than 4 MiB; it can't be a list of class names.")
