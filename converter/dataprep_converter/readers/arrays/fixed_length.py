@@ -1,8 +1,9 @@
-"""`fixedLength`: binary files of records of one length, cut into fields by offset.
+"""The source `fixedLength` reads binary files whose records all have the same length, and cuts records into fields by offset.
 
-    # A file:  header | record | record | … | footer
+    # The layout of a file:  header | record | record | … | footer
 
-One unit is one file; a record is found by its number (`rows.py`), so any order costs about the same. Only sizes are looked at while planning.
+Each file is a unit. The position of a record follows from its number (`rows.py`), so all orders cost about the same. The planner looks only at
+the sizes of the files.
 """
 
 import math
@@ -27,21 +28,22 @@ from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry
 
 RECORD: Final = "record"
-"""Column of the whole record, when no fields are given."""
+"""The name of the column that has the complete record, if the spec gives no fields."""
 
 
 class FixedLengthReader(Closeable):
-    """See the module. Columns are the fields, in their order."""
+    """See the module. The columns are the fields, in the order of the spec."""
 
     default_label: ClassVar[str] = "label"
 
     @staticmethod
     def discover(source: FixedLengthSource, access: Access) -> Discovery:
-        """Lists files. Raises NotFound for a URI without any, BadData for one that is no whole number of records, BadSpec for fields."""
+        """Lists the files. Raises NotFound for a URI without files, BadData for a file that isn't a whole number of records, and BadSpec for
+        invalid fields."""
         _fields(source)
         return Discovery(_units(source, access))
 
-    def __init__(self, source: FixedLengthSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - nothing is frozen: the spec says all
+    def __init__(self, source: FixedLengthSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - the spec has all settings, so the state is empty
         self._source = source
         self._fields = _fields(self._source)
         self._files = RowFiles(access)
@@ -51,15 +53,15 @@ class FixedLengthReader(Closeable):
         self._files.close()
 
     def schema(self) -> pa.Schema:
-        """Numbers in native byte order, as scalars or tensors, and bytes."""
+        """The columns: numbers in native byte order, as scalars or tensors, and bytes."""
         return pa.schema([(field.name, field.kind) for field in self._fields])
 
     def classes(self) -> dict[str, list[str]]:
-        """None: the files have numbers only."""
+        """An empty dict, because the files have only numbers and bytes."""
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """See the module."""
+        """Yields a batch for each array of sample numbers."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
@@ -98,26 +100,26 @@ def _no_whole_number(written: FixedLengthSource, entry: Entry, records: int, res
 
 @dataclass(frozen=True)
 class _Field:
-    """A field with its place."""
+    """A field and its position in the record."""
 
     name: str
     offset: int
     stored: np.dtype[Any] | None
-    """None for bytes."""
+    """The type of the stored numbers, or None for a field of bytes."""
     shape: tuple[int, ...]
 
     @property
     def width(self) -> int:
-        """Bytes of the field."""
+        """The number of bytes of the field."""
         return math.prod(self.shape) * (self.stored.itemsize if self.stored is not None else 1)
 
     @property
     def kind(self) -> pa.DataType:
-        """Type of the column."""
+        """The type of the column."""
         return pa.large_binary() if self.stored is None else arrow_type(self.stored.name, self.shape)
 
     def column(self, records: Bytes) -> Array:
-        """The field of records, an array of `(records, bytes of one)`."""
+        """The field's column for these records, which are a byte array of shape (records, bytes per record)."""
         there = records[:, self.offset : self.offset + self.width]
         if self.stored is None:
             return binary(np.ascontiguousarray(there).reshape(-1), np.arange(len(records) + 1, dtype=np.int64) * self.width)
@@ -128,7 +130,7 @@ class _Field:
 
 
 def _fields(written: FixedLengthSource) -> list[_Field]:
-    """The fields with their offsets. Raises BadSpec for one that ends outside the record."""
+    """The fields with their offsets. Raises BadSpec for a field that ends outside the record."""
     if written.fields is None:
         return [_Field(RECORD, 0, None, (written.record_bytes,))]
     found: list[_Field] = []

@@ -1,10 +1,11 @@
-"""`idx`: pairs of IDX files, the format of MNIST.
+"""The source `idx` reads pairs of IDX files, the format of MNIST.
 
-    # A file:  00 00 | type | dimensions n | n x int32 sizes, the first counts the samples | values, row-major   (all big-endian)
+    # The layout of a file:  00 00 | type | number of dimensions n | n x int32 sizes, the first is the number of samples | values
+    # All numbers are big-endian, and values are row-major.
     # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
 
-One unit is one subset. Samples in order are one pass over the files; any other order, and any of a local file, is that of `rows.py`. A gzip
-file is then copied, uncompressed, to an unlinked temporary file.
+Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. Plain local files, and files of samples in any
+other order, are read by `rows.py`; a gzip file is then first copied, uncompressed, to an unlinked temporary file.
 """
 
 import json
@@ -35,43 +36,44 @@ from dataprep_converter.stores import Input, scheme_of
 TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 
 _SKIPPED_BYTES = 8 << 20
-"""A pass over a plain file reads on over a gap of so much rather than opening a new stream."""
+"""The largest gap in bytes that a pass over a plain file reads through. For a larger gap, it opens a new stream."""
 _LARGEST_VALUE_COUNT = 1 << 40
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the first bytes of an IDX file say."""
+    """The header of an IDX file."""
 
     dtype: str
     shape: tuple[int, ...]
     size: int
-    """Bytes of the header itself."""
+    """The size of the header in bytes."""
 
     @property
     def records(self) -> int:
-        """Samples of the file."""
+        """The number of samples in the file."""
         return self.shape[0]
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one sample."""
+        """The size of a sample in bytes."""
         return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of the whole file, uncompressed."""
+        """The size of the complete file in bytes, uncompressed."""
         return self.size + self.records * self.row_bytes
 
 
 class IdxReader(Closeable):
-    """See the module. Columns `image`, `label` (when the subsets have labels), `height`, `width`, `depth`."""
+    """See the module. The columns are `image`, `label` (if the subsets have labels), `height`, `width` and `depth`."""
 
     default_label: ClassVar[str] = "label"
 
     @staticmethod
     def discover(source: IdxSource, access: Access) -> Discovery:
-        """Reads the headers. Raises NotFound, BadData for a file that is no whole IDX file, BadSpec for subsets that don't match."""
+        """Reads the headers. Raises NotFound for a missing file, BadData for an invalid or truncated IDX file, and BadSpec for subsets that
+        don't match."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: IdxSource, state: Mapping[str, Any], access: Access) -> None:
@@ -89,18 +91,18 @@ class IdxReader(Closeable):
             self._files.popitem()[1].close()
 
     def schema(self) -> pa.Schema:
-        """The image as a tensor of the file's own shape and type."""
+        """The columns. The image is a tensor with the shape and type in the file."""
         fields: list[tuple[str, pa.DataType]] = [("image", arrow_type(self._dtype, self._shape))]
         if self._labelled:
             fields.append(("label", pa.int64()))
         return pa.schema([*fields, *((name, pa.int64()) for name in self._constants())])
 
     def classes(self) -> dict[str, list[str]]:
-        """None: an IDX file has numbers only."""
+        """An empty dict, because an IDX file has only numbers."""
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """In order at the speed of the file; see the module for any other order."""
+        """Yields a batch for each array of sample numbers. In order, this is as fast as reading the file."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
@@ -119,7 +121,7 @@ class IdxReader(Closeable):
         return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=self._count.taken())
 
     def _constants(self) -> dict[str, int]:
-        """Height, width and depth of every image, as far as it has the dimensions; depth is 1 without a third one."""
+        """The height, width and depth of every image. Empty if images have fewer than two dimensions; the depth is 1 if they have two."""
         if len(self._shape) < 2:
             return {}
         return {"height": self._shape[0], "width": self._shape[1], "depth": self._shape[2] if len(self._shape) > 2 else 1}
@@ -207,7 +209,7 @@ def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
 
 
 def parse_header(start: ForwardReader, uri: str) -> Header:
-    """The header at the start of a file. Raises BadData with what was expected and what came."""
+    """Reads the header at the start of a file. Raises BadData, which says what was expected and what was found, if it is invalid."""
     magic = start.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
         known = ", ".join(f"{code:02x} {name}" for code, name in TYPES.items())
@@ -227,7 +229,7 @@ def parse_header(start: ForwardReader, uri: str) -> Header:
 
 
 class _File(Closeable):
-    """The samples of one file by number, in native byte order."""
+    """Reads the samples of a file by number, in native byte order."""
 
     def __init__(self, source: Input, uri: str) -> None:
         self._source = source
@@ -241,7 +243,7 @@ class _File(Closeable):
         self._rows = None if self._zipped else self._lying_in(source, copy=self._copied if self._is_far else None)
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """These rows, in this order; at least one."""
+        """The given rows, in this order. `rows` must not be empty."""
         if (self._rows is None or (self._is_far and not self._rows.is_copied)) and self._goes_on(rows):
             data = self._passed(rows)
         else:
@@ -250,7 +252,7 @@ class _File(Closeable):
         return data.view(self._stored).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
 
     def close(self) -> None:
-        """Closes the file, and removes its copy."""
+        """Closes the file and removes its copy."""
         self._forward.close()
         self._owned.close()
         if self._rows is not None:
@@ -268,7 +270,7 @@ class _File(Closeable):
         return copy
 
     def _goes_on(self, rows: npt.NDArray[np.int64]) -> bool:
-        """Whether these rows are best taken from a pass over the file; then it is under way."""
+        """Whether these rows are best read in a pass over the file. If so, the pass is ready to read them."""
         steps = np.diff(rows)
         offset = self._place(int(rows[0]))
         if np.any(steps < 1) or (self._zipped and offset < self._forward.position):
@@ -282,7 +284,7 @@ class _File(Closeable):
         return True
 
     def _passed(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """Ascending rows, from the pass that is under way."""
+        """Reads the given rows, which must ascend, in the current pass over the file."""
         out = np.empty((len(rows), self.header.row_bytes), np.uint8)
         for low, high in within_reads(rows, self.header.row_bytes):
             first = int(rows[low])
@@ -295,7 +297,7 @@ class _File(Closeable):
         data = self._forward.read(length)
         if len(data) < length:
             raise _wrong_size(self._uri, self.header, self._forward.position)
-        # A gzip file tells its size, and whether its CRC is right, only at the end.
+        # The size and the CRC of a gzip file are known only at its end.
         if self._zipped and self._forward.position == self.header.file_bytes and self._forward.read(1):
             raise _wrong_size(self._uri, self.header, self.header.file_bytes + 1)
         return data

@@ -1,9 +1,9 @@
-"""`numpy`: .npy and .npz files. Only headers are read while planning; pickles are never loaded.
+"""The source `numpy` reads .npy and .npz files. The planner reads only their headers. Pickles are never loaded.
 
     # A .npy file:  93 NUMPY | version | header: dtype, order, shape | values           A .npz file:  a zip file of .npy files
 
-One unit is one file, or one group of files whose arrays are columns of the same records. Rows are read where they lie (`rows.py`); a deflated
-array of a .npz file is inflated in one pass, or, out of order, from an unlinked temporary copy.
+Each unit is one file, or a group of files whose arrays are columns of the same records. Rows are read directly from the file (`rows.py`). A
+deflated array in a .npz file is inflated in one pass. If its rows are requested out of order, it is inflated to an unlinked temporary copy.
 """
 
 import io
@@ -33,7 +33,7 @@ from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Entry, Input
 
 VALUES: Final = "values"
-"""Column of a .npy file that has no other name."""
+"""The column name for a .npy file to which the spec gives no name."""
 
 _MAGIC: Final = b"\x93NUMPY"
 _LONGEST_HEADER: Final = 16 << 10
@@ -41,16 +41,16 @@ _LONGEST_HEADER: Final = 16 << 10
 
 @dataclass(frozen=True)
 class _Header:
-    """What the header of an array says."""
+    """The header of an array."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     size: int
-    """Bytes of the header itself."""
+    """The size of the header in bytes."""
 
     @property
     def kind(self) -> tuple[str, tuple[int, ...]]:
-        """What all arrays of a column have in common."""
+        """The type and the shape of a row, which must be the same in all arrays of a column."""
         return self.dtype.str, self.shape[1:]
 
     def __str__(self) -> str:
@@ -59,18 +59,18 @@ class _Header:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the rows of one column of a unit lie."""
+    """The position of a column's rows in the file of a unit."""
 
     uri: str
     pin: str
     start: int
-    """First byte of the values, in the file or in the contents of `member`."""
+    """The offset of the first value, in the file or in the contents of `member`."""
     member: Member | None = None
-    """Of a .npz file."""
+    """The member of a .npz file that has the array."""
 
 
 class _Column:
-    """A column as it was frozen."""
+    """A column with the type and shape that the planner froze."""
 
     def __init__(self, name: str, dtype: str, shape: Sequence[int]) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class _Column:
 
     @property
     def type(self) -> pa.DataType:
-        """Type in batches."""
+        """The type of the column in batches."""
         if self._dtype.kind == "U":
             return pa.string()
         if self._dtype.kind == "S":
@@ -88,7 +88,7 @@ class _Column:
         return arrow_type(self._dtype.name, self._shape)
 
     def column(self, rows: npt.NDArray[np.uint8]) -> Array:
-        """The values of rows of bytes."""
+        """The column's values, from rows of bytes."""
         if self._dtype.kind == "b":
             return to_arrow((rows != 0).reshape(len(rows), *self._shape))
         values = np.ascontiguousarray(rows).view(self._dtype).reshape(len(rows), *self._shape)
@@ -104,10 +104,11 @@ class NumpyReader(Closeable):
 
     @staticmethod
     def discover(source: NumpySource, access: Access) -> Discovery:
-        """Reads headers. Raises NotFound, BadData for a file that is no whole array, BadSpec for arrays that don't go together."""
+        """Reads the headers. Raises NotFound for a URI without files, BadData for an invalid or truncated file, and BadSpec for arrays that
+        don't match."""
         return Discovery(_Planner(source, access).units())
 
-    def __init__(self, source: NumpySource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
+    def __init__(self, source: NumpySource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - the state has all settings
         self._columns = [_Column(**column) for column in state.get("columns", [])]
         self._files = RowFiles(access)
 
@@ -116,15 +117,15 @@ class NumpyReader(Closeable):
         self._files.close()
 
     def schema(self) -> pa.Schema:
-        """Numbers in native byte order, as scalars or tensors; text."""
+        """The columns: numbers in native byte order, as scalars or tensors, and text."""
         return pa.schema([(column.name, column.type) for column in self._columns])
 
     def classes(self) -> dict[str, list[str]]:
-        """None."""
+        """An empty dict, because arrays have no class names."""
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """See the module."""
+        """Yields a batch for each array of sample numbers."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
@@ -152,7 +153,7 @@ _Arrays = dict[str, tuple[_Header, _Place]]
 
 
 class _Planner:
-    """Lists the files of a source, and freezes the columns."""
+    """Lists the files of a source and freezes the columns in `state`."""
 
     def __init__(self, source: NumpySource, access: Access) -> None:
         self._source = source
@@ -160,7 +161,7 @@ class _Planner:
         self._first: _Arrays | None = None
 
     def units(self) -> Listing[Unit]:
-        """The units in the order of the files. Returns the state: the columns."""
+        """Yields the units in the order of the files."""
         if self._source.arrays is not None:
             yield from self._grouped(self._source.arrays)
         else:
@@ -172,8 +173,8 @@ class _Planner:
         return {"columns": columns}
 
     def _grouped(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
-        """The n-th files of all columns are one unit."""
-        # The API server keeps no order of keys.
+        """Yields the units of a source that names files by column. The n-th files of all columns are one unit."""
+        # Sort the columns, because the API server doesn't keep the order of keys.
         names = sorted(arrays, key=str.encode)
         files = {name: list(input_files(self._access, [arrays[name]])) for name in names}
         for name in names:
@@ -190,7 +191,7 @@ class _Planner:
             yield from self._unit(0, group[0][1], [entry for _, _, entry in group], found)
 
     def _arrays(self, entry: Entry) -> _Arrays:
-        """The arrays of one file by column."""
+        """The arrays of a file by column."""
         with self._access.store(entry.uri).open(entry.uri) as source:
             if source.read_at(0, 2) == zips.MAGIC:
                 return _members(source, entry, self._source.members)
@@ -199,7 +200,8 @@ class _Planner:
             return {VALUES: _whole_file(source, entry)}
 
     def _unit(self, root: int, path: str, entries: Sequence[Entry], found: _Arrays) -> Iterator[Unit]:
-        """Raises BadSpec when the arrays differ in length from each other, or in kind from those of the first file."""
+        """Yields the unit, unless it has no records. Raises BadSpec if the arrays differ in length, or in type or shape from those of the
+        first file."""
         names = list(found)
         records = found[names[0]][0].shape[0]
         for name in names:
@@ -268,7 +270,7 @@ def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Plac
 
 
 def _header(source: Input, uri: str, size: int) -> _Header:
-    """The header of an array of `size` bytes. Raises BadData with what was expected and what came."""
+    """Reads the header of an array that has `size` bytes in all. Raises BadData, which says what was expected, if it is invalid."""
     data = io.BytesIO(source.read_at(0, min(size, _LONGEST_HEADER)))
     try:
         version = np.lib.format.read_magic(data)
@@ -290,12 +292,12 @@ def _header(source: Input, uri: str, size: int) -> _Header:
 
 
 def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
-    """Raises BadData, naming the file, unless this is a plain array of rows."""
+    """Raises BadData, which names the file, if this is not a plain array of rows."""
     if header.dtype.hasobject:
         raise BadData(f"{uri} holds Python objects (dtype {header.dtype}), which are pickles and are never loaded.", uri=uri)
     if not header.shape:
         raise BadData(f"{uri} is a single value; its first dimension must count the records.", uri=uri)
-    # True and False are integers to Python, and so to numpy's own check.
+    # In Python, True and False are integers, so NumPy's check accepts them.
     if any(type(length) is not int or length < 0 for length in header.shape) or 0 in header.shape[1:]:
         raise BadData(f"{uri}: the dimensions {list(header.shape)} can't be right.", uri=uri)
     if fault := shape_fault(header.shape[1:]):

@@ -1,7 +1,7 @@
-"""Rows of one size in a file, by number, as bytes: for records of fixed length and for arrays, which say what the bytes mean.
+"""Reads rows of equal size from a file by number, as bytes. The readers of fixed-length records and of arrays interpret the bytes.
 
-Rows that follow each other are one read and no copy. In any other order they are read where they lie, neighbours together; where that would
-be slow (many small rows of a remote file), from an unlinked temporary copy.
+Consecutive rows are read in one request and aren't copied. In any other order, neighbouring rows are read together. If that would be slow, as
+for many small rows of a remote file, the rows are read from an unlinked temporary copy of the file.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,17 +25,17 @@ from dataprep_converter.stores import Input, read_each, scheme_of
 Bytes = npt.NDArray[np.uint8]
 
 _GAP_BYTES: Final = 8 << 10
-"""Reading across a gap up to this size is cheaper than another request."""
+"""Up to this size, reading a gap between rows is cheaper than another request."""
 _BLOCK_BYTES: Final = 8 << 20
-"""Most bytes of one read, gaps included; a larger row is read by itself."""
+"""The most bytes of a read, including gaps. A row that is larger is read on its own."""
 _REMOTE_ROW_BYTES: Final = 1 << 20
-"""Rows of a remote file that are smaller than this aren't asked for one by one."""
+"""Scattered rows of a remote file are requested one by one only if they have at least this size."""
 _SCATTERED_RUNS: Final = 8
-"""This many jumps within one batch count as a shuffle."""
+"""With this many jumps in one batch, the rows are considered shuffled."""
 
 
 class Rows(Closeable):
-    """The rows of one file that begin at `start`. `copy` makes the temporary copy of a file that is slow to ask."""
+    """The rows of a file, which begin at offset `start`. `copy` makes the temporary copy of a file whose store is slow to answer."""
 
     def __init__(
         self, source: Input | InputCopy, uri: str, *, start: int, row_bytes: int, copy: Callable[[], InputCopy] | None = None
@@ -46,12 +46,12 @@ class Rows(Closeable):
         self._row_bytes = row_bytes
         self._copy = copy if row_bytes < _REMOTE_ROW_BYTES else None
         self.is_copied = False
-        """Whether the temporary copy is there."""
+        """Whether rows are read from the temporary copy."""
         self.owned = ExitStack()
-        """What is closed with this object: the copy, and whatever else the caller adds."""
+        """Closes the copy, and anything else that the caller adds, together with this object."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """These rows, in this order: an array of `(len(rows), row_bytes)` that may be a view of read-only bytes."""
+        """The given rows, in this order, as an array of shape (len(rows), row_bytes). It may be a view of read-only bytes."""
         unique, places = np.unique(rows, return_inverse=True)
         ends = np.flatnonzero(np.diff(unique) > max(1, _GAP_BYTES // self._row_bytes)) + 1
         if self._copy is not None and len(ends) >= _SCATTERED_RUNS:
@@ -63,18 +63,18 @@ class Rows(Closeable):
         return joined if is_in_order else joined.take(places, axis=0)
 
     def close(self) -> None:
-        """Closes what is `owned`."""
+        """Closes the objects in `owned`."""
         self.owned.close()
 
     def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """Rows of which most lie alone."""
+        """Reads rows of which most have no neighbours, each with its own request."""
         data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
         if len(data) != len(rows) * self._row_bytes:
             raise self._became_shorter()
         return self._as_rows(data)
 
     def _run(self, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
-        """Ascending rows that lie close together, read with the gaps between them."""
+        """Reads ascending rows that are close together, including the gaps between them. Yields the bytes of the rows."""
         for low, high in within_reads(rows, self._row_bytes):
             first = int(rows[low])
             count = int(rows[high - 1]) + 1 - first
@@ -91,7 +91,7 @@ class Rows(Closeable):
 
 
 def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of ascending rows that are read at once, gaps included."""
+    """Divides ascending rows into reads, including gaps. Yields the (begin, end) of each read as positions in `rows`."""
     at_once = max(1, _BLOCK_BYTES // row_bytes)
     low = 0
     while low < len(rows):
@@ -101,7 +101,7 @@ def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[
 
 
 class RowFiles(Closeable):
-    """The files of rows that were used last, pinned."""
+    """A cache of the files of rows that were used last. Each is checked against its pin."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -109,9 +109,9 @@ class RowFiles(Closeable):
         self._open: LruCache[tuple[str, int, int], Rows] = LruCache(KEPT_FILES, evicted=lambda _place, rows: rows.close())
 
     def rows(self, uri: str, pin: str, *, start: int, row_bytes: int, member: Member | None = None) -> Rows:
-        """The rows of this size from `start` on, of the file or of a member of it.
+        """The rows of a file, or of a member of a zip file, from offset `start` on.
 
-        Raises InputChanged when the file is not the one that was planned.
+        Raises InputChanged if the file has changed since planning.
         """
 
         def make() -> Rows:
@@ -133,7 +133,7 @@ class RowFiles(Closeable):
         self._open.clear()
 
     def taken(self) -> int:
-        """Bytes read from the stores since the last call."""
+        """The number of bytes read from the stores since the last call."""
         return self._count.taken()
 
 
@@ -142,7 +142,7 @@ def gathered(
     wanted: npt.NDArray[np.int64],
     take: Callable[[Unit, npt.NDArray[np.int64]], npt.NDArray[Any]],
 ) -> npt.NDArray[Any]:
-    """What `take` gives for the rows of each unit, in the order of the samples. `wanted` is not empty."""
+    """Calls `take` for the rows of each unit, and returns all rows in the order of the samples. `wanted` must not be empty."""
     index, rows = units.locate(wanted)
     numbers = np.unique(index)
     if len(numbers) == 1:

@@ -1,6 +1,7 @@
-"""tf.train.SequenceExample into columns: its feature lists are sequences, its context all other features. Parsed by protobuf, record by record.
+"""Parses tf.train.SequenceExample records into columns, one record at a time with protobuf.
 
-A step without values still counts as a step: in lists of vectors or of single values it makes its record bad.
+Feature lists become sequences, and features of the context become ordinary columns. A step without values still counts as a step. In lists
+of vectors or single values, such a step makes the record bad.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +22,12 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {"Int64": ("int64", "int64"), "Fl
 
 
 def schema(features: Sequence[TfrecordFeature]) -> pa.Schema:
-    """Lists of steps, marked as sequences, and the columns of the context."""
+    """The columns: a list of steps, marked as a sequence, for each feature list, and the features of the context."""
     return values.schema([_described(feature) for feature in features])
 
 
 def block(data: bytes, starts: Places, ends: Places, features: Sequence[TfrecordFeature], *, is_strict: bool) -> Block:
-    """The records of a stretch; the payload of record n is `data[starts[n]:ends[n]]`."""
+    """Parses the records of a stretch. The payload of record n is `data[starts[n]:ends[n]]`."""
     described = [_described(feature) for feature in features]
     rows: list[Mapping[str, Any]] = []
     reasons: dict[int, str] = {}
@@ -48,7 +49,10 @@ def block(data: bytes, starts: Places, ends: Places, features: Sequence[Tfrecord
 
 
 def inferred(payloads: Sequence[tuple[str, bytes]]) -> list[TfrecordFeature] | None:
-    """The sequences of the first records (URI, payload), by name; None when they have none, so that they are Examples. Raises BadSpec."""
+    """Infers the sequence features from the first records, given as pairs (URI, payload). Returns them sorted by name.
+
+    Returns None if the records have no sequences, because they are then plain Examples. Raises BadSpec if a type can't be determined.
+    """
     found: dict[str, list[tuple[str, list[Any]]]] = {}
     for uri, payload in payloads:
         for name, steps in parse_sequence(payload)[1].items():
@@ -86,7 +90,7 @@ def _described(feature: TfrecordFeature) -> dict[str, Any]:
 
 
 def _row(payload: bytes, features: Sequence[TfrecordFeature], *, is_strict: bool) -> tuple[dict[str, Any], str | None]:
-    """A record's values by feature, and what is wrong with it."""
+    """A record's values by feature, and the reason if it is bad."""
     try:
         context, lists = parse_sequence(payload)
     except NotWhole:

@@ -1,7 +1,8 @@
-"""`tfrecord`: TFRecord files of tf.train.Example, gzip or not: what we write, and what TensorFlow writes, can be read.
+"""The source `tfrecord` reads TFRecord files of tf.train.Example, plain or gzip. Files from this project and from TensorFlow can be read.
 
-Planning finds the records from their headers (`frames.py`), cuts each file into units of about 4 MiB of whole records, and freezes the
-columns. Working checks every CRC and parses a unit at once (`examples.py`). A gzip file is cut by offsets in its contents (`streamed.py`).
+The planner finds the records by their headers (`frames.py`), cuts each file into units of about 4 MiB of complete records, and freezes the
+columns. Workers check every CRC and parse a complete unit together (`examples.py`). A gzip file is cut at offsets in its uncompressed
+contents (`streamed.py`).
 """
 
 import json
@@ -38,11 +39,11 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input, scheme_of
 
 RECORD: Final = "record"
-"""Column of the whole record, if it isn't parsed."""
+"""The name of the column that has the complete record, if records aren't parsed."""
 
 _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
-"""Bytes of a local file to read at a time when looking for headers: larger records are skipped."""
+"""The number of bytes of a local file that are read at a time to find headers. The payloads of larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
@@ -51,11 +52,12 @@ _KINDS: Final[Mapping[str, str]] = {"int64": "Int64", "float": "Float32", "bytes
 
 
 class TfrecordReader(BlockReader):
-    """See the module. Columns are the features, or `record`."""
+    """See the module. The columns are the features, or only `record`."""
 
     @staticmethod
     def discover(source: TfrecordSource, access: Access) -> Discovery:
-        """Reads headers, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
+        """Reads the headers of all records, and the first records. Raises NotFound for a URI without files, BadData, which names the file and
+        the offset, for an invalid file, and BadSpec if the features can't be determined."""
         return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: TfrecordSource, state: Mapping[str, Any], access: Access) -> None:
@@ -68,7 +70,7 @@ class TfrecordReader(BlockReader):
         self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
 
     def schema(self) -> pa.Schema:
-        """Numbers as int64 and float32, tensors stored raw in their own type, bytes, and lists of them."""
+        """The columns. Numbers are int64 and float32, raw tensors have their own type, and there are bytes and lists of all these."""
         if self._raw:
             return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=IS_RECORD)])
         if self._has_sequences:
@@ -76,7 +78,7 @@ class TfrecordReader(BlockReader):
         return pa.schema([(each.name, each.type) for each in self._expected])
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """Raises BadData naming file and offset for a wrong CRC."""
+        """Parses the unit. Raises BadData, which names the file and the offset, for a wrong CRC."""
         extra = json.loads(unit.extra) if unit.extra else {}
         size = extra.get("bytes", unit.size)
         if extra:
@@ -101,7 +103,7 @@ class TfrecordReader(BlockReader):
 
 
 def _between(data: bytes, starts: Any, ends: Any) -> Array:
-    """The payloads as one column; the frames between them are left out by a copy."""
+    """The payloads as a column. They are copied to leave out the framing between them."""
     pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
     return binary(np.frombuffer(b"".join(pieces), np.uint8), offsets)
@@ -123,7 +125,7 @@ class _Planner:
         self._files = 0
 
     def units(self) -> Listing[Unit]:
-        """The units in the order of the URIs and, within one, of the paths. Returns the state: the features."""
+        """Yields the units in the order of the URIs and, for each URI, sorted by path."""
         for root, path, entry in input_files(self._access, self._source.uris):
             yield from self._units_of(root, path, entry)
         if self._source.raw:
@@ -144,7 +146,7 @@ class _Planner:
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 
             def read_at(offset: int, length: int) -> bytes:
-                # Some stores refuse a range behind the end.
+                # Some stores reject a range that begins after the end of the file.
                 return source.read_at(offset, length) if is_zipped or offset < file.size else b""
 
             found: list[Unit] = []
@@ -159,15 +161,15 @@ class _Planner:
                 found.append(unit)
         contents = found[-1].offset + found[-1].size if found else 0
         for unit in found:
-            # The unit's share of the file, so that all shares add up to it.
+            # Divide the size of the gzip file among the units, so that their sizes add up to it.
             share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
             yield _zipped(unit, share, contents)
 
     def _subset(self, root: int, path: str, entry: Entry) -> str:
-        """The split of a file of a folder that we wrote; its manifest also tells the features."""
+        """The split of the file, if its folder is a data set of this project. Also takes the features from the manifest of such a folder."""
         if root not in self._splits:
             uri = self._source.uris[root]
-            # Only below a folder: HDFS refuses to look for anything below a file.
+            # Look for a manifest only if the URI is a folder, because HDFS rejects paths below a file.
             manifest = self._manifest(uri) if entry.uri.startswith(uri.rstrip("/") + "/") else None
             self._splits[root] = {file.file: file.split for file in manifest.files} if manifest is not None else {}
         return self._splits[root].get(path, "")
@@ -177,7 +179,7 @@ class _Planner:
         try:
             success = folder.success()
         except NotWhole:
-            return None  # another program's mark
+            return None  # Another program wrote this _SUCCESS.
         if success is None:
             return None
         manifest = folder.manifest(success)
@@ -188,7 +190,7 @@ class _Planner:
         return manifest
 
     def _sample(self, source: Input, uri: str, stretch: Stretch) -> None:
-        """Parses the first records of the first files. Raises BadData when they are no Examples."""
+        """Parses the first records of the first files. Raises BadData if they are not Examples."""
         self._files += 1
         if self._features is not None or self._source.raw or self._files > _SAMPLED_FILES:
             return
@@ -205,7 +207,7 @@ class _Planner:
                 ) from exc
 
     def _inferred(self) -> list[TfrecordFeature]:
-        """The features of the first records."""
+        """Infers the features from the first records."""
         sequences = sequence_examples.inferred(self._sampled)
         alone = _inferred([(uri, parse_sequence(payload)[0]) for uri, payload in self._sampled])
         both = {each.name for each in alone}.intersection(each.name for each in sequences or [])
@@ -222,7 +224,7 @@ def _zipped(unit: Unit, share: int, contents: int) -> Unit:
 
 
 def _of_manifest(feature: Mapping[str, Any]) -> TfrecordFeature:
-    """A feature as our own manifest describes it."""
+    """The feature that a manifest of this project describes."""
     shape = list(feature["shape"])
     sequence = bool(feature.get("sequence"))
     shape = shape[1:] if sequence else shape
@@ -235,7 +237,7 @@ def _of_manifest(feature: Mapping[str, Any]) -> TfrecordFeature:
 
 
 def _inferred(sampled: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> list[TfrecordFeature]:
-    """The features of the first records, by name. Raises BadSpec for one without a type, or with two."""
+    """Infers the features from the first records, sorted by name. Raises BadSpec for a feature without values, or with two types."""
     names = sorted({name for _, record in sampled for name in record}, key=str.encode)
     return [_inferred_one(name, sampled) for name in names]
 
