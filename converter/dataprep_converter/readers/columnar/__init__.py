@@ -1,1 +1,1 @@
-"""Readers of Parquet and Arrow, and what all tables share."""
+"""Readers of Parquet and Arrow files, and code for tables that other readers use too."""

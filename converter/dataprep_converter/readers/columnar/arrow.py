@@ -1,6 +1,6 @@
-"""`arrow`: record batches of Arrow IPC files and streams (Feather v2).
+"""The source `arrow` reads the record batches of Arrow IPC files (Feather v2) and streams.
 
-Planning reads the messages' heads only (`arrow_messages.py`): a record batch is a unit, read and decoded whole.
+The planner reads only the headers of the messages (`arrow_messages.py`). Each record batch is a unit, and is read and decoded as a whole.
 """
 
 import json
@@ -25,15 +25,16 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
 _OF: Final = "source.arrow"
-_ipc: Any = pa.ipc  # the stubs don't know all options
+_ipc: Any = pa.ipc  # the type stubs lack some options
 
 
 class ArrowReader(BlockReader):
-    """See the module. Columns are those of the files, `a/b` for a field of a struct."""
+    """See the module. The columns are those of the files. The field `b` of the struct `a` becomes the column `a/b`."""
 
     @staticmethod
     def discover(source: ArrowSource, access: Access) -> Discovery:
-        """Reads schemas and lengths. Raises NotFound, BadData for a file that is no Arrow IPC, BadSpec for columns that can't be read or differ."""
+        """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for columns
+        that can't be read or that differ between files."""
         return partitioned(source, access, of=_OF, units=lambda arrow: _units(arrow, access))
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
@@ -43,22 +44,22 @@ class ArrowReader(BlockReader):
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
 
     def schema(self) -> pa.Schema:
-        """The columns that were chosen."""
+        """The selected columns."""
         return self.with_partitions(self._table.schema)
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """One record batch: a stream of its own, with the schema and the dictionaries that precede it in the file."""
+        """Reads a record batch. Decodes it as a stream that begins with the file's schema and the dictionaries before the batch."""
         before = self._before.get((unit.uri, unit.extra), lambda: _pieces(source, json.loads(unit.extra)["before"], unit.uri))
         stream = before + _pieces(source, [(unit.offset, unit.size)], unit.uri)
         try:
             records = _ipc.open_stream(stream, options=_ipc.IpcReadOptions(use_threads=False)).read_next_batch()
-            # What a batch says of its own buffers is not checked when it is read. Text that is not UTF-8 is found by the table.
+            # Reading a batch doesn't check its metadata against its buffers. `Table` later finds text that is not UTF-8.
             records.validate()
             for column in self._table.columns:
                 _check(records.column(column.path[0]))
         except (OSError, pa.ArrowException, StopIteration) as exc:
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
-        # The columns are views into the stream, those that were not chosen too.
+        # The columns are views of the stream's memory, which holds the columns that weren't selected too.
         return replace(self._table.block(records), held=len(stream))
 
 
@@ -70,14 +71,14 @@ def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes
 
 
 def _check(column: Any) -> None:
-    """Raises ArrowInvalid for offsets and indices that lead out of their buffers. Text is looked at as bytes: what it holds is not at issue."""
+    """Raises ArrowInvalid for offsets and indices that are out of bounds. Treats text as bytes, because UTF-8 is checked elsewhere."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     column.view(_as_bytes(column.type)).validate(full=True)
 
 
 def _as_bytes(kind: Any) -> Any:
-    """The Arrow type with bytes in place of text."""
+    """The same Arrow type, but with bytes in place of text."""
     types: Any = pa.types
     make: Any = pa
     for is_text, raw in (

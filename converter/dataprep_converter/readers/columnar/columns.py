@@ -1,6 +1,6 @@
-"""Columns of tables as batches have them: structs flattened to `a/b`, types that records can hold, and no nulls.
+"""Converts columns of tables into the columns of batches: structs are flattened to `a/b`, types become types that records can hold.
 
-A null becomes its column's default, or makes its row bad, so nothing after a reader has to handle nulls.
+A null becomes the column's default, or makes its row bad. So code after a reader never has to handle nulls.
 """
 
 import difflib
@@ -27,36 +27,36 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
     "String": pa.string(),
     "Bool": pa.bool_(),
 }
-"""Types of columns by the names that specs have for them."""
+"""The type of a column by its name in specs."""
 
 _SHOWN: Final = 64
 _SHOWN_COLUMNS: Final = 20
 _SMALL_TIMES: Final = {pa.date32(), pa.time32("s"), pa.time32("ms")}
 
-_arrow: Any = pa  # the stubs don't know all types of arrays
+_arrow: Any = pa  # the type stubs lack some array types
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column and where it comes from."""
+    """A column and its origin in the input."""
 
     name: str
     path: tuple[str, ...]
-    """Its names from the top, one for each struct around it."""
+    """The name of the column in the input, preceded by the names of the structs that contain it, the outermost first."""
     type: pa.DataType
-    """As batches have it."""
+    """The type of the column in batches."""
     was: pa.DataType | None = None
-    """The type of its values in the input where they are read as others: times, and decimals."""
+    """The type of the values in the input, if they are times or decimals, which are read as numbers."""
 
     def field(self) -> "pa.Field[Any]":
-        """As readers' schemas have it. What the values were is known behind the reader too."""
+        """The column as a field of the reader's schema. Its metadata has the original type, which later steps need too."""
         metadata = None if self.was is None else {WAS: frozen(pa.schema([(self.name, self.was)]))}
         made: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
         return made
 
 
 def shown(value: str) -> str:
-    """A value of the input as messages show it."""
+    """A value of the input for a message, shortened if it is long."""
     return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
 
 
@@ -71,9 +71,10 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 
 def columns_of(schema: pa.Schema, wanted: Sequence[str] | None, *, of: str, uri: str) -> list[Column]:
-    """The columns that batches have of a file's schema: all, or those `wanted` in that order; `of` is `source.parquet`.
+    """The columns of batches for a file with this schema: all columns, or only the `wanted` ones in this order.
 
-    Raises BadSpec, naming file and column, for one that is missing, duplicate, or of a type that records can't hold.
+    `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is
+    missing, duplicate, or of a type that records can't hold.
     """
     leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type)]
     names = ["/".join(path) for path, _ in leaves]
@@ -102,7 +103,7 @@ def _leaves(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[tuple[st
 
 
 def _places(name: str, names: Sequence[str], *, of: str, uri: str) -> list[int]:
-    """Where a column is, or all that lie in a struct of this name."""
+    """The position of the column with this name, or the positions of all columns in the struct with this name."""
     found = [place for place, each in enumerate(names) if each == name] or [
         place for place, each in enumerate(names) if each.startswith(f"{name}/")
     ]
@@ -117,7 +118,7 @@ def _places(name: str, names: Sequence[str], *, of: str, uri: str) -> list[int]:
 
 
 def _held(kind: pa.DataType) -> pa.DataType | None:
-    """The type of a column in batches, or None for one that records can't hold."""
+    """The type of a column in batches, or None for a type that records can't hold."""
     types: Any = pa.types
     inner: Any = kind
     if is_tensor(kind):
@@ -138,7 +139,7 @@ def _held(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _was(kind: Any) -> pa.DataType | None:
-    """The type of the values, where they are times or decimals."""
+    """The type of a column's single values if they are times or decimals; otherwise None."""
     while isinstance(kind, pa.BaseExtensionType | pa.DictionaryType) or _is_list(kind):
         kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
     is_read_otherwise = pa.types.is_decimal(kind) or pa.types.is_temporal(kind)
@@ -146,7 +147,7 @@ def _was(kind: Any) -> pa.DataType | None:
 
 
 def digits(kind: Any) -> int:
-    """Of decimals of a type; 0 of any other."""
+    """The number of digits of a decimal type, or 0 for other types."""
     return int(kind.precision) if kind is not None and pa.types.is_decimal(kind) else 0
 
 
@@ -182,7 +183,7 @@ def _advice(kind: pa.DataType) -> str:
 
 
 def taken(records: pa.RecordBatch, column: Column) -> Array:
-    """A column out of a file's batch, in its own type; a null in a struct around it is its null too."""
+    """A column of a file's batch, converted to its type in batches. If a struct that contains it is null, the value is null."""
     values: Array = records.column(column.path[0])
     for name in column.path[1:]:
         values = pc.struct_field(values, name)
@@ -219,7 +220,7 @@ def _cast(values: Any, kind: pa.DataType) -> Array:
 
 
 def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None":
-    """The decimals of a column whose digits it hasn't all, as text, and null in the other rows; None where there can't be any."""
+    """The decimals that lost digits when they were read, as text, and null in the other rows. None if the column can't have lost digits."""
     original: Any = records.column(column.path[0])
     for name in column.path[1:]:
         original = pc.struct_field(original, name)
@@ -248,7 +249,8 @@ def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None"
 
 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
-    """A default as an Arrow scalar: the text of a string, else JSON. Raises BadSpec when it is no `called`."""
+    """A default as an Arrow scalar. The default of a string or bytes column is its text, and any other is JSON. Raises BadSpec for an invalid
+    default; the message calls the type `called`."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.scalar(text, kind)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -263,7 +265,7 @@ def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: st
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a JSON value is of a column's type. Arrow would cut the fraction off a number."""
+    """Whether a JSON value is of a column's type. Checked here because Arrow would silently truncate a fraction."""
     if _is_list(kind):
         return isinstance(value, list) and all(_is_of(each, kind.value_type) for each in value)
     if pa.types.is_boolean(kind) or isinstance(value, bool):
@@ -278,7 +280,7 @@ def settled(
     columns: Sequence[Column],
     defaults: Mapping[str, Any],
 ) -> tuple[list[Array], dict[int, str]]:
-    """The columns with their defaults in place of nulls; and the rows that still have a null, or text that is not UTF-8, with the reason."""
+    """The columns with their defaults in place of nulls, and the reason for each row that still has a null, or has text that is not UTF-8."""
     out: list[Array] = []
     wrong: dict[int, str] = {}
     for column, given in zip(columns, values, strict=True):
@@ -303,13 +305,13 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _inner(column: Any) -> Any:
-    """The single values of a column."""
+    """The single values of a column, with lists flattened."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     return pc.list_flatten(storage) if _is_list(storage.type) else column
 
 
 def _rows(column: Any) -> npt.NDArray[np.int64]:
-    """The row of each single value."""
+    """The row number of each single value of a column."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     rows: npt.NDArray[np.int64] = (
         pc.list_parent_indices(storage).to_numpy() if _is_list(storage.type) else np.arange(len(column), dtype=np.int64)
@@ -318,7 +320,7 @@ def _rows(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _not_utf8(column: Any) -> npt.NDArray[np.int64]:
-    """Places of the texts that are not UTF-8. Examines them one by one only if there are any."""
+    """The positions of the texts that are not UTF-8. Examines texts one by one only if there is one that is not."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return np.empty(0, np.int64)
     try:
@@ -338,7 +340,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
-    """float64 to float32, and the finite values that became infinite, by place."""
+    """Converts float64 to float32. Also returns the finite values that became infinite, by position."""
     wide = (pc.fill_null(values, 0.0) if values.null_count else values).to_numpy()
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)

@@ -1,7 +1,7 @@
-"""`parquet`: row groups of Parquet files, decoded by Arrow.
+"""The source `parquet` reads the row groups of Parquet files. Arrow decodes them.
 
-Planning reads footers only: a row group is a unit. Working reads the chosen columns' bytes and no others. A large row group is decoded in
-parts, as far as its rows are wanted; only in order does that cost one pass over it.
+The planner reads only the footers. Each row group is a unit. Workers read only the bytes of the selected columns. A large row group is decoded
+in parts, up to the last requested row. In order, this takes a single pass over the row group; each step back begins another pass.
 """
 
 import json
@@ -31,25 +31,26 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
 
 PART_BYTES: Final = 8 << 20
-"""Approximate size of the part of a row group to decode at once."""
+"""The approximate size in bytes of the parts in which a row group is decoded."""
 PART_RECORDS: Final = 65_536
 LOADED_BYTES: Final = 16 << 20
-"""The bytes of a row group are fetched at once up to this size, and column by column beyond it."""
+"""Up to this size in bytes, all columns of a row group are fetched together. Larger row groups are fetched column by column."""
 
 _GAP: Final = 1 << 20
 _BUFFERS: Final = 32 << 20
 _OF: Final = "source.parquet"
-_pq: Any = pq  # the stubs don't know all options
+_pq: Any = pq  # the type stubs lack some options
 
 
 class ParquetReader(BlockReader):
-    """See the module. Columns are those of the files, `a/b` for a field of a struct."""
+    """See the module. The columns are those of the files. The field `b` of the struct `a` becomes the column `a/b`."""
 
     default_label: ClassVar[str] = "label"
 
     @staticmethod
     def discover(source: ParquetSource, access: Access) -> Discovery:
-        """Reads the footers. Raises NotFound, BadData for a file that is no Parquet, BadSpec for columns that can't be read or differ."""
+        """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that can't
+        be read or that differ between files."""
         return partitioned(source, access, of=_OF, units=lambda parquet: _units(parquet, access))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
@@ -59,11 +60,11 @@ class ParquetReader(BlockReader):
         self._opened: LruCache[str, _File] = self._files.views()
 
     def schema(self) -> pa.Schema:
-        """The columns that were chosen."""
+        """The selected columns."""
         return self.with_partitions(self._table.schema)
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
-        """Parts of equal length of the row group."""
+        """Yields the parts of the row group that contain the rows. All parts have the same length, except for the last."""
         file = self._opened.get(unit.uri, lambda: _File(source, unit.uri, self._table.columns))
         group = json.loads(unit.extra)["group"]
         size = file.part_records(group)
@@ -111,7 +112,7 @@ def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSc
 
 @contextmanager
 def _named(uri: str, what: str) -> Iterator[None]:
-    """Arrow's errors as BadData that names the file."""
+    """Converts Arrow's errors within the block to BadData, which names the file."""
     try:
         yield
     except (OSError, pa.ArrowException) as exc:
@@ -119,7 +120,7 @@ def _named(uri: str, what: str) -> Iterator[None]:
 
 
 def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
-    """Numbers of the file's own columns (the single values of a nested one) that these columns are made of."""
+    """The numbers of the physical columns in the file that make up these columns. A nested column has several physical columns."""
     found: list[int] = []
     wanted = {column.path for column in columns}
     at = 0
@@ -143,7 +144,7 @@ def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
 
 
 def _span(chunk: Any) -> tuple[int, int]:
-    """First byte and end of a column chunk."""
+    """The offset of the first byte of a column chunk, and of the byte after its last."""
     start = chunk.data_page_offset if chunk.dictionary_page_offset is None else min(chunk.dictionary_page_offset, chunk.data_page_offset)
     return start, start + chunk.total_compressed_size
 
@@ -152,7 +153,7 @@ def _span(chunk: Any) -> tuple[int, int]:
 
 
 class _File:
-    """One open Parquet file, and the pass over a row group that is under way."""
+    """An open Parquet file, and the current pass over one of its row groups."""
 
     def __init__(self, source: Input, uri: str, columns: list[Column]) -> None:
         self._uri = uri
@@ -167,13 +168,13 @@ class _File:
         self._ahead: Iterator[pa.RecordBatch] = iter(())
 
     def part_records(self, group: int) -> int:
-        """Rows of a part of the row group; the last one may be shorter."""
+        """The number of rows in each part of the row group. The last part may be shorter."""
         found = self._file.metadata.row_group(group)
         size = sum(found.column(leaf).total_uncompressed_size for leaf in self._leaves)
         return int(max(1, min(PART_RECORDS, PART_BYTES * found.num_rows // max(1, size))))
 
     def part(self, unit: Unit, group: int, number: int) -> pa.RecordBatch:
-        """One part. Parts in order are one pass over the row group; going back begins another."""
+        """Decodes a part. In order, all parts take one pass over the row group. Going back begins another pass."""
         with _named(self._uri, f"not whole, row group {group}"):
             if group != self._group or number < self._next:
                 self._begin(group)
@@ -193,13 +194,13 @@ class _File:
         self._ranged.load(_joined(spans) if small else [])
         size = self.part_records(group)
         batches = self._file.iter_batches(batch_size=size, row_groups=[group], columns=self._names, use_threads=False)
-        # Arrow makes a batch shorter when its text is too long for one array.
+        # Arrow returns a shorter batch if its text is too long for one array.
         self._ahead = equal_batches(batches, size)
         self._group, self._next = group, 0
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans that lie close together as one."""
+    """Joins spans that are close together."""
     out: list[tuple[int, int]] = []
     for start, end in spans:
         if out and start - out[-1][1] <= _GAP // len(spans):

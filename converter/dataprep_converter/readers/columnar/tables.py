@@ -1,4 +1,4 @@
-"""Shared by `parquet` and `arrow`: columns frozen from the first file, and batches of a file as blocks."""
+"""Code that `parquet` and `arrow` share. It freezes the columns of the first file, and converts batches of files into blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ TableSource: TypeAlias = ParquetSource | ArrowSource
 
 
 class CommonSchema:
-    """The columns of the first file, and the check that every other one has them."""
+    """Takes the columns from the first file, and checks that every other file has the same columns."""
 
     def __init__(self, source: TableSource, *, of: str) -> None:
         self._source = source
@@ -27,7 +27,8 @@ class CommonSchema:
         self.columns: list[Column] | None = None
 
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The file's columns. Raises BadSpec for what can't be read, and, naming both files, for what differs from the first one's."""
+        """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the first file. In the latter case, the
+        message names both files."""
         found = columns_of(schema, self._source.columns, of=self._of, uri=uri)
         if self.columns is None:
             if not found:
@@ -51,7 +52,7 @@ class CommonSchema:
         return found
 
     def _widen(self, found: Sequence[Column], uri: str) -> None:
-        """Takes note of a file's decimals that have more digits than those before. Raises BadSpec for times that count from or in something else."""
+        """Updates the types of decimals if those in this file have more digits. Raises BadSpec for times with another unit or zone."""
         assert self.columns is not None  # noqa: S101 - the first file was settled
         others = {column.name: column for column in found}
         for place, column in enumerate(self.columns):
@@ -67,7 +68,7 @@ class CommonSchema:
                 self.columns[place] = replace(column, was=was)
 
     def state(self) -> dict[str, Any]:
-        """The columns for the workers, as JSON."""
+        """The columns for the workers, as JSON values."""
         columns = self.columns or []
         schema = pa.schema([(column.name, column.type) for column in columns])
         state = {"schema": frozen(schema), "paths": [list(column.path) for column in columns]}
@@ -76,7 +77,7 @@ class CommonSchema:
 
 
 def columns_from(state: Mapping[str, Any]) -> list[Column]:
-    """The columns from `Settler.state`."""
+    """The columns in a state that `CommonSchema.state` returned."""
     if "schema" not in state:
         return []
     schema = thawed(state["schema"])
@@ -85,13 +86,13 @@ def columns_from(state: Mapping[str, Any]) -> list[Column]:
 
 
 class Table:
-    """A file's batches as blocks of the columns. Raises BadSpec for a default that fits no column."""
+    """Converts the batches of files into blocks. Raises BadSpec for a default whose column doesn't exist or has another type."""
 
     def __init__(self, source: TableSource, columns: Sequence[Column], *, of: str) -> None:
         self.columns = list(columns)
         self.schema: pa.Schema = pa.schema([column.field() for column in columns])
         self.lost_of = lost_of(columns)
-        """Columns of which blocks tell the lost digits."""
+        """The columns whose lost digits blocks report."""
         types = {column.name: column.type for column in columns}
         self._defaults: dict[str, Any] = {}
         for name, text in (source.defaults or {}).items() if columns else ():
@@ -100,24 +101,24 @@ class Table:
             self._defaults[name] = default_of(text, types[name], column=name, of=f"{of}.defaults", called=str(types[name]))
 
     def block(self, records: pa.RecordBatch) -> Block:
-        """Rows with a null that has no default are bad, and those with text that is not UTF-8."""
+        """The batch as a block. Rows are bad if they have a null without a default, or text that is not UTF-8."""
         return block_of(records, self.columns, self._defaults)
 
 
 def _is_same_moment(one: Any, other: Any) -> bool:
-    """Whether times of two types are the same numbers: whatever their zone is, they count from 1970 in UTC."""
+    """Whether times of both types are the same numbers. Times with any time zone are counted from 1970 in UTC."""
     if not all(each is not None and pa.types.is_timestamp(each) and each.tz is not None for each in (one, other)):
         return False
     return bool(one.unit == other.unit)
 
 
 def lost_of(columns: Sequence[Column]) -> list[str]:
-    """The columns of decimals that may lose digits."""
+    """The names of the columns of decimals that may lose digits."""
     return [column.name for column in columns if digits(column.was) > SAFE_DIGITS]
 
 
 def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any]) -> Block:
-    """Rows with a null that has no default are bad, and those with text that is not UTF-8."""
+    """The records as a block. Rows are bad if they have a null without a default, or text that is not UTF-8."""
     read = [taken(records, column) for column in columns]
     values, wrong = settled(read, columns, defaults)
     fields = [column.field() for column in columns]

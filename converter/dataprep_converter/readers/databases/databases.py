@@ -1,6 +1,7 @@
-"""Databases behind `source.sql`, through ADBC: rows come as Arrow batches. Statements may only read. Drivers' errors are translated here.
+"""The databases that `source.sql` can read. ADBC drivers return the rows as Arrow batches.
 
-What differs between databases is a class each: how to connect, and what the columns of a query are.
+Connections are read-only. Errors of the drivers are converted to errors of this project. Each kind of database has a class that connects to
+it and determines the columns of a query.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.blocks import lost_name
 from dataprep_converter.records.lossy import lost_digits
 
-# ruff: noqa: S608 - the query is the user's own, on a connection that can't write; names are quoted.
+# ruff: noqa: S608 - the query comes from the user and runs on a read-only connection; names are quoted.
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 15
 _SERVERS_TYPE: Final = b"POSTGRESQL:type"
 _UNNAMED: Final = "unnamed<oid:"
-"""How the driver begins the name of a type that it doesn't know."""
+"""The prefix of the name that the driver gives to a type that it doesn't know."""
 _READ: Final = frozenset(
     [
         "bool",
@@ -48,57 +49,60 @@ _READ: Final = frozenset(
         "timestamptz",
     ]
 )
-"""PostgreSQL's types of which the driver gives the very values, beside text and arrays and structs of these."""
+"""PostgreSQL's types whose values the driver returns unchanged. Text, and arrays and structs of these types, can also be read."""
 _INSTEAD: Final[Mapping[str, str]] = {"money": "numeric", "oid": "bigint"}
 _FIRST_DAY: Final = -2_440_588
 """PostgreSQL's first date, 4714-11-24 BC, in days since 1970."""
 _EPOCH_DAYS: Final = 10_957
-"""From 1970 to 2000, where PostgreSQL's times begin."""
+"""The number of days from 1970 to 2000. PostgreSQL counts times from 2000."""
 _DAY_MICROSECONDS: Final = 86_400_000_000
 _REASON: Final = "\0reason"
-"""A name that no column has."""
+"""The name of the column with the reasons for bad rows. No column of a query can have this name."""
 _BITS: Final = 62
-"""Of a whole number of SQLite, less its sign."""
+"""The number of flags that are stored in an SQLite integer, without using its sign."""
 _SQLITE_ROWS: Final = 65_536
-"""Rows of a batch; from the first one the driver tells the columns' types."""
+"""The number of rows in a batch. The driver infers the types of the columns from the first batch."""
 
 
 class Database(Closeable):
-    """One connection. `batches` may be used for one statement at a time."""
+    """A connection to a database. `batches` can be used for only one statement at a time."""
 
     true: ClassVar[str]
 
     def __init__(self, connection: "Connection", uri: str) -> None:
         self._connection = connection
         self.uri = uri
-        """Free of secrets, for messages."""
+        """The URI for messages, without secrets."""
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._connection.close()
 
     def columns(self, query: str) -> pa.Schema:
-        """The columns of a query's result and the types in which `batches` gives them. Raises BadSpec naming one that has none."""
+        """The columns of a query's result, with the types that `batches` returns. Raises BadSpec, which names the column, for a column that can't
+        be read."""
         raise NotImplementedError
 
     def selected(self, schema: pa.Schema) -> str:
-        """What to select for these columns."""
+        """The SQL expressions to select for these columns."""
         return ", ".join(quoted(name) for name in schema.names)
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Rows of `batches` with a value that its column can't say, with the reason."""
+        """The reason for each row in a batch of `batches` that has a value that its column can't represent."""
         reasons = rows.column(rows.num_columns - 1)
         return {row: reasons[row].as_py() for row in np.flatnonzero(reasons.is_valid().to_numpy(zero_copy_only=False)).tolist()}
 
     def row(self, statement: str) -> tuple[Any, ...]:
-        """The only row of a result."""
+        """The only row of a statement's result."""
         with _translated(self.uri), self._connection.cursor() as cursor:
             cursor.execute(statement)
             return tuple(cursor.fetchone() or ())
 
     def batches(self, statement: str, schema: pa.Schema, *, lost_of: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, streaming, in batches of any size. Behind them stands, of some columns, the text of numerics that have more digits than was read;
-        and behind these, what `unfit` says of a row.
+        """Streams the rows of a statement in batches of any size.
+
+        After the columns of `schema`, there is a column for each column in `lost_of`, with the text of numerics that lost digits. The last column
+        has the reasons for `unfit`.
         """
         whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
@@ -113,20 +117,21 @@ class Database(Closeable):
                 reasons = pa.array([wrong.get(row) for row in range(len(batch))] if wrong else pa.nulls(len(batch)), pa.string())
                 yield pa.RecordBatch.from_arrays([*columns, reasons], schema=whole)
 
-    def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:  # noqa: ARG002 - for databases that select more
-        """The columns of the schema in what was selected for them."""
+    def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:  # noqa: ARG002 - overriding methods use it
+        """The columns of the schema, from the columns that the statement selected for them."""
         return batch.columns
 
     def _prepare(self, cursor: Any) -> None:
-        """Settings of a statement."""
+        """Sets the options of a statement."""
 
 
 class Postgres(Database):
-    """PostgreSQL and what speaks its protocol."""
+    """PostgreSQL, and databases with the same protocol."""
 
     @classmethod
     def connect(cls, url: str, credentials: Mapping[str, str]) -> "Postgres":
-        """User and password may come from a Secret, or by libpq's own variables (PGUSER, PGPASSWORD, PGPASSFILE)."""
+        """Opens a connection. The user and the password come from `credentials`, the URL, or libpq's environment variables (PGUSER, PGPASSWORD,
+        PGPASSFILE)."""
         try:
             from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # the package has no types
         except ModuleNotFoundError as exc:
@@ -137,13 +142,13 @@ class Postgres(Database):
             except dbapi.Error as exc:
                 raise _not_connected(url, str(exc)) from exc
             with connection.cursor() as cursor:
-                # One snapshot for all that this connection reads.
+                # All statements of this connection read the same snapshot.
                 cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             connection.commit()
         return cls(connection, url)
 
     def columns(self, query: str) -> pa.Schema:
-        """As the server says."""
+        """The columns of a query's result, from the server."""
         with _translated(self.uri), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({query}) AS q LIMIT 0")
             found = cursor.fetch_record_batch().schema
@@ -159,7 +164,8 @@ class Postgres(Database):
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _stored(field.type)) for field in found])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Those with an infinite date or time, or one that 64 bits don't hold: the driver's sum has then wrapped to before the first day."""
+        """Also finds rows with a date or time that is infinite or that 64 bits can't hold. In these cases, the driver's addition has overflowed to
+        a value before PostgreSQL's first date."""
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
@@ -174,7 +180,7 @@ class Postgres(Database):
 
 
 class Sqlite(Database):
-    """A file of SQLite. Values have types there, columns don't: a column's type is that of its values."""
+    """An SQLite file. In SQLite, values have types but columns don't, so the type of a column is the type of its values."""
 
     _TYPES: ClassVar[Mapping[str, pa.DataType]] = {"integer": pa.int64(), "real": pa.float64(), "text": pa.string(), "blob": pa.binary()}
     _WITHOUT_NULL: ClassVar[Mapping[pa.DataType, str]] = {
@@ -184,8 +190,8 @@ class Sqlite(Database):
     }
 
     @classmethod
-    def connect(cls, url: str, credentials: Mapping[str, str]) -> "Sqlite":  # noqa: ARG003 - a file has none
-        """Opens the file for reading. Raises NotFound."""
+    def connect(cls, url: str, credentials: Mapping[str, str]) -> "Sqlite":  # noqa: ARG003 - a file needs no credentials
+        """Opens the file for reading. Raises NotFound if it doesn't exist."""
         try:
             from adbc_driver_sqlite import dbapi
         except ModuleNotFoundError as exc:
@@ -197,12 +203,12 @@ class Sqlite(Database):
             return cls(dbapi.connect(f"file:{quote(path)}?mode=ro"), path)
 
     def columns(self, query: str) -> pa.Schema:
-        """Every value's type is looked at; whole and other numbers together are float64."""
+        """The columns of a query's result. Checks the type of every value. A column of whole and other numbers is float64."""
         with _translated(self.uri), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({query}) LIMIT 0")
             names = cursor.fetch_record_batch().schema.names
         kinds = [f"max(typeof({quoted(name)}) = '{kind}')" for name in names for kind in self._TYPES]
-        # A whole number that float64 doesn't hold comes back as another one.
+        # A whole number that float64 can't represent exactly changes when it is cast to REAL and back.
         kinds += [
             f"max(typeof({quoted(name)}) = 'integer' AND CAST(CAST({quoted(name)} AS REAL) AS INTEGER) <> {quoted(name)})" for name in names
         ]
@@ -225,16 +231,17 @@ class Sqlite(Database):
         return pa.schema(fields)
 
     def selected(self, schema: pa.Schema) -> str:
-        """The driver takes the type of the first rows for all, and NULL for a whole number: so there are no NULLs, and behind the columns is told where they were.
+        """The SQL expressions to select for these columns, with a value in place of each NULL, and further columns that mark the NULLs.
 
-        Nothing has a name of its own, so that ORDER BY means the query's columns.
+        The NULLs are replaced because the driver infers the type of a column from the first rows, and takes NULL for a whole number. The
+        expressions have no names, so that ORDER BY refers to the columns of the query.
         """
         values = [self._WITHOUT_NULL.get(field.type, "{}").format(quoted(field.name)) for field in schema]
         marks = [" + ".join(f"({quoted(name)} IS NULL) * {1 << bit}" for bit, name in enumerate(names)) for names in self._marked(schema)]
         return ", ".join([*values, *marks])
 
     def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:
-        """With the NULLs."""
+        """The columns of the schema, with their NULLs restored."""
         values: list[Any] = batch.columns[: len(schema)]
         for names, marks in zip(self._marked(schema), batch.columns[len(schema) :], strict=True):
             bits = marks.to_numpy()
@@ -244,7 +251,7 @@ class Sqlite(Database):
         return values
 
     def _marked(self, schema: pa.Schema) -> list[list[str]]:
-        """Columns whose NULLs are told, some in each number."""
+        """The columns whose NULLs are marked, in groups. A number has a bit for each column of a group."""
         names = [field.name for field in schema if field.type in self._WITHOUT_NULL]
         return [names[first : first + _BITS] for first in range(0, len(names), _BITS)]
 
@@ -256,14 +263,14 @@ _MISSING: Final = "source.sql needs ADBC's drivers: pip install 'dataprep-operat
 
 
 def connect(url: str, access: Access) -> Database:
-    """Opens a database for reading, with the user and password of the entry of `spec.stores` whose prefix fits."""
+    """Opens a database for reading. The user and the password come from the entry of `spec.stores` whose prefix matches the URL."""
     if url.startswith(SQLITE):
         return Sqlite.connect(url, {})
     return Postgres.connect(url, next((found.credentials for found in access.settings if url.startswith(found.uri_prefix)), {}))
 
 
 def quoted(name: str) -> str:
-    """A column's name in a statement."""
+    """A column's name, quoted for an SQL statement."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
@@ -286,7 +293,10 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _unread(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str, str, str] | None:
-    """(column, type, brackets of an array) that the driver gives as other values (money as cents, oid with a sign) or as the server's own bytes."""
+    """The (column, type, brackets of an array type) of a column that can't be read, or None if it can be read.
+
+    The driver returns some types as other values (`money` as cents, `oid` with a sign), and some as the server's internal bytes.
+    """
     kind: Any = field.type
     called = (field.metadata or {}).get(_SERVERS_TYPE, b"").decode()
     if called == "int2vector" or called in _READ:
@@ -296,12 +306,12 @@ def _unread(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str,
     if isinstance(kind, pa.StructType) and called != "record":
         return next(filter(None, (_unread(member, f"{name}/{member.name}") for member in kind)), None)
     if pa.types.is_string(kind) and called != "char":
-        return None  # an enum, or a type of an extension that is text
+        return None  # an enum, or an extension's type that is text
     return name, called or str(kind), brackets
 
 
 def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """(path, single values, the row of each) of all dates and timestamps in a column."""
+    """Yields the dates and timestamps in a column, which may be nested, as tuples: the path, the single values, and the row of each value."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         yield path, values, rows
@@ -313,7 +323,7 @@ def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[
 
 
 def _said_of_wrapped(value: int, *, is_date: bool) -> str:
-    """What a date or a time of the server was before the driver moved it from 2000 to 1970."""
+    """The part of a message that says what a date or time was before it overflowed. The driver changed its origin from 2000 to 1970."""
     bits, moved = (32, _EPOCH_DAYS) if is_date else (64, _EPOCH_DAYS * _DAY_MICROSECONDS)
     before = value - moved + (1 << bits if value - moved < -(1 << (bits - 1)) else 0)
     if before == (1 << (bits - 1)) - 1:
@@ -324,7 +334,8 @@ def _said_of_wrapped(value: int, *, is_date: bool) -> str:
 
 
 def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:
-    """A column in its planned type; `wrong` gets the rows with a number that it can't say. Raises BadData for a value that isn't of it."""
+    """The column in its planned type. `wrong` gets the reason for each row with a number that is too large. Raises BadData for a value of another
+    type."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     if plain.null_count == len(plain) and plain.type != field.type:
         return pc.if_else(pa.scalar(False), pa.nulls(len(plain), field.type), pa.nulls(len(plain), field.type))  # type: ignore[no-any-return]
@@ -340,14 +351,14 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) ->
 
 
 def _lost(column: Any, read: Array) -> Array:
-    """The numerics of a column whose digits were not all read."""
+    """The text of the numerics in a column that lost digits, and null in the other rows."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     found = lost_digits(plain, read) if pa.types.is_string(plain.type) else None
     return pa.nulls(len(read), pa.string()) if found is None else found
 
 
 def _too_large(texts: Any, numbers: Array) -> Iterator[tuple[int, str]]:
-    """(row, as the server has it) of each numeric that became infinite and was not."""
+    """Yields the row and the original text of each finite numeric that became infinite."""
     for row in np.flatnonzero(pc.fill_null(pc.is_inf(numbers), False).to_numpy(zero_copy_only=False)).tolist():
         text = texts[row].as_py()
         if "inf" not in text:
@@ -368,7 +379,7 @@ def _not_connected(url: str, message: str) -> ConvertError:
 
 @contextmanager
 def _translated(uri: str) -> Iterator[None]:
-    """The drivers' errors as ours, by their SQLSTATE."""
+    """Converts errors of the drivers to errors of this project, according to their SQLSTATE."""
     from adbc_driver_manager import Error
 
     try:
@@ -383,12 +394,12 @@ def _translated(uri: str) -> Iterator[None]:
             raise Unreachable(f"{uri}: {said}", uri=uri) from exc
         if state[:2] == "22":
             raise BadData(f"{uri}: {said}", uri=uri) from exc
-        # The driver asks a second time, which hides that the server has no binary form of a type (aclitem, gtsvector).
+        # If the server has no binary form of a type (aclitem, gtsvector), the driver retries, and reports only the second error.
         is_hidden = "current transaction is aborted" in said
         hint = " A column may be of a type that has no binary form: CAST it to text in source.sql.query." if is_hidden else ""
         raise BadSpec(f"{uri}: {said}{hint}") from exc
     except OSError as exc:
-        # What goes wrong between two batches comes through Arrow's streams, without a SQLSTATE.
+        # Errors between two batches are raised by Arrow's streams, and have no SQLSTATE.
         said = " ".join(str(exc).split())
         if _ERROR in said and not any(words in said for words in _TRANSIENT_WORDS):
             raise BadData(f"{uri}: {said}", uri=uri) from exc
@@ -396,9 +407,9 @@ def _translated(uri: str) -> Iterator[None]:
 
 
 _TRANSIENT: Final[Sequence[str]] = ("08", "40", "53", "57", "58")
-"""Connection lost, serialization failure, out of resources, shut down, system error."""
+"""The SQLSTATE classes of a lost connection, a serialization failure, a lack of resources, a shutdown and a system error."""
 _ERROR: Final = " ERROR: "
-"""Severity of what a statement can't do with its values; the end of a connection is FATAL, or has none."""
+"""The severity of errors about a statement's values. If the connection ends, the severity is FATAL or missing."""
 _TRANSIENT_WORDS: Final = (
     "canceling statement",
     "could not serialize",

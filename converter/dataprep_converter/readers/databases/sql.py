@@ -1,7 +1,7 @@
-"""`sql`: the rows of a query, in parts that workers fetch at the same time.
+"""The source `sql` reads the rows of a query. The rows are divided into parts, which workers can fetch concurrently.
 
-Planning finds columns, bounds and counts and, unless told otherwise, reads every row once for a digest of each part. Working fetches the part
-that holds a row as a whole into a temporary file, checks it against the plan, and reads blocks of it in any order.
+The planner determines the columns, and the bounds and row counts of the parts. By default it also reads every row once to compute a digest of
+each part. A worker fetches a complete part into a temporary file and checks it against the plan. It then reads blocks of it in any order.
 """
 
 import difflib
@@ -36,10 +36,10 @@ from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
-# ruff: noqa: S608 - the query is the user's own, on a connection that can't write; names are quoted.
+# ruff: noqa: S608 - the query comes from the user and runs on a read-only connection; names are quoted.
 
 BLOCK_ROWS: Final = 4096
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 class SqlReader(BlockReader):
@@ -47,7 +47,7 @@ class SqlReader(BlockReader):
 
     @staticmethod
     def discover(source: SqlSource, access: Access) -> Discovery:
-        """Asks the database. Raises BadSpec for a query that it refuses or columns that aren't there, and what the connection says."""
+        """Queries the database. Raises BadSpec for a query that it rejects or for missing columns, and other errors if the connection fails."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: SqlSource, state: Mapping[str, Any], access: Access) -> None:
@@ -61,7 +61,7 @@ class SqlReader(BlockReader):
         return self._rows.schema
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
-        """The blocks of a part."""
+        """Yields the blocks of a part that contain the rows."""
         part = source
         if not isinstance(part, _Part):
             raise TypeError(f"a part was fetched, got {type(part).__name__}")
@@ -78,7 +78,7 @@ class SqlReader(BlockReader):
         return self._parts.get(unit.row, lambda: self._fetched(unit))
 
     def _fetched(self, unit: Unit) -> "_Part":
-        """The part's rows, which are still those of the plan. Raises InputChanged naming it."""
+        """Fetches the rows of a part. Raises InputChanged, which names the part, if they have changed since planning."""
         extra = json.loads(unit.extra)
         bounds = _Bounds(extra["low"], extra["high"])
         try:
@@ -104,13 +104,13 @@ class SqlReader(BlockReader):
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Rows whose value of the column is in [low, high); None is no bound, and NULL is below all."""
+    """The bounds of a part: it has the rows whose value in the column is in [low, high). None means no bound. NULL is below all values."""
 
     low: int | None
     high: int | None
 
     def where(self, column: str) -> str:
-        """As a condition."""
+        """The bounds as an SQL condition on the column."""
         name = quoted(column)
         if self.low is None and self.high is None:
             return "1 = 1"
@@ -119,7 +119,7 @@ class _Bounds:
         return f"{name} >= {self.low}" + (f" AND {name} < {self.high}" if self.high is not None else "")
 
     def named(self, source: SqlSource) -> str:
-        """For messages."""
+        """The name of the part for messages."""
         if source.partition_by is None or (self.low is None and self.high is None):
             return "all rows"
         low = f"{self.low} <= " if self.low is not None else ""
@@ -129,17 +129,18 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class _Rows:
-    """How the rows of the result are asked for, and what becomes of them."""
+    """Queries the rows of the result, and converts them into the columns of batches."""
 
     result: pa.Schema
-    """As the database gives it."""
+    """The schema of the query's result in the database."""
     columns: list[Column]
     defaults: Mapping[str, Any]
     order_by: Sequence[int]
 
     @classmethod
     def of(cls, source: SqlSource, result: pa.Schema) -> "_Rows":
-        """Raises BadSpec for columns that are not there or that records can't hold, and for defaults that don't fit."""
+        """The rows of a query with this result. Raises BadSpec for columns that don't exist or that records can't hold, and for invalid
+        defaults."""
         columns = [
             replace(column, was=pa.string()) if column.path == (column.name,) and column.type == pa.float64() else column
             for column in columns_of(result, None, of="source.sql", uri=_uri(source))
@@ -154,21 +155,22 @@ class _Rows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the batches."""
+        """The schema of the batches."""
         return pa.schema([column.field() for column in self.columns])
 
     @property
     def numerics(self) -> list[str]:
-        """Columns that may be PostgreSQL's numeric, which comes as text."""
+        """The names of the columns that may be of PostgreSQL's type numeric, which is received as text."""
         return [column.name for column in self.columns if column.was == pa.string()]
 
     @property
     def with_lost(self) -> pa.Schema:
-        """Of the blocks, which tell the lost digits as well."""
+        """The schema of the blocks, which have columns for lost digits as well."""
         return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
 
     def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
-        """(good and bad rows, reason by bad row) of a part, always BLOCK_ROWS but for the last. Raises BadSpec when the order isn't one."""
+        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last may be shorter. Each is a pair: all rows, and the reason for each bad
+        row. Raises BadSpec if the order of the rows isn't unique."""
         where = bounds.where(source.partition_by.column) if source.partition_by else "1 = 1"
         order = ", ".join(quoted(name) for name in source.order_by)
         statement = f"SELECT {database.selected(self.result)} FROM ({_query(source)}) AS q WHERE {where} ORDER BY {order}"
@@ -182,7 +184,7 @@ class _Rows:
             yield pa.RecordBatch.from_arrays(values, schema=self.with_lost), wrong
 
     def _refuse_ties(self, last: pa.RecordBatch | None, rows: pa.RecordBatch, source: SqlSource) -> None:
-        """Rows that stand side by side differ in a column of the order, or their order would be the database's whim."""
+        """Raises BadSpec if adjacent rows are equal in all columns of `orderBy`, because the database may then return them in any order."""
         whole: pa.RecordBatch = _arrow.concat_batches([last, rows]) if last is not None else rows
         same = np.ones(whole.num_rows - 1, np.bool_)
         for place in self.order_by:
@@ -202,10 +204,10 @@ class _Rows:
 
 
 class _Part(Closeable):
-    """The rows of a part in a temporary file: an Input, so that it is kept like a file."""
+    """The rows of a part, in a temporary file. This is an `Input`, so that parts are cached like open files."""
 
     def __init__(self, blocks: Iterator[tuple[pa.RecordBatch, dict[int, str]]]) -> None:
-        """Raises StoreFull."""
+        """Writes the blocks to the file. Raises StoreFull if the disk is full."""
         self._blocks: list[tuple[int, int, dict[int, str]]] = []
         self.rows = 0
         digest = _Digest()
@@ -222,16 +224,16 @@ class _Part(Closeable):
         self.pin = digest.pin()
 
     def block(self, number: int) -> tuple[bytes, dict[int, str]]:
-        """A record batch as a message, and the reasons of its bad rows."""
+        """A record batch as an Arrow message, and the reason for each of its bad rows."""
         offset, size, reasons = self._blocks[number]
         return self.read_at(offset, size), reasons
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes of the file."""
+        """Reads bytes of the file."""
         return self._file.read_at(offset, length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """Bytes of the file."""
+        """Yields bytes of the file."""
         yield self.read_at(offset, self.size - offset if length is None else length)
 
     def close(self) -> None:
@@ -240,13 +242,13 @@ class _Part(Closeable):
 
 
 class _Digest:
-    """Of the values of a part and of what is wrong with them."""
+    """Computes the digest of a part's values and of the reasons for its bad rows."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, rows: pa.RecordBatch, reasons: dict[int, str]) -> int:
-        """Takes a block. Returns how many bytes it has."""
+        """Adds a block. Returns its size in bytes."""
         rows = without_lost(rows)
         good = Block.of(rows, reasons).records
         self._digest.update(good.serialize())
@@ -254,7 +256,7 @@ class _Digest:
         return rows.serialize().size
 
     def pin(self) -> str:
-        """The digest."""
+        """The digest, which is the pin of the part."""
         return self._digest.hexdigest()
 
 
@@ -262,7 +264,7 @@ class _Digest:
 
 
 def _units(source: SqlSource, access: Access) -> Listing[Unit]:
-    """A unit for each part that has rows."""
+    """Yields a unit for each part that has rows."""
     with connect(source.url, access) as database:
         result = database.columns(_query(source))
         rows = _Rows.of(source, result)
@@ -294,7 +296,7 @@ def _units(source: SqlSource, access: Access) -> Listing[Unit]:
 
 
 def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Bounds]:
-    """The parts: the range of the column in equal widths, open at both ends."""
+    """Divides the range of the column into parts of equal width. The first part has no lower bound, and the last has no upper bound."""
     whole = [_Bounds(None, None)]
     if source.partition_by is None:
         return whole
@@ -311,19 +313,19 @@ def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Boun
 
 
 def _counts(database: Database, source: SqlSource, parts: Sequence[_Bounds]) -> list[int]:
-    """Rows of each part, in one statement."""
+    """The number of rows of each part, from a single statement."""
     column = source.partition_by.column if source.partition_by else ""
     each = ", ".join(f"count(CASE WHEN {bounds.where(column)} THEN 1 END)" for bounds in parts)
     return [int(count) for count in database.row(f"SELECT {each} FROM ({_query(source)}) AS q")]
 
 
 def _query(source: SqlSource) -> str:
-    # A comment at its end would swallow what follows.
+    # The newline ends a comment at the end of the query, which would otherwise include the SQL text after it.
     return source.query.strip().rstrip(";") + "\n"
 
 
 def _uri(source: SqlSource) -> str:
-    """What messages and units call the database."""
+    """The URI of the database for messages and units."""
     return next(iter(source.inputs()), source.url)
 
 

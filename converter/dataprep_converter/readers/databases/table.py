@@ -1,8 +1,8 @@
-"""`table`: rows of MaxCompute tables, by download sessions that all workers share.
+"""The source `table` reads rows of MaxCompute tables, through download sessions that all workers share.
 
-Planning opens a session for each table or partition, and cuts its rows into slices. A slice is known again by the time of the table's last
-change, its first rows (or a digest of each of its blocks), and its place. Working reads on in one stream as long as rows are asked for in
-order. When a session has ended, a worker opens another one and checks its rows against the plan.
+The planner opens a session for each table or partition, and divides its rows into slices. A slice is identified by its position, the time of
+the table's last change, and a digest of its first rows or of each of its blocks. As long as rows are requested in order, a worker reads them
+from one stream. If a session has ended, the worker opens another session and checks its rows against the plan.
 """
 
 import difflib
@@ -43,11 +43,11 @@ HEAD_ROWS: Final = 16
 
 _PLANNED_AT_ONCE = 8
 _SKIPPED_BLOCKS = 8
-"""Blocks that are read on over rather than asking for a new stream."""
+"""The most blocks that are read and discarded, rather than requesting a new stream."""
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 _NO_FILE: Final[Any] = None
-"""Rows come from a session: there is nothing to open."""
+"""Used in place of an open file, because rows come from a session."""
 
 
 class TableReader(BlockReader):
@@ -55,7 +55,8 @@ class TableReader(BlockReader):
 
     @staticmethod
     def discover(source: TableSource, access: Access) -> Discovery:
-        """Opens the sessions. Raises what is wrong with tables, rights or keys; BadSpec for columns that aren't there or that records can't hold."""
+        """Opens the sessions. Raises BadSpec for columns that don't exist or that records can't hold, and other errors for missing tables,
+        permissions or credentials."""
         tables = [Table(uri, access) for uri in source.uris]
         versions = [table.version() for table in tables]
         sessions = [table.session() for table in tables]
@@ -72,11 +73,11 @@ class TableReader(BlockReader):
         self._stream: _Stream | None = None
 
     def schema(self) -> pa.Schema:
-        """The columns that were asked for."""
+        """The selected columns."""
         return self._rows.schema
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - _NO_FILE
-        """The blocks of a slice."""
+        """Yields the blocks of a slice that contain the rows."""
         extra = _Extra.loads(unit.extra)
         for number in np.unique(rows // extra.block_rows).tolist():
             yield number * extra.block_rows, self.kept(unit, unit.row, number, partial(self._block, unit, extra, number))
@@ -119,7 +120,7 @@ class TableReader(BlockReader):
         return block
 
     def close(self) -> None:
-        """Ends the stream of rows."""
+        """Closes the stream of rows."""
         super().close()
         self._end_stream()
 
@@ -129,13 +130,13 @@ class TableReader(BlockReader):
             stream.close()
 
     def _session(self, unit: Unit) -> tuple[Session, bool]:
-        """The session, and whether it is another one than the plan's."""
+        """The session for a unit, and whether it is a new one that replaces the session in the plan."""
         if unit.root not in self._sessions:
             self._sessions[unit.root] = (Table(unit.uri, self._access).session(self._planned[unit.root]), False)
         return self._sessions[unit.root]
 
     def _renewed(self, unit: Unit, extra: "_Extra") -> Session:
-        """Another session of a table that has not changed. Raises InputChanged."""
+        """Opens a new session of the table. Raises InputChanged if the table has changed since planning."""
         table = Table(unit.uri, self._access)
         version = table.version()
         session = table.session()
@@ -151,16 +152,16 @@ class TableReader(BlockReader):
 
 @dataclass(frozen=True)
 class _Rows:
-    """The columns that are asked for, and what becomes of their values."""
+    """The selected columns, and how their values are converted."""
 
     schema_of_table: pa.Schema
-    """Of what is asked for, as the service sends it."""
+    """The schema of the selected columns, as the service sends them."""
     columns: list[Column]
     defaults: Mapping[str, Any]
 
     @classmethod
     def of(cls, source: TableSource, schema: pa.Schema) -> Self:
-        """Raises BadSpec for a default of a column that isn't there, or that doesn't fit."""
+        """The rows of a table with this schema. Raises BadSpec for a default whose column doesn't exist or has another type."""
         columns = columns_of(schema, None, of="source.table", uri=source.uris[0])
         kinds = {column.name: column.type for column in columns}
         defaults = {}
@@ -171,16 +172,16 @@ class _Rows:
 
     @property
     def names(self) -> list[str]:
-        """Of the table's columns, to ask for."""
+        """The names of the table's columns to request."""
         return list(self.schema_of_table.names)
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the blocks."""
+        """The schema of the blocks."""
         return pa.schema([column.field() for column in self.columns])
 
     def block(self, records: pa.RecordBatch) -> Block:
-        """Rows as they were sent, without NULLs."""
+        """The rows that the service sent as a block, with defaults in place of NULLs."""
         return block_of(records, self.columns, self.defaults)
 
 
@@ -193,13 +194,13 @@ def _known(name: str, names: Sequence[str], of: str, uri: str) -> None:
 
 @dataclass(frozen=True)
 class _Extra:
-    """What a slice's unit says beside its place."""
+    """The `extra` of a slice's unit."""
 
     rows: int
-    """Of the whole table."""
+    """The number of rows in the complete table."""
     block_rows: int
     digests: list[str] | None
-    """Of its blocks, with `pin: Content`."""
+    """The digests of the slice's blocks, if the source has `pin: Content`."""
 
     def dumps(self) -> str:
         return json.dumps({"rows": self.rows, "block": self.block_rows, "digests": self.digests})
@@ -211,7 +212,7 @@ class _Extra:
 
 
 class _Stream(Closeable):
-    """The rows of a slice on their way, from some block on to its end."""
+    """Streams the rows of a slice, from a given block to its end."""
 
     def __init__(self, unit: Unit, block_rows: int, session: Session, columns: Sequence[str], number: int) -> None:
         self._slice = (unit.root, unit.row)
@@ -221,11 +222,11 @@ class _Stream(Closeable):
         self._blocks = equal_batches(self._batches, block_rows)
 
     def reaches(self, unit: Unit, number: int) -> bool:
-        """Whether the block comes soon."""
+        """Whether the stream will soon return the block."""
         return self._slice == (unit.root, unit.row) and 0 <= number - self._following <= _SKIPPED_BLOCKS
 
     def block(self, number: int) -> pa.RecordBatch:
-        """The rows of a block that `reaches` promised."""
+        """The rows of a block. `reaches` must be true for it."""
         while True:
             records = next(self._blocks)
             self._following += 1
@@ -233,7 +234,7 @@ class _Stream(Closeable):
                 return records
 
     def close(self) -> None:
-        """Ends reading."""
+        """Stops reading."""
         close_generator(self._blocks)
         close_generator(self._batches)
 
@@ -258,7 +259,8 @@ def _compare(unit: Unit, planned: str, block: Block, which: str) -> None:
 
 
 def _schema(source: TableSource, sessions: Sequence[Session]) -> pa.Schema:
-    """The columns that are asked for, which all tables have. Raises BadSpec naming what is missing, different, or can't be held."""
+    """The schema of the selected columns, which must be the same in all tables. Raises BadSpec, which names the column, if it is missing, differs,
+    or can't be held by records."""
     kinds = sessions[0].columns()
     names = list(kinds)
     for session in sessions[1:]:
@@ -292,7 +294,7 @@ def _listed(kinds: Mapping[str, str]) -> str:
 
 
 def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versions: Sequence[str]) -> Listing[Unit]:
-    """A unit for each slice."""
+    """Yields a unit for each slice."""
     for root, (session, version) in enumerate(zip(sessions, versions, strict=True)):
         if not session.count:
             continue
