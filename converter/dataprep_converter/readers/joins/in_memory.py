@@ -1,6 +1,6 @@
-"""Joins in memory: rows stay as read, their keys are matched, and Arrow takes the rows in key order.
+"""Joins tables in memory. The rows are kept as they were read, their keys are matched, and Arrow copies the rows in the order of the keys.
 
-Keys that are whole numbers are sorted (`sorted_keys.py`). DuckDB matches all others, without the rows.
+Keys that are whole numbers are matched by sorting (`sorted_keys.py`). DuckDB matches all other keys, but doesn't get the rows' other columns.
 """
 
 from collections import deque
@@ -20,18 +20,18 @@ from dataprep_converter.readers.joins.tables import Columns
 from dataprep_converter.runtime import limits
 
 _MATCHING_BYTES: Final = 48
-"""Bytes per row while its table is sorted: number and position in one word, then separately, and the position of a kept key."""
+"""The bytes that are needed per row while a table is sorted: a word with key and position, the two separately, and the position of a kept key."""
 _MOST_OF_A_COLUMN: Final = (1 << 31) - 1
-"""Bytes: where lists and texts in an Arrow array begin are numbers of 32 bits."""
+"""The largest size of a column in bytes, because Arrow's offsets of lists and text have 32 bits."""
 _SPAN_ROWS: Final = 65_536
 _SPAN_BYTES: Final = 4 << 20
-"""Approximate number of rows to take at once."""
+"""The approximate number of bytes that are copied in one call."""
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 def is_for_memory(tables: Sequence[Columns]) -> bool:
-    """Whether all rows come back from here as they do from DuckDB. Sequences it orders itself."""
+    """Whether tables can be joined in memory with the same result as in DuckDB. This excludes sequences, which only DuckDB orders."""
     keys = tables[0].keys.types
     return all(table.order_by is None and table.keys.types == keys and all(map(_is_kept, table.plain().types)) for table in tables)
 
@@ -40,7 +40,7 @@ def _is_kept(kind: pa.DataType) -> bool:
     types = pa.types
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         nested: Any = kind
-        # Of booleans, a list of 32 bits has eight to a byte.
+        # Lists of booleans are excluded, because Arrow stores eight booleans in a byte.
         return not types.is_boolean(nested.value_type) and _is_kept(nested.value_type)
     return (
         types.is_integer(kind)
@@ -57,7 +57,7 @@ def _is_kept(kind: pa.DataType) -> bool:
 
 
 class InMemory:
-    """See the module, and `Matching`."""
+    """Joins tables in memory; see the module and `Matching`."""
 
     def __init__(self, tables: Sequence[Columns], share: int) -> None:
         self._tables = tables
@@ -70,7 +70,7 @@ class InMemory:
         self._pool = ThreadPoolExecutor(limits.processors(), "join")
 
     def close(self) -> None:
-        """Frees memory."""
+        """Frees the memory."""
         self._pool.shutdown(cancel_futures=True)
         if self._keys is not None:
             self._keys.close()
@@ -78,14 +78,14 @@ class InMemory:
         _arrow.default_memory_pool().release_unused()
 
     def add(self, table: int, rows: pa.RecordBatch) -> None:
-        """Some rows of a table."""
+        """Adds rows of a table."""
         self._waiting[table].append(rows)
         self._added += rows.num_rows
         for place, column in enumerate(rows.columns):
             self._bytes[table][place] += column.nbytes
 
     def fits(self) -> bool:
-        """Whether the current rows can be joined in this share of the memory."""
+        """Whether the rows added so far can be joined within the join's share of the memory."""
         needed = sum(map(sum, self._bytes)) + self._added * _MATCHING_BYTES
         return needed <= self._share and max(map(max, self._bytes)) <= _MOST_OF_A_COLUMN
 
@@ -99,7 +99,7 @@ class InMemory:
     def match(self) -> Keys:
         """Matches the keys."""
         self._rows = list(self._pool.map(_together, self._tables, self._waiting))
-        # What they were put together from would otherwise be held beside what DuckDB takes.
+        # Return the memory of the copied batches to the system, because DuckDB needs memory too.
         _arrow.default_memory_pool().release_unused()
         if are_numbers(self._tables[0].keys):
             self._keys = SortedKeys(self._tables, [rows[0] for rows in self._rows], [rows[1] for rows in self._rows], self._pool)
@@ -108,9 +108,9 @@ class InMemory:
         return self._keys
 
     def _by_database(self) -> Keys:
-        """The keys, matched by DuckDB."""
+        """Matches the keys with DuckDB."""
         tables = [replace(table, others=pa.schema([])) for table in self._tables]
-        # As much again as the rows have would be more than there is.
+        # DuckDB gets only half of the share, because the rows are in memory too.
         database = OutOfCore(tables, self._share // 2)
         try:
             for number, (table, rows) in enumerate(zip(tables, self._rows, strict=True)):
@@ -123,7 +123,7 @@ class InMemory:
             raise
 
     def in_order(self) -> "tuple[_RowStream, list[_RowStream]]":
-        """See `Matching`."""
+        """The keys and the other columns in order; see `Matching`."""
         if self._keys is None:
             raise RuntimeError("The keys have not been matched.")
         chosen = [_places(rows[0], wanted) for rows, wanted in zip(self._rows, self._keys.chosen(), strict=True)]
@@ -134,26 +134,26 @@ class InMemory:
 
 
 def _places(rows: Any, wanted: Places) -> Places:
-    """Where rows are. Those that can't be read are not there."""
+    """The positions of the rows with these numbers. They differ from the numbers if bad rows are missing."""
     there: Places = rows.to_numpy()
     return np.searchsorted(there, wanted) if len(there) and there[-1] != len(there) - 1 else wanted
 
 
 def _together(table: Columns, waiting: deque[pa.RecordBatch]) -> list[Array]:
-    """The rows of a table, each column in one piece. None waits afterwards."""
+    """The rows of a table, with each column as one array. Empties `waiting`."""
     kinds = table.plain().types
     columns: list[list[Array]] = [[batch.column(place) for batch in waiting] for place in range(len(kinds))]
     waiting.clear()
     found: list[Array] = []
     for kind, pieces in zip(kinds, columns, strict=True):
         found.append(_arrow.concat_arrays(pieces) if pieces else _arrow.array([], kind))
-        # Only one column exists twice at a time.
+        # Free the column's batches, so that only one column at a time exists twice.
         pieces.clear()
     return found
 
 
 class _RowStream:
-    """Rows of a table in another order. While some are asked for, the next are taken."""
+    """A stream of a table's rows in a given order. While a span of rows is used, the next span is copied in the background."""
 
     def __init__(self, columns: Sequence[Array], places: Places, pool: ThreadPoolExecutor) -> None:
         self._records = pa.RecordBatch.from_arrays(list(columns), names=[str(place) for place in range(len(columns))])
@@ -166,7 +166,7 @@ class _RowStream:
         self._rest = self._records.slice(0, 0)
 
     def upto(self, rows: int) -> list[Array]:
-        """See `Rows`."""
+        """The columns of the next rows; see `Rows`."""
         while self._rest.num_rows < rows and self._ahead is not None:
             taken, self._ahead = self._ahead, self._begun()
             self._rest = _arrow.concat_batches([self._rest, taken.result()]) if self._rest.num_rows else taken.result()
@@ -175,7 +175,7 @@ class _RowStream:
         return [_arrow.concat_arrays([column]) for column in found.columns]
 
     def _begun(self) -> "Future[pa.RecordBatch] | None":
-        """The next span, once it is taken."""
+        """Begins to copy the next span of rows. None at the end."""
         places = self._places[self._next : self._next + self._span]
         self._next += len(places)
         return self._pool.submit(self._records.take, to_arrow(places)) if len(places) else None

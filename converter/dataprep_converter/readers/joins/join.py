@@ -1,8 +1,8 @@
-"""`join`: joins tables by key.
+"""The source `join` joins tables by key.
 
-Planning reads every table once through its own reader, joins them (`joined_tables.py`) and writes the records, in the order of their
-keys, to Arrow files that are stored beside the plan. Working reads these: a unit is one record batch of a few MiB, pinned by its content. A
-row of a table that can't be read is a unit of its own, so that it is judged, counted and named like a bad record of any other source.
+The planner reads every table once through the table's reader, and joins the tables (`joined_tables.py`). It writes the records, in the order
+of their keys, to Arrow files that are stored next to the plan. Workers read these files: each unit is a record batch of a few MiB whose pin is
+a digest of its content. Each bad row of a table is a separate unit, so that it is counted and reported like a bad record of any other source.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ UNIT_RECORDS: Final = 8192
 _FILE_BYTES: Final = 1 << 30
 _READ_RECORDS: Final = 65_536
 _ROW_BYTES: Final = 1024
-"""Size of a row of a table of unknown size."""
+"""The assumed size of a row in bytes, if the size of the table is unknown."""
 _READER_BYTES: Final = 512 << 20
-"""Memory for each table that is read at the same time."""
+"""The memory that each table needs while it is read, if several are read concurrently."""
 _MOST_BAD: Final = 100_000
-"""Bad rows of the tables, each of which is a unit."""
+"""The largest accepted number of bad rows in all tables. It is limited because each of them is a unit."""
 _SHOWN: Final = 64
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 class JoinReader(BlockReader):
@@ -54,21 +54,22 @@ class JoinReader(BlockReader):
 
     @staticmethod
     def discover(source: JoinSource, access: Access) -> Discovery:
-        """Performs the join. Raises BadData, naming key, table and rows, for a key that is duplicate or missing without permission."""
+        """Performs the join. Raises BadData, which names the key, the table and the rows, for a duplicate or missing key that the spec doesn't
+        permit."""
         made = IntermediateFiles()
         return Discovery(_Planner(source, access, made).units(), made)
 
-    def __init__(self, source: JoinSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - all was decided while planning
+    def __init__(self, source: JoinSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - the state has all settings
         super().__init__(access)
         schema = marked(thawed(state["schema"]), WAS, state.get("were", {}))
         self._schema: pa.Schema = marked(schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
-        """The keys, then the other columns of each table."""
+        """The keys, followed by the other columns of each table."""
         return self._schema
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """A record batch of the joined rows, or one bad row of a table."""
+        """A record batch of the joined rows, or a single bad row of a table."""
         extra = json.loads(unit.extra)
         if "bad" in extra:
             empty = pa.RecordBatch.from_arrays([_arrow.array([], field.type) for field in self._schema], schema=self._schema)
@@ -85,7 +86,7 @@ class JoinReader(BlockReader):
         return self._files.get(unit.uri, lambda: self._made(unit.uri))
 
     def _made(self, uri: str) -> Input:
-        # Pinned by the content of each unit, because the file was written after the plan was.
+        # The units are checked by their content instead of the file's pin, because the file is stored after the plan.
         store = self._access.store(uri)
         if store.stat(uri) is None:
             raise InputChanged(f"{uri} was written by the plan step and is gone. Plan again.", uri=uri)
@@ -98,7 +99,7 @@ def _pin(data: bytes | memoryview) -> str:
 
 @dataclass(frozen=True)
 class _Table:
-    """One table, opened."""
+    """An open table of the join."""
 
     number: int
     written: JoinTable
@@ -110,31 +111,31 @@ class _Table:
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """The name of the table in messages."""
         return self.written.name
 
     def place(self, row: int) -> str:
-        """The location of a row, for messages."""
+        """The location of a row for messages."""
         uri, record = self.units.origin(row)
         return f"{uri}, record {record}"
 
 
 class _TableLoader:
-    """Reads tables into a join, in threads of which only one at a time gives it rows."""
+    """Reads tables into a join. Several threads may read tables, but only one at a time adds rows to the join."""
 
     def __init__(self, join: Join) -> None:
         self._join = join
         self._turn = Lock()
         self._stopped = Event()
         self.lost: dict[tuple[int, str], tuple[int, str]] = {}
-        """By table and column, how many decimals have lost digits, and the first."""
+        """For each table and column, the number of decimals that lost digits, and the first of them."""
 
     def stop(self) -> None:
-        """Makes all reading stop at the next batch."""
+        """Makes all threads stop before their next batch."""
         self._stopped.set()
 
     def read(self, table: _Table) -> list[tuple[int, str]]:
-        """Gives the join the rows of a table, and returns those that are bad with the reasons; no more of them than make a refusal."""
+        """Adds the rows of a table to the join. Returns its bad rows with the reasons. Stops if there are too many bad rows."""
         bad: list[tuple[int, str]] = []
         samples = np.arange(table.units.samples, dtype=np.int64)
         size = table.units.size
@@ -169,7 +170,7 @@ class _Planner:
         self._bad: list[Unit] = []
 
     def units(self) -> Listing[Unit]:
-        """The joined records, then the rows that can't be read. Returns the state: the schema, warnings, and how many keys are ignored."""
+        """Yields the units of the joined records, followed by the units of the bad rows."""
         with ExitStack() as failed:
             failed.callback(self._made.remove)
             with ExitStack() as readers:
@@ -196,7 +197,7 @@ class _Planner:
         yield from self._bad
 
     def _opened(self, readers: ExitStack) -> list[_Table]:
-        """The tables; their readers are closed with `readers`."""
+        """Opens the tables. Their readers are closed together with `readers`."""
         tables: list[_Table] = []
         for number, written in enumerate(self._source.tables):
             kind = written.source.kind
@@ -212,13 +213,13 @@ class _Planner:
         return tables
 
     def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
-        """Gives the join all rows except bad ones and those without a key. Reads several tables at once if memory suffices."""
+        """Adds all rows to the join, except bad rows. Reads several tables concurrently if the memory suffices."""
         at_once = max(1, min(len(tables), limits.processors(), limits.memory_bytes() // _READER_BYTES))
         filling = _TableLoader(join)
         with ThreadPoolExecutor(at_once, "join-table") as pool:
             reading = [pool.submit(filling.read, table) for table in tables]
             try:
-                # Errors are reported in the order of the tables, whichever occurred first.
+                # Report errors in the order of the tables, even if a later table failed earlier.
                 for table, found in zip(tables, reading, strict=True):
                     for row, reason in found.result():
                         self._is_bad(table, row, reason)
@@ -289,7 +290,7 @@ def _are(found: Count) -> str:
 
 
 def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, source: JoinSource) -> _Table:
-    """Raises BadSpec for columns that don't exist or can't be keys."""
+    """The open table. Raises BadSpec for columns that don't exist or can't be keys."""
     of = f"source.join: the table {written.name}"
     schema = reader.schema()
     if not units.samples and not len(schema):
@@ -314,7 +315,7 @@ def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, so
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
-    """The type in which keys are compared: one for all widths of whole numbers, and one for all text."""
+    """The type in which keys are compared. Whole numbers of all sizes have the same type, and so have all types of text."""
     types = pa.types
     if isinstance(kind, pa.DictionaryType):
         return _key_type(kind.value_type, name, of)
@@ -351,7 +352,8 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
                 )
             owners[name] = f"the table {table.name}"
             if table.columns.order_by is None:
-                # What values were, and why they are text, stands apart: the schema is in the files, so it decides where their units begin, and with that the run id.
+                # Keep the metadata about original types and text out of the schema. The schema is written to the files, so it affects the offsets of
+                # the units and thereby the run id.
                 said = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
                 fields.append(pa.field(name, field.type, metadata=said or None))
             else:
@@ -360,7 +362,7 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
 
 
 def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
-    """What the tables' readers say of columns, by column: what values were, and why they are text."""
+    """The metadata `key` of the tables' columns, by column name in the join. Columns without this metadata are left out."""
     return {
         table.written.prefix + field.name: (field.metadata or {})[key.encode()].decode()
         for table in tables
@@ -370,7 +372,7 @@ def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
 
 
 def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Unit]:
-    """Writes the records. While a unit is written and digested, the next one is put together."""
+    """Writes the records to files and yields their units. While a unit is written, the next one is built in the background."""
     writer = _Writer(schema, folder)
     with closing(prefetched(_cut(pieces, schema))) as units:
         for records in units:
@@ -379,7 +381,7 @@ def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) 
 
 
 def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
-    """The records, some MiB or thousands a unit."""
+    """Yields the records in batches of a few MiB or a few thousand records, each of which becomes a unit."""
     waiting: list[pa.RecordBatch] = []
     size = records = 0
     for piece in pieces:
@@ -395,9 +397,9 @@ def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.Re
 
 
 class _Writer:
-    """Arrow streams `00000.arrow`, `00001.arrow`, …, each begun when the one before has reached a size. A unit is one message."""
+    """Writes Arrow streams `00000.arrow`, `00001.arrow`, … When a file has reached a certain size, the next one begins. Each unit is a message."""
 
-    # A file:  message schema | message record batch … | uint32 0xffffffff | uint32 0
+    # The layout of a file:  message schema | message record batch … | uint32 0xffffffff | uint32 0
 
     def __init__(self, schema: pa.Schema, folder: Path) -> None:
         self._schema = schema
@@ -407,7 +409,7 @@ class _Writer:
         self._records = 0
 
     def write(self, records: pa.RecordBatch) -> Unit:
-        """One unit."""
+        """Writes a record batch, and returns its unit."""
         if self._file is not None and self._file.tell() >= _FILE_BYTES:
             self.close()
         if self._file is None:
@@ -419,7 +421,7 @@ class _Writer:
         self._file.write(data)
         first = self._records
         self._records += records.num_rows
-        # One path for all files, because it decides the splits together with the row.
+        # Use the same path for all files, because the path and the row determine the split.
         return Unit(
             root=0,
             path="joined",
@@ -433,7 +435,7 @@ class _Writer:
         )
 
     def close(self) -> None:
-        """Ends the last file."""
+        """Completes the last file."""
         if self._file is not None:
             self._file.write(b"\xff\xff\xff\xff\0\0\0\0")
             self._file.close()

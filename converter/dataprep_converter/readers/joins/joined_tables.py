@@ -1,7 +1,7 @@
-"""Joins tables by key: rows are added, matched, and returned side by side in key order.
+"""Joins tables by key. Rows are added and matched, and returned as joined records in the order of the keys.
 
-Tables that fit into their share of the memory are matched there (`in_memory.py`); the rows go into DuckDB, out of core, as soon as they don't
-(`out_of_core.py`). The result is the same, cut into the same pieces.
+Tables that fit into their share of the memory are joined in memory (`in_memory.py`). As soon as they don't fit, all rows are moved to DuckDB,
+which joins them out of core (`out_of_core.py`). Both methods return the same records in the same pieces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,35 +23,35 @@ from dataprep_converter.runtime import limits
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
 PIECE_RECORDS: Final = 2048
-"""Joined records that are put together at once, at most. Of large ones fewer, about _PIECE_BYTES."""
+"""The most joined records that are built together. If records are large, fewer are built, with about _PIECE_BYTES in total."""
 _FIRST_RECORDS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
 _PIECE_ROWS: Final = 65_536
 _KEPT_FREE: Final = 256 << 20
-"""Memory for all but the rows that are joined: the interpreter, the readers of the tables, the rows that are written."""
+"""The memory that is not used for the rows to join, but for the interpreter, the readers of the tables and the output."""
 _MOST: Final = 8 << 30
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 class Join(Closeable):
-    """Fill each table, match the keys, check for duplicate and missing ones, then take the joined rows."""
+    """A join of tables. To use it, add the rows of all tables, match the keys, check for duplicate and missing keys, and read the records."""
 
     def __init__(self, tables: Sequence[Columns]) -> None:
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Half, because one column of a table is copied at once, and the rows are moved into as much.
+        # Use half of the memory, because columns are copied one at a time, and moving the rows to DuckDB needs as much again.
         self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
         self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()
 
     def close(self) -> None:
-        """Frees disk and memory."""
+        """Frees the disk space and memory."""
         self._matching.close()
 
     def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:
-        """Some rows of a table; `rows` numbers them in the order of the source."""
+        """Adds rows of a table. `rows` has their numbers in the order of the source."""
         schema = self._schemas[table]
         columns = [plain(column, kind) for column, kind in zip((rows, *keys, *others), schema.types, strict=True)]
         self._matching.add(table, pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -59,7 +59,7 @@ class Join(Closeable):
             self._move()
 
     def _move(self) -> None:
-        """Moves all rows out of core."""
+        """Moves all rows from memory to DuckDB."""
         if self._in_memory is not None:
             self._matching = self._out_of_core()
             for table, rows in self._in_memory.given_back():
@@ -70,11 +70,12 @@ class Join(Closeable):
         return OutOfCore(self._tables, self._share)
 
     def match(self) -> Keys:
-        """The keys, once all tables are full."""
+        """Matches the keys. Call it after all rows have been added."""
         return self._matching.match()
 
     def joined(self) -> Iterator[pa.RecordBatch]:
-        """The records in the order of the keys: columns `keys`, then those of each table, lists where it has sequences. In small pieces."""
+        """Yields the joined records in the order of the keys, in small pieces. The keys come first, then the other columns of each table. The
+        columns of a table of sequences are lists."""
         keys, tables = self._matching.in_order()
         wanted = min(PIECE_RECORDS, _FIRST_RECORDS)
         while len((found := keys.upto(wanted))[0]):
@@ -85,7 +86,7 @@ class Join(Closeable):
             wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(found[0]) // max(1, size)))
 
     def _pieces(self, found: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
-        """The records of some keys, cut so that no piece has very many steps."""
+        """Yields the records of some keys, in pieces that don't have too many steps."""
         kinds = self._tables[0].keys.types
         sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
         lengths = {number: to_numpy(column) for number, column in zip(sequences, found[len(kinds) :], strict=True)}
@@ -98,20 +99,20 @@ class Join(Closeable):
             for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
                 sizes = lengths[number][first:stop] if number in lengths else None
                 rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
-                # DuckDB has a column even where a table has none.
+                # If a table has no other columns, DuckDB still returns a placeholder column, which `zip` leaves out.
                 columns += [_grouped(restored(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
             first = stop
 
 
 def _part(column: Array, first: int, stop: int) -> Array:
-    """Some rows, as a copy of their own where they aren't all."""
+    """Some rows of a column. Copies them, unless they are all rows."""
     found: Array = column if stop - first == len(column) else _arrow.concat_arrays([column.slice(first, stop - first)])
     return found
 
 
 def _grouped(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:
-    """The values as lists of these lengths; as they are without lengths."""
+    """The values as lists with these lengths, or unchanged if there are no lengths."""
     if sizes is None:
         return column
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

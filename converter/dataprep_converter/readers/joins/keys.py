@@ -1,4 +1,4 @@
-"""The interfaces of both ways of joining: keys, and the rows that belong to them."""
+"""The interfaces that both methods of joining implement."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,26 +14,27 @@ Places = npt.NDArray[np.int64]
 
 
 class Keys(Protocol):
-    """The keys of some tables, matched."""
+    """The matched keys of some tables."""
 
     def doubled(self, table: int) -> Count:
-        """Keys that several rows of a table have."""
+        """Counts the keys that occur in several rows of a table."""
         ...
 
     def missing(self, table: int) -> Count:
-        """Keys that a table lacks and another one has; the example is in the first that has it."""
+        """Counts the keys that are missing in a table but exist in another. The example is from the first table that has it."""
         ...
 
     def kept(self) -> int:
-        """Keys that all tables have."""
+        """The number of keys that exist in all tables."""
         ...
 
     def keys_in_any(self) -> int:
-        """Keys of all tables together."""
+        """The number of distinct keys in all tables together."""
         ...
 
     def chosen(self) -> Sequence[Places]:
-        """For each table the `row` of each kept key, in the order of the keys: the first or the last one."""
+        """For each table, the `row` of each key that exists in all tables, in the order of the keys. Of several rows with the same key, the first or
+        the last is used."""
         ...
 
     def close(self) -> None:
@@ -42,26 +43,27 @@ class Keys(Protocol):
 
 
 class Rows(Protocol):
-    """Rows in the order of the keys that all tables have, in the lengths that are asked for."""
+    """A stream of rows in the order of the keys. Only has keys that exist in all tables."""
 
     def upto(self, rows: int) -> list[Array]:
-        """The columns of the next rows, fewer only at the end; each a copy of its own, since what a slice weighs depends on where it is cut."""
+        """The columns of the next `rows` rows, or of fewer rows at the end. Columns are copied, because the size of a slice depends on its offset."""
         ...
 
 
 class Matching(Protocol):
-    """Tables to fill, then match."""
+    """A method of joining: rows are added to tables, and their keys are then matched."""
 
     def add(self, table: int, rows: pa.RecordBatch) -> None:
-        """Some rows of a table: columns of its `plain()`, in ascending order of `row`."""
+        """Adds rows of a table. They have the columns of its `plain()`, and are in ascending order of `row`."""
         ...
 
     def match(self) -> Keys:
-        """Matches the keys, once all tables are full."""
+        """Matches the keys after all rows have been added."""
         ...
 
     def in_order(self) -> tuple[Rows, Sequence[Rows]]:
-        """For the keys that all tables have: the keys, then how many rows of each table of sequences; and the other columns of each table."""
+        """The keys that exist in all tables, and for each table the stream of its other columns. After the keys, the first stream has the number
+        of rows for each table of sequences."""
         ...
 
     def close(self) -> None:
@@ -70,6 +72,6 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """A number of missing keys; the example is the smallest, in the first of the tables that have it."""
+    """The count of `keys` missing keys. The example is the smallest example in `counts`, from the first table that has it."""
     found: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(found))

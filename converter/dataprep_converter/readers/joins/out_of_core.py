@@ -1,13 +1,14 @@
-"""Joins out of core: rows go into DuckDB, and come back in key order.
+"""Joins tables out of core: rows are inserted into DuckDB, and returned in the order of the keys.
 
-DuckDB gets numbered tables and columns only, from memory, and may reach nothing but its temporary folder. What needs more than its share of
-the memory goes there. Every order is written out, so that threads and spilling change nothing.
+DuckDB gets the rows from memory, with numbers as names of tables and columns. It can access only its temporary folder, to which it moves data
+that exceeds its share of the memory. Every query has a complete ORDER BY, so the result doesn't depend on threads or on the memory.
 
     t0, t1, …   the tables:   row | k0, k1, … | c0, c1, …
-    places      the keys:     k0, k1, … | n0, first0, last0 | n1, first1, last1 | …     rows of each table with this key
+    places      the keys:     k0, k1, … | n0, first0, last0 | n1, first1, last1 | …
+                              n, first and last are the count, the first and the last row of each table with this key
 """
 
-# ruff: noqa: S608 - tables and columns have numbers for names, and no value is written into a statement.
+# ruff: noqa: S608 - names of tables and columns are numbers, and statements contain no values.
 
 import shutil
 import tempfile
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _BATCH_RECORDS: Final = 2048
-"""As many as DuckDB gives."""
+"""The number of rows in DuckDB's own batches."""
 _INCOMING_ROWS: Final = 65_536
 _INCOMING_BYTES: Final = 16 << 20
-"""Number of rows to pass to DuckDB at once: each call costs as much as thousands of rows."""
+"""The number of bytes that are passed to DuckDB in one call. A call has the cost of thousands of rows, so there should be few."""
 _LEAST: Final = 96 << 20
 _EACH_THREAD: Final = 96 << 20
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 def require() -> None:
@@ -45,7 +46,7 @@ def require() -> None:
 
 
 class OutOfCore:
-    """See the module; it is `Matching` and its own `Keys`."""
+    """Joins tables with DuckDB; see the module. Implements both `Matching` and `Keys`."""
 
     def __init__(self, tables: Sequence[Columns], share: int) -> None:
         self._tables = tables
@@ -62,26 +63,26 @@ class OutOfCore:
             raise
 
     def close(self) -> None:
-        """Frees disk and memory."""
+        """Frees the disk space and memory."""
         self._database.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, table: int, rows: pa.RecordBatch) -> None:
-        """Some rows of a table."""
+        """Adds rows of a table."""
         waiting = self._incoming[table]
         waiting.append(rows)
         if sum(batch.num_rows for batch in waiting) >= _INCOMING_ROWS or sum(batch.nbytes for batch in waiting) >= _INCOMING_BYTES:
             self._insert(table)
 
     def _insert(self, table: int) -> None:
-        """What waits to become rows of the table."""
+        """Inserts the waiting rows into the table."""
         waiting, self._incoming[table] = self._incoming[table], []
         if waiting:
             with _translated():
                 self._execute(f"INSERT INTO t{table} SELECT * FROM incoming", pa.Table.from_batches(waiting))
 
     def match(self) -> "OutOfCore":
-        """Finds the places of each key, once all tables are full."""
+        """Finds the rows of each key after all rows have been added."""
         for table in range(len(self._tables)):
             self._insert(table)
         keys = ", ".join(self._keys)
@@ -95,11 +96,11 @@ class OutOfCore:
         return self
 
     def doubled(self, table: int) -> Count:
-        """Keys that several rows of a table have."""
+        """Counts the keys that occur in several rows of a table."""
         return self._count(f"n{table} > 1", table)
 
     def missing(self, table: int) -> Count:
-        """Keys that a table lacks and another one has; the example is in the first that has it."""
+        """Counts the keys that are missing in a table but exist in another. The example is from the first table that has it."""
         found = self._count(f"n{table} = 0", table)
         if not found.keys:
             return found
@@ -107,15 +108,15 @@ class OutOfCore:
         return first_of(others, found.keys)
 
     def kept(self) -> int:
-        """Keys that all tables have."""
+        """The number of keys that exist in all tables."""
         return self._count(self._everywhere(), 0).keys
 
     def keys_in_any(self) -> int:
-        """Keys of all tables together."""
+        """The number of distinct keys in all tables together."""
         return self._count("true", 0).keys
 
     def chosen(self) -> list[Places]:
-        """Rows of the kept keys."""
+        """For each table, the rows of the keys that exist in all tables."""
         rows = ", ".join(f"{_row_of(table)}{number}" for number, table in enumerate(self._tables))
         query = f"SELECT {rows} FROM places WHERE {self._everywhere()} ORDER BY {', '.join(self._keys)}"
         with _translated():
@@ -123,16 +124,16 @@ class OutOfCore:
         return [column.to_numpy() for column in found.columns]
 
     def in_order(self) -> "tuple[_Stream, list[_Stream]]":
-        """See `Matching`."""
+        """The keys and the other columns in order; see `Matching`."""
         order = ", ".join(self._keys)
         counts = "".join(f", n{number}" for number, table in enumerate(self._tables) if table.order_by is not None)
         with _translated():
-            # A statement for each table, one after another: a single one that joins and orders all of them needs the memory of all at once.
+            # Use a separate statement for each table. A single statement that joins and orders all tables would need memory for all of them together.
             keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._everywhere()} ORDER BY {order}")
             return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
 
     def _rows_of(self, number: int, table: Columns) -> str:
-        """The rows of the kept keys, in order."""
+        """The statement that selects a table's rows with keys that exist in all tables, in order."""
         columns = ", ".join(f"t.c{place}" for place in range(len(table.others))) or "NULL"
         order = ", ".join(f"p.{key}" for key in self._keys)
         if table.order_by is None:
@@ -158,7 +159,7 @@ class OutOfCore:
         return Count(counted[0], row[:-2], table, (row[-2], row[-1]))
 
     def _stream(self, query: str) -> "_Stream":
-        # A cursor of its own: another statement on a connection ends the stream before.
+        # Use a separate cursor, because another statement on the same cursor would end the stream.
         return _Stream(self._database.cursor().sql(query).to_arrow_reader(_BATCH_RECORDS))
 
     def _execute(self, statement: str, incoming: pa.Table | pa.RecordBatch) -> None:
@@ -172,14 +173,14 @@ def _row_of(table: Columns) -> str:
 
 
 class _Stream:
-    """Rows that come in batches of any size, in the lengths that are asked for."""
+    """Returns the rows of a query in pieces of any requested length."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
         self._rest: pa.Table = reader.schema.empty_table()
 
     def upto(self, rows: int) -> list[Array]:
-        """See `Rows`."""
+        """The columns of the next rows; see `Rows`."""
         parts = [self._rest]
         missing = rows - self._rest.num_rows
         with _translated():
@@ -195,7 +196,7 @@ class _Stream:
 
 
 def _one(column: Any) -> Array:
-    """A column of a table in one piece."""
+    """A table's column as one array."""
     found: Array = _arrow.concat_arrays(column.chunks) if column.num_chunks else _arrow.array([], column.type)
     return found
 
@@ -212,7 +213,7 @@ def _connected(folder: str, memory: int) -> "DuckDBPyConnection":
             "python_enable_replacements": "false",
         },
     )
-    # In this order: the last two forbid what comes before.
+    # The order matters, because the last two settings forbid further changes.
     for name, value in {
         "memory_limit": f"{memory >> 20}MiB",
         "threads": str(max(1, min(limits.processors(), memory // _EACH_THREAD))),
@@ -229,7 +230,7 @@ def _connected(folder: str, memory: int) -> "DuckDBPyConnection":
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """DuckDB's errors as ours."""
+    """Converts DuckDB's errors to errors of this project."""
     import duckdb
 
     try:

@@ -1,4 +1,4 @@
-"""Keys that are whole numbers, matched by sorting: numpy sorts and compares them by the million."""
+"""Matches keys that are whole numbers by sorting them with NumPy."""
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -21,12 +21,12 @@ _BITS: Final = 63
 
 
 def are_numbers(keys: pa.Schema) -> bool:
-    """Whether keys can be matched here."""
+    """Whether the keys are whole numbers, which `SortedKeys` can match."""
     return len(keys) == 1 and pa.types.is_integer(keys.types[0])
 
 
 class SortedKeys:
-    """See `Keys`."""
+    """The matched keys of some tables; see `Keys`."""
 
     def __init__(self, tables: Sequence[Columns], rows: Sequence[Array], keys: Sequence[Array], pool: Executor) -> None:
         self._tables = tables
@@ -35,15 +35,15 @@ class SortedKeys:
         self._sorted = list(pool.map(_Sorted.of, map(_numbers, keys)))
 
     def close(self) -> None:
-        """Frees memory."""
+        """Frees the memory."""
         self._rows, self._keys, self._sorted = [], [], []
 
     def doubled(self, table: int) -> Count:
-        """Keys that several rows of a table have."""
+        """Counts the keys that occur in several rows of a table."""
         return self._count(table, self._sorted[table].doubled())
 
     def missing(self, table: int) -> Count:
-        """Keys that a table lacks and another one has; the example is in the first that has it."""
+        """Counts the keys that are missing in a table but exist in another. The example is from the first table that has it."""
         here = self._sorted[table].numbers
         lacking = len(self._any) - len(here)
         if not lacking:
@@ -53,15 +53,15 @@ class SortedKeys:
         return first_of(counts, lacking)
 
     def kept(self) -> int:
-        """Keys that all tables have."""
+        """The number of keys that exist in all tables."""
         return len(self._kept)
 
     def keys_in_any(self) -> int:
-        """Keys of all tables together."""
+        """The number of distinct keys in all tables together."""
         return len(self._any)
 
     def chosen(self) -> list[Places]:
-        """Rows of the kept keys."""
+        """For each table, the rows of the keys that exist in all tables."""
         return [self._chosen(table) for table in range(len(self._tables))]
 
     def _chosen(self, table: int) -> Places:
@@ -70,7 +70,7 @@ class SortedKeys:
         if len(found.numbers) != len(self._kept):
             places = places[_places_in(self._kept, found.numbers)]
         rows: Places = self._rows[table].to_numpy()
-        # Rows that can't be read aren't there.
+        # Positions and row numbers differ if bad rows are missing.
         return rows[places] if len(rows) and rows[-1] != len(rows) - 1 else places
 
     @cached_property
@@ -95,7 +95,7 @@ class SortedKeys:
         return kept
 
     def _count(self, table: int, keys: npt.NDArray[np.intp]) -> Count:
-        """Of keys of a table, by their places among them."""
+        """The count of some keys of a table, given as positions among its keys."""
         if not len(keys):
             return Count(0)
         found = self._sorted[table]
@@ -107,18 +107,18 @@ class SortedKeys:
 
 @dataclass(frozen=True)
 class _Sorted:
-    """The rows of a table in the order of their keys, and rows with one key in their own."""
+    """The rows of a table, sorted by key. Rows with the same key stay in their original order."""
 
     numbers: Numbers
-    """Of each key once."""
+    """The distinct keys in ascending order."""
     order: Places
-    """Places of all rows in the table."""
+    """The positions of all rows in the table, in sorted order."""
     starts: npt.NDArray[np.intp] | None
-    """Where in `order` the rows of each key begin; None where no key has more than one."""
+    """The position in `order` at which the rows of each key begin. None if every key has only one row."""
 
     @classmethod
     def of(cls, numbers: Numbers) -> "_Sorted":
-        """Of the keys of a table's rows."""
+        """Sorts a table's rows, given the key of each row."""
         found, order = _in_order(numbers)
         is_first = _is_first(found)
         if is_first.all():
@@ -127,16 +127,16 @@ class _Sorted:
 
     @cached_property
     def first(self) -> Places:
-        """The place of each key's first row."""
+        """The position of each key's first row."""
         return self.order if self.starts is None else self.order[self.starts]
 
     @cached_property
     def last(self) -> Places:
-        """The place of each key's last row."""
+        """The position of each key's last row."""
         return self.order if self.starts is None else self.order[np.append(self.starts[1:], len(self.order)) - 1]
 
     def doubled(self) -> npt.NDArray[np.intp]:
-        """The keys that have several rows."""
+        """The positions of the keys that have several rows."""
         if self.starts is None:
             return np.empty(0, np.intp)
         return np.flatnonzero(np.diff(np.append(self.starts, len(self.order))) > 1)
@@ -144,19 +144,19 @@ class _Sorted:
 
 def _numbers(keys: Any) -> Numbers:
     values: Any = keys.to_numpy()
-    # Flipping the first bit makes numbers without a sign ones with a sign, in the same order.
+    # Flipping the highest bit converts unsigned numbers to signed numbers with the same order.
     found: Numbers = (values ^ _SIGN).view(np.int64) if values.dtype == np.uint64 else values
     return found
 
 
 def _in_order(numbers: Numbers) -> tuple[Numbers, Places]:
-    """The numbers in order, and the place of each; those of equal ones in order."""
+    """The sorted numbers, and the original position of each. The positions of equal numbers ascend."""
     bits = len(numbers).bit_length()
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     if high - low >= 1 << (_BITS - bits):
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
-    # Number and place in one word: to sort words takes a sixth of the time that it takes to sort places by number.
+    # Store number and position in one word. Sorting words takes a sixth of the time of sorting positions by number.
     words = numbers - low
     words <<= bits
     words |= np.arange(len(words))
@@ -168,13 +168,13 @@ def _in_order(numbers: Numbers) -> tuple[Numbers, Places]:
 
 
 def _is_first(numbers: Numbers) -> npt.NDArray[np.bool_]:
-    """Of numbers in order, whether each is another than the one before."""
+    """For sorted numbers, whether each differs from the number before it."""
     found: npt.NDArray[np.bool_] = np.concatenate([np.ones(min(1, len(numbers)), np.bool_), numbers[1:] != numbers[:-1]])
     return found
 
 
 def _places_in(numbers: Numbers, among: Numbers) -> npt.NDArray[np.intp]:
-    """The place of each number among others in order, or -1."""
+    """The position of each number in the sorted numbers `among`, or -1 if it isn't there."""
     if not len(among):
         return np.full(len(numbers), -1, np.intp)
     places = np.minimum(np.searchsorted(among, numbers), len(among) - 1)

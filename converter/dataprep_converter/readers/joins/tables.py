@@ -1,4 +1,4 @@
-"""What a join knows of its tables: their columns, in which types they are held, and what is said of keys."""
+"""Describes the tables of a join: their columns, the types in which columns are joined, and the results of checks of the keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ import pyarrow as pa
 
 from dataprep_converter.core.tensors import Array, is_tensor
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 
 @dataclass(frozen=True)
 class Columns:
-    """One table as it is joined."""
+    """The columns of a table, and how it is joined."""
 
     keys: pa.Schema
     others: pa.Schema
-    """All columns that are no key."""
+    """All columns that are not keys."""
     order_by: Sequence[int] | None = None
-    """Of a table of sequences: places in `others`."""
+    """For a table of sequences, the positions in `others` of the columns by which steps are ordered."""
     last: bool = False
-    """Whether the last of several rows with one key is taken, instead of the first."""
+    """Whether the last of several rows with the same key is used, instead of the first."""
 
     def plain(self) -> pa.Schema:
-        """The columns of its rows while they are joined: `row | k0, k1, … | c0, c1, …`."""
+        """The schema of the table's rows while they are joined: `row | k0, k1, … | c0, c1, …`."""
         names = ["row", *(f"k{place}" for place in range(len(self.keys))), *(f"c{place}" for place in range(len(self.others)))]
         types = [pa.int64(), *(plain_type(kind) for kind in (*self.keys.types, *self.others.types))]
         return pa.schema(list(zip(names, types, strict=True)))
@@ -32,18 +32,18 @@ class Columns:
 
 @dataclass(frozen=True)
 class Count:
-    """Keys of which something is said, and one of them: the first in their order."""
+    """The number of keys with some property, and the smallest of them as an example."""
 
     keys: int
     example: tuple[Any, ...] = ()
     table: int = -1
-    """Where the example is."""
+    """The number of the table that has the example."""
     rows: tuple[int, int] = (-1, -1)
-    """First and last row of the example in that table."""
+    """The first and last row with the example in that table."""
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which a column is joined: one that DuckDB has."""
+    """The type in which a column of type `kind` is joined. DuckDB has this type."""
     if isinstance(kind, pa.DictionaryType):
         return plain_type(kind.value_type)
     if is_tensor(kind):
@@ -55,14 +55,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain(column: Array, kind: pa.DataType) -> Array:
-    """A column in its type of `Columns.plain()`."""
+    """A column, converted to its type `kind` in `Columns.plain()`."""
     storage: Any = column.storage if is_tensor(column.type) else column  # type: ignore[attr-defined]
     found: Array = storage if storage.type == kind else storage.cast(plain_type(column.type)).cast(kind)
     return found
 
 
 def restored(column: Array, kind: pa.DataType) -> Array:
-    """A joined column in the type that it had. Readers give no nulls, so that equal values have equal bytes."""
+    """A joined column, converted back to its original type. Readers return no nulls, so equal values have equal bytes."""
     if isinstance(kind, pa.FixedShapeTensorType):
         found: Array = _arrow.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
         return found
