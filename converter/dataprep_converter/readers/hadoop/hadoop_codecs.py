@@ -1,6 +1,7 @@
-"""Hadoop's compression codecs, which sequence files name by class. Sizes stated in compressed data are never trusted.
+"""Hadoop's compression codecs, which sequence files name by their class. Sizes that compressed data states are never trusted.
 
-# Snappy:  (int32 bytes of contents | (int32 bytes | raw Snappy)…)…      (big-endian); the others are streams as everywhere
+# Snappy:  (int32 bytes of contents | (int32 bytes | raw Snappy)…)…      (big-endian)
+# The other codecs are ordinary streams.
 """
 
 import bz2
@@ -16,15 +17,15 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.gzip_inflate import GZIP
 
 Unpack = Callable[[bytes, int], bytes]
-"""(compressed, the most bytes that the contents may have) → contents. Raises ValueError saying what is wrong with them."""
+"""Decompresses bytes. The second argument is the largest allowed size of the contents. Raises ValueError for invalid bytes."""
 
-_arrow: Any = pa  # the stubs don't know a codec's arguments
+_arrow: Any = pa  # the type stubs lack a codec's arguments
 _PACKAGE: Final = "org.apache.hadoop.io.compress."
 _INT: Final = struct.Struct(">I")
 
 
 def unpacker(java: str, uri: str) -> Unpack:
-    """How the class's streams are read. Raises BadSpec naming the file and what can be read."""
+    """The function that decompresses a codec class's streams. Raises BadSpec, which names the file and the known codecs, for an unknown one."""
     if java not in CODECS:
         known = ", ".join(name.removeprefix(_PACKAGE) for name in CODECS)
         raise BadSpec(f"{uri} is compressed with {java}; known: {known}.", uri=uri)
@@ -32,14 +33,14 @@ def unpacker(java: str, uri: str) -> Unpack:
 
 
 def _streams(make: Callable[[], Any], broken: type[Exception], data: bytes, most: int) -> bytes:
-    """One or several complete streams."""
+    """Decompresses one or several complete streams."""
     content = b""
     while data:
         stream = make()
         try:
             content += stream.decompress(data, most + 1 - len(content))
             while not stream.eof and len(content) <= most:
-                # Of the input nothing may be left but what the library holds back until it has room.
+                # All input has been passed to the library, which may hold back output for lack of space.
                 more = stream.decompress(getattr(stream, "unconsumed_tail", b""), most + 1 - len(content))
                 if not more and not stream.eof:
                     raise ValueError("a compressed stream that is cut off")
@@ -73,7 +74,7 @@ def _snappy(data: bytes, most: int) -> bytes:
 
 
 def _snappy_size(chunk: bytes, most: int) -> int:
-    """Bytes of the contents: seven bits at a time, low ones first, where a chunk begins."""
+    """The size of a chunk's contents. It is stored at the start of the chunk, seven bits per byte, low bits first."""
     size = 0
     for shift, byte in zip(range(0, 35, 7), chunk, strict=False):
         size |= (byte & 0x7F) << shift
@@ -111,4 +112,4 @@ CODECS: Final[Mapping[str, Unpack]] = {
     f"{_PACKAGE}SnappyCodec": _snappy,
     f"{_PACKAGE}ZStandardCodec": _zstandard,
 }
-"""LZ4's is not among them: its pieces don't say how much they hold."""
+"""The known codecs by class. The LZ4 codec is not supported, because its chunks don't state the size of their contents."""

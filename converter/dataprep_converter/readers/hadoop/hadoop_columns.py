@@ -1,7 +1,7 @@
-"""Hadoop's Writables as columns, all rows at a time: which class has which type, and what makes a record bad.
+"""Converts Hadoop's Writables into columns, all rows together. Defines the type of each class, and which objects are bad records.
 
-`formats/hadoop/writables_encoder.py` draws the bytes. An array says its type in each object and one of DL4J's records that of each value, so planning
-looks into the first records for those (`Kind`).
+`formats/hadoop/writables_encoder.py` shows the layout of the bytes. Each array object stores its type, and DL4J's records store the type of each
+value. So the planner determines these types from the first records (`Kind`).
 """
 
 import struct
@@ -30,30 +30,30 @@ NOTHING: Final = f"{_IO}NullWritable"
 _INT: Final = struct.Struct(">i")
 _TYPE: Final = struct.Struct(">h")
 _VALUES: Final = {code: NUMBERS[name] for code, name in enumerate(("bool", "int8", "float64", "float32", "int32", "int64"))}
-"""DL4J's numbers by their code."""
+"""DL4J's number types by their code."""
 _NAMES: Final = ("Boolean", "Byte", "Double", "Float", "Int", "Long", "Null", "Text", "NDArray", "Image", "Arrow", "Bytes")
 _PRIMITIVES: Final = {
     "boolean": "?", "byte": "i1", "short": ">i2", "int": ">i4", "long": ">i8", "float": ">f4", "double": ">f8",
 }  # fmt: skip
 
 Found = tuple[list[Array], dict[int, str]]
-"""A column for each field, with a row for each object, and why rows are bad: their values mean nothing."""
+"""A column for each field, with a row for each object, and the reason for each bad row. The values in bad rows are meaningless."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A class, and what its first objects say of those types that it leaves open."""
+    """A Java class, and the types that are determined by its first objects rather than by the class."""
 
     java: str
     of: tuple[str | int, ...] = ()
-    """The primitive of arrays, or the codes of the values of DL4J's records."""
+    """The primitive type of arrays, or the type codes of the values in DL4J's records."""
 
 
 class Form(Protocol):
-    """How the objects of a kind become columns."""
+    """Converts the objects of a kind into columns."""
 
     def fields(self) -> list["pa.Field[Any]"]:
-        """What the columns are."""
+        """The fields of the columns."""
         ...
 
     def columns(self, cells: Cells) -> Found:
@@ -62,7 +62,7 @@ class Form(Protocol):
 
 
 def kind(java: str, first: Cells, uri: str) -> Kind:
-    """The kind of a class by its first objects. Raises BadSpec for a class or a type that isn't read."""
+    """The kind of a class, determined from its first objects. Raises BadSpec for a class or a type that can't be read."""
     if java == ARRAY:
         names = {name for row in first.rows() if (name := _primitive(row)) is not None}
         if unknown := names - set(_PRIMITIVES):
@@ -77,7 +77,10 @@ def kind(java: str, first: Cells, uri: str) -> Kind:
 
 
 def form(of: Kind, name: str) -> Form | None:
-    """How objects become columns: one of this name, or DL4J's values; None for what holds nothing."""
+    """The form that converts objects of this kind: into a column with this name, or into a column for each value of DL4J's records.
+
+    None for a kind without values.
+    """
     if of.java in (RECORD, SEQUENCE_RECORD):
         return _Records([int(code) for code in of.of], is_sequence=of.java == SEQUENCE_RECORD)
     if of.java == ARRAY:
@@ -107,7 +110,7 @@ class _Numbers:
 
 @dataclass(frozen=True)
 class _VariableNumbers:
-    """One byte for small ones, else a byte that says how many follow and the sign."""
+    """Numbers of variable length. A small number is one byte. Otherwise, the first byte gives the sign and the number of bytes that follow."""
 
     name: str
     stored: str
@@ -130,7 +133,7 @@ class _VariableNumbers:
 
 @dataclass(frozen=True)
 class _LengthPrefixed:
-    """Bytes or text behind their length."""
+    """Bytes or text, preceded by their length."""
 
     name: str
     is_text: bool
@@ -162,7 +165,7 @@ class _LengthPrefixed:
 
 @dataclass(frozen=True)
 class _Arrays:
-    """A length and numbers, behind the name of their type."""
+    """Arrays of numbers, preceded by the name of their type and their length."""
 
     name: str
     primitive: str
@@ -207,7 +210,7 @@ _FORMS: Final[Mapping[str, Any]] = {
 
 
 class _Records:
-    """Values one after another, each behind the code of its type; of a sequence those of each step."""
+    """DL4J's records: values one after another, each preceded by the code of its type. A sequence has such values for each step."""
 
     def __init__(self, codes: Sequence[int], *, is_sequence: bool) -> None:
         self._codes = codes
@@ -237,7 +240,7 @@ class _Records:
         return [pa.array(column, each) for column, each in zip(columns, self._types, strict=True)], reasons
 
     def _together(self, cells: Cells) -> list[Array] | None:
-        """The columns, when all records are numbers of the same types without a null."""
+        """The columns, if all records have only numbers of the expected types and no nulls; otherwise None."""
         layout: Any = [("count", ">i4")]
         for at, code in enumerate(self._codes):
             layout += [(f"code {at}", ">i2"), (f"value {at}", _VALUES[code].stored)]
@@ -263,7 +266,7 @@ class _Records:
 
 
 def _steps(data: bytes, *, is_sequence: bool) -> Iterator[list[tuple[int, Any]]]:
-    """(code, value) of the values of each step, of the only one where it is no sequence. Raises ValueError."""
+    """Yields a list of (code, value) pairs for each step. A record that is not a sequence has one step. Raises ValueError for invalid bytes."""
     count, at = (_number(_INT, data, 0), _INT.size) if is_sequence else (1, 0)
     if is_sequence and count == 0:
         _end(data, at)
@@ -281,7 +284,7 @@ def _steps(data: bytes, *, is_sequence: bool) -> Iterator[list[tuple[int, Any]]]
 
 
 def _value(data: bytes, at: int) -> tuple[int, Any, int]:
-    """(code, value, where the next one begins)."""
+    """The code of the value at position `at`, the value, and the position of the next value."""
     code, at = _number(_TYPE, data, at), at + _TYPE.size
     if code == NULL:
         return code, None, at
@@ -299,7 +302,7 @@ def _value(data: bytes, at: int) -> tuple[int, Any, int]:
 
 
 def _codes(first: Cells, uri: str, *, is_sequence: bool) -> tuple[int, ...]:
-    """The type of each value by the first records. Raises BadSpec."""
+    """The type code of each value, determined from the first records. Raises BadSpec if they are invalid or don't determine a type."""
     found: list[int] = []
     for data in first.rows():
         try:
@@ -324,7 +327,7 @@ def _called(code: int) -> str:
 
 
 def _at(cells: Cells, starts: Places, is_there: npt.NDArray[np.bool_], stored: Any) -> npt.NDArray[Any]:
-    """The number at each of these places, zeros where none is, in this machine's byte order."""
+    """The number at each of these positions, in native byte order. Zero where `is_there` is false."""
     kind = np.dtype(stored)
     found = np.zeros((len(starts), kind.itemsize), np.uint8)
     if is_there.any():
@@ -338,13 +341,13 @@ def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _laid(cells: Cells, starts: Places, ends: Places) -> Array:
-    """The contents of each row as one column."""
+    """The bytes of all rows as a column."""
     content = b"".join(cells.data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
     return binary(np.frombuffer(content, np.uint8), np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts))))
 
 
 def _vints(cells: Cells, sizes: Places) -> tuple[Places, Places]:
-    """(bytes of the vint that each row begins with, its value); where there is none, one that no row can have."""
+    """The size and the value of the vint at the start of each row. For a row without a vint, the size is larger than the row."""
     said = _at(cells, cells.starts, sizes > 0, "i1").astype(np.int64)
     heads = np.where(sizes > 0, 1, sizes + 1)
     for row in np.flatnonzero(said < 0).tolist():
@@ -356,7 +359,7 @@ def _vints(cells: Cells, sizes: Places) -> tuple[Places, Places]:
 
 
 def _signed_vint(data: bytes) -> int | None:
-    """The number, when the bytes are exactly one."""
+    """The number, if the bytes are exactly one number; otherwise None."""
     first = int.from_bytes(data[:1], "big", signed=True) if data else -128
     size = 0 if first >= -112 else -112 - first if first >= -120 else -120 - first
     if len(data) != 1 + size:

@@ -1,7 +1,8 @@
-"""`sequenceFile`: Hadoop's sequence files and map files, as any program writes them: keys and values as columns.
+"""The source `sequenceFile` reads Hadoop's sequence files and map files, from any program. Keys and values become columns.
 
-Planning walks over the lengths (`sequence_frames.py`), cuts each file into units of whole records or blocks, and freezes the classes and,
-where those leave types open, what the first records say (`hadoop_columns.py`). Of a map file `data` is read.
+The planner reads the lengths of the records (`sequence_frames.py`), and cuts each file into units of complete records or blocks. It freezes the
+classes of keys and values. If a class doesn't determine the types, they are determined from the first records (`hadoop_columns.py`). In a map
+file, only the file `data` is read.
 """
 
 import json
@@ -29,21 +30,22 @@ VALUE: Final = "value"
 
 _UNIT_BYTES = 4 << 20
 _PACKED_BYTES = 1 << 20
-"""Of a compressed file: its contents may be many times as large."""
+"""The size of a unit in a compressed file, in bytes. It is smaller because the contents may be many times as large."""
 _WINDOW: Final = 64 << 10
-"""Bytes of a local file to read at a time when looking for lengths: larger records are skipped."""
+"""The number of bytes of a local file that are read at a time to find lengths. The contents of larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})
-"""Files of a map file that hold no records of its own."""
+"""The names of the files in a map file that have no records."""
 
 
 class SequenceFileReader(BlockReader):
-    """See the module. Columns are `key` and `value`, or the values of DL4J's records."""
+    """See the module. The columns are `key` and `value`, or the values in DL4J's records."""
 
     @staticmethod
     def discover(source: SequenceFileSource, access: Access) -> Discovery:
-        """Reads lengths, and the first records. Raises NotFound for a URI without files, BadData naming file and offset, BadSpec."""
+        """Reads the lengths of all records, and the first records. Raises NotFound for a URI without files, BadData, which names the file and the
+        offset, for an invalid file, and BadSpec for classes or types that can't be read."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: SequenceFileSource, state: Mapping[str, Any], access: Access) -> None:
@@ -51,18 +53,18 @@ class SequenceFileReader(BlockReader):
         del source
         key, value = (_thawed(state.get(name)) for name in (KEY, VALUE))
         self._forms: list[Form | None] = [form(key, KEY) if key else None, form(value, VALUE) if value else None]
-        # DL4J numbers its records by the keys.
+        # The keys of DL4J's records are just their numbers.
         self._is_numbered = value is not None and value.java in (RECORD, SEQUENCE_RECORD)
 
     def schema(self) -> pa.Schema:
-        """Text, bytes, numbers and lists, as the classes say."""
+        """The columns: text, bytes, numbers and lists, depending on the classes of keys and values."""
         key, value = ([] if each is None else each.fields() for each in self._forms)
         if self._is_numbered:
             key = [pa.field(field.name, field.type, metadata=NOT_BY_DEFAULT) for field in key]
         return pa.schema([*key, *value])
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """Raises BadData naming file and offset for a unit that is no whole records."""
+        """Parses the unit. Raises BadData, which names the file and the offset, for an invalid or truncated record."""
         data = source.read_at(unit.offset, unit.size)
         if len(data) != unit.size:
             raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
@@ -96,7 +98,7 @@ def _units(source: SequenceFileSource, access: Access) -> Listing[Unit]:
 
 
 def _records_of(files: FilesOfFolder) -> Iterator[tuple[str, str, int, str]]:
-    """(path, URI, size, pin) of the files of a folder; of a map file's without what lies beside its records."""
+    """Yields the (path, URI, size, pin) of the files in a folder. In the folder of a map file, files without records are left out."""
     beside = _BESIDE if "data" in files.names else frozenset[str]()
     for name, path, uri, size, pin in zip(files.names, files.paths, files.uris, files.sizes, files.pins, strict=True):
         if name not in beside:
@@ -120,7 +122,7 @@ def _check_classes(header: Header, uri: str, first: tuple[str, Header]) -> None:
 
 
 def _sample(file: Input, header: Header, uri: str, stretch: Stretch) -> dict[str, Any]:
-    """The state for workers: the kinds of keys and values, from the first records."""
+    """Freezes the kinds of the keys and values, which are determined from the first records."""
     state: dict[str, Any] = {}
     found = pairs(file.read_at(stretch.offset, stretch.size), header, uri, stretch.offset)
     for name, java, cells in zip((KEY, VALUE), (header.key, header.value), found, strict=True):
@@ -140,6 +142,6 @@ def _unit(stretch: Stretch, header: Header, *, root: int, path: str, entry: Entr
 
 
 def _header_of(unit: Unit) -> Header:
-    """As much of the header of the unit's file as framing needs."""
+    """The fields of the file's header that are needed to read the unit's framing. The other fields are empty."""
     framing = json.loads(unit.extra)
     return Header("", "", framing["compression"], framing["codec"], bytes.fromhex(framing["sync"]), 0)

@@ -1,6 +1,7 @@
-"""Where the records of Hadoop's sequence files lie: their places from the lengths alone while planning, and keys and values while working.
+"""Parses the framing of Hadoop's sequence files. The planner finds the records by their lengths alone; workers also read keys and values.
 
-`formats/hadoop/sequence_file_encoder.py` draws the framing. Here it is another program's: any classes, codecs and metadata, and syncs at any distance.
+`formats/hadoop/sequence_file_encoder.py` shows the framing. Here, files may be from other programs, so they may have any classes, codecs and
+metadata, and sync markers at any distance.
 """
 
 import struct
@@ -22,28 +23,28 @@ _INT: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ii")
 _SYNC: Final = len(ESCAPE) + MARKER
 _HEADER_BYTES: Final = 64 << 10
-"""Of a header, at first; with much metadata it is longer."""
+"""The number of bytes that are first read to parse a header. Headers with much metadata are longer."""
 _LONGEST_HEADER: Final = 16 << 20
 _COLUMNS: Final = 4
-"""Streams of a block: lengths of keys, keys, lengths of values, values."""
+"""The number of streams in a block: lengths of keys, keys, lengths of values, and values."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a file."""
+    """The header of a sequence file."""
 
     key: str
-    """Class of the keys."""
+    """The class of the keys."""
     value: str
     compression: str
-    """None, Record or Block."""
+    """The kind of compression: `None`, `Record` or `Block`."""
     codec: str
     sync: bytes
     size: int
 
     @classmethod
     def read(cls, file: Input, uri: str) -> "Header":
-        """Raises BadData for a file that begins with something else, and BadSpec for a codec that is not known."""
+        """Reads the header of a file. Raises BadData if it is invalid, and BadSpec for an unknown codec."""
         most = min(_HEADER_BYTES, file.size)
         while True:
             data = file.read_at(0, most) if most else b""
@@ -80,7 +81,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Cells:
-    """Serialised objects: where each lies within the data."""
+    """Serialised objects: the bytes, and the start and end of each object within them."""
 
     data: bytes
     starts: Places
@@ -90,16 +91,16 @@ class Cells:
         return self.data[int(self.starts[row]) : int(self.ends[row])]
 
     def rows(self) -> Iterator[bytes]:
-        """Each by itself."""
+        """Yields the bytes of each object."""
         for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
             yield self.data[start:end]
 
 
 def stretches(file: Input, header: Header, uri: str, *, window: int, most: int) -> Iterator[Stretch]:
-    """The records of a file in stretches of at most `most` bytes, or of one larger record or block.
+    """Yields the records of a file in stretches of at most `most` bytes. A larger record or block is a stretch of its own.
 
-    Reads `window` bytes at a time and skips what it need not see. Raises BadData naming file and offset for lengths that can't be and for
-    a file that ends within a record.
+    Reads `window` bytes at a time, and skips the contents of large records. Raises BadData, which names the file and the offset, for impossible
+    lengths, and for a file that ends within a record.
     """
     walk = _walk_blocks if header.compression == "Block" else _walk_records
     begin = first = count = end = 0
@@ -116,12 +117,12 @@ def stretches(file: Input, header: Header, uri: str, *, window: int, most: int) 
 
 
 def pairs(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cells, Cells]:
-    """Keys and values of a planned stretch. Raises BadData naming file and offset."""
+    """The keys and values of a planned stretch. Raises BadData, which names the file and the offset, if it is invalid."""
     return _of_blocks(data, header, uri, offset) if header.compression == "Block" else _of_records(data, header, uri, offset)
 
 
 class _Window:
-    """A stretch of a file at a time."""
+    """Reads a file at any offset, and keeps the latest window of it in memory."""
 
     def __init__(self, file: Input, window: int) -> None:
         self._file = file
@@ -131,7 +132,7 @@ class _Window:
         self.size = file.size
 
     def take(self, offset: int, length: int) -> bytes:
-        """The bytes there, fewer at the end of the file."""
+        """The `length` bytes at this offset, or fewer at the end of the file."""
         length = min(length, self.size - offset)
         at = offset - self._begin
         if at < 0 or at + length > len(self._data):
@@ -141,7 +142,7 @@ class _Window:
 
 
 def _walk_records(window: _Window, header: Header, uri: str) -> Iterator[tuple[int, int, int]]:
-    """(first byte, sync included; byte behind it; 1) of each record."""
+    """Yields the start and end offset of each record, and the number 1. A sync marker before a record is part of it."""
     at = header.size
     while at < window.size:
         begin = at
@@ -158,7 +159,7 @@ def _walk_records(window: _Window, header: Header, uri: str) -> Iterator[tuple[i
 
 
 def _walk_blocks(window: _Window, header: Header, uri: str) -> Iterator[tuple[int, int, int]]:
-    """(first byte, byte behind it, records) of each block."""
+    """Yields the start offset, the end offset and the number of records of each block."""
     at = header.size
     while at < window.size:
         begin = at
@@ -233,7 +234,7 @@ def _cells(data: bytes, sizes: Places) -> Cells:
 
 
 def _lengths(data: bytes, count: int, offset: int, uri: str) -> Places:
-    """Reads this many vints."""
+    """Parses `count` lengths, which are stored as vints."""
     sizes = np.frombuffer(data, np.int8)
     if len(sizes) == count and (sizes >= 0).all():
         return sizes.astype(np.int64)
@@ -247,7 +248,7 @@ def _lengths(data: bytes, count: int, offset: int, uri: str) -> Places:
 
 
 def _record_end(head: bytes, offset: int, most: int, uri: str) -> int:
-    """Where the record of this head ends."""
+    """The end offset of the record that begins with these bytes."""
     if len(head) < _HEAD.size:
         raise _broken(f"truncated length ({len(head)} of {_HEAD.size} bytes)", offset, uri)
     size, key_size = _HEAD.unpack(head)
@@ -272,7 +273,7 @@ def _count(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
 
 
 def _vint(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
-    """(the vint at `at`, where it ends)."""
+    """The vint that `head` begins with, and the position at which it ends. `at` is the position of `head`."""
     try:
         value, size = vint(head, 0)
     except ValueError as exc:
