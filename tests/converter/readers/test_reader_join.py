@@ -249,7 +249,7 @@ def test_columns_of_one_name_need_a_prefix(tmp_path: Path) -> None:
 
 
 def test_keys_of_different_types_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match="the key id is int64 in the table left and string in right; give both the same type"):
+    with pytest.raises(BadSpec, match="the key id is int64 in the table left and string in the table right; give both the same type"):
         plan(JoinReader, a_join(a_table(tmp_path, "left", "1,1\n"), a_table(tmp_path, "right", "x,1\n")))
     with pytest.raises(
         BadSpec, match=r"the table right: the column '0' is float, which can't be a key; give it a type of whole numbers or text"

@@ -339,7 +339,7 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
         for kind, name in kinds[1:]:
             if kind != kinds[0][0]:
                 raise BadSpec(
-                    f"source.join: the key {key} is {kinds[0][0]} in the table {kinds[0][1]} and {kind} in {name}; give both the same type."
+                    f"source.join: the key {key} is {kinds[0][0]} in the table {kinds[0][1]} and {kind} in the table {name}; give both the same type."
                 )
         fields.append(pa.field(key, kinds[0][0] if kinds else pa.string(), metadata=NOT_BY_DEFAULT))
         owners[key] = "the keys"
