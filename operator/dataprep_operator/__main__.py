@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--namespace", "-n", action="append", default=[], help="watch this namespace only (repeatable; DATAPREP_NAMESPACES)"
     )
     parser.add_argument("--port", type=int, help="port of the status endpoint (DATAPREP_LISTEN_PORT)")
-    parsed = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         settings = settings_module.from_environment()
     except ValueError as exc:
@@ -66,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     settings = replace(
         settings,
-        namespaces=tuple(parsed.namespace) or settings.namespaces,
-        listen_port=settings.listen_port if parsed.port is None else parsed.port,
+        namespaces=tuple(options.namespace) or settings.namespaces,
+        listen_port=settings.listen_port if options.port is None else options.port,
     )
-    _log(settings)
+    _set_up_logging(settings)
     tracing.set_up("dataprep-operator")
     try:
         asyncio.run(serve(settings))
@@ -98,7 +98,7 @@ async def serve(settings: Settings) -> None:
     connect = functools.partial(KubernetesCluster.connect, qps=settings.qps, burst=settings.burst)
     elector = None
     if settings.lease_namespace is not None:
-        elector = LeaderElector(connect=connect, settings=settings, clock=clock, lost=_lost)
+        elector = LeaderElector(connect=connect, settings=settings, clock=clock, lost=_exit_without_lease)
     cluster = await connect(clock=clock, may_write=lambda: elector is None or elector.is_leader)
     cache, progress_store = Cache(), ProgressStore()
     queue = WorkQueue[Key](high_priority=cache.is_new, low_priority=cache.has_succeeded)
@@ -109,14 +109,16 @@ async def serve(settings: Settings) -> None:
 
     streams = Streams(expected=handlers.expected_streams(settings), cache=cache, enqueue=enqueue)
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds, streams=streams)
-    endpoint = _endpoint(settings, cluster, cache, progress_store, health, queue)
-    reconcile = _reconcile(settings, cluster, cache, progress_store, streams)
+    endpoint = _build_endpoint(settings, cluster, cache, progress_store, health, queue)
+    reconcile = _build_reconcile(settings, cluster, cache, progress_store, streams)
     # Started before kopf's tasks, so that kopf doesn't cancel it.
     shutdown_limit = asyncio.create_task(_limit_shutdown(stop))
     try:
         await _check_served(cluster)
-        async with _listening(endpoint.application(), settings):
-            watching = asyncio.create_task(watch(settings=settings, cache=cache, streams=streams, enqueue=enqueue, stop=stop, died=_die))
+        async with _listen(endpoint.application(), settings):
+            watching = asyncio.create_task(
+                watch(settings=settings, cache=cache, streams=streams, enqueue=enqueue, stop=stop, died=_exit_without_watches)
+            )
             # A replica without watches is useless, whether it is the leader or not.
             watching.add_done_callback(lambda _: stop.set())
             leadership = lead(settings=settings, cache=cache, streams=streams, queue=queue, reconcile=reconcile, health=health, stop=stop)
@@ -132,7 +134,7 @@ async def serve(settings: Settings) -> None:
         await cluster.close()
 
 
-def _endpoint(
+def _build_endpoint(
     settings: Settings, cluster: KubernetesCluster, cache: Cache, progress_store: ProgressStore, health: Health, queue: WorkQueue[Key]
 ) -> Endpoint:
     return Endpoint(
@@ -147,7 +149,7 @@ def _endpoint(
     )
 
 
-def _reconcile(
+def _build_reconcile(
     settings: Settings, cluster: KubernetesCluster, cache: Cache, progress_store: ProgressStore, streams: Streams
 ) -> Callable[[Key], Awaitable[float | None]]:
     by_kind = {
@@ -176,7 +178,7 @@ def _give_up() -> None:
     _exit_now()
 
 
-def _die(task: str, error: BaseException | None) -> None:
+def _exit_without_watches(task: str, error: BaseException | None) -> None:
     """Exit, because the operator can do nothing without its watches. Another replica takes over when the Lease expires."""
     logger.error("kopf's task %r has ended: %s; this replica stops", task, repr(error) if error is not None else "no error")
     _exit_now()
@@ -202,13 +204,13 @@ async def _check_served(cluster: KubernetesCluster) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _listening(application: web.Application, settings: Settings) -> AsyncIterator[int]:
+async def _listen(application: web.Application, settings: Settings) -> AsyncIterator[int]:
     """Serve `application` within the context. Yields the port."""
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     assert runner.server is not None  # noqa: S101 - set by setup()
-    make = Gate().has_finalizer(runner.server)
-    server = await asyncio.get_running_loop().create_server(make, settings.listen_host, settings.listen_port, backlog=BACKLOG)
+    factory = Gate().wrap(runner.server)
+    server = await asyncio.get_running_loop().create_server(factory, settings.listen_host, settings.listen_port, backlog=BACKLOG)
     port = server.sockets[0].getsockname()[1]
     logger.info("listening on %s:%d", settings.listen_host, port)
     try:
@@ -249,13 +251,13 @@ async def _acquire(elector: LeaderElector, streams: Streams) -> None:
     await elector.begin()
 
 
-def _lost(error: BaseException) -> None:
+def _exit_without_lease(error: BaseException) -> None:
     """Exit before this replica writes anything more. An orderly shutdown would take seconds, in which it could still write."""
     logger.error("%s; this replica stops", error)
     _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 
 
-def _log(settings: Settings) -> None:
+def _set_up_logging(settings: Settings) -> None:
     handler = logging.StreamHandler()
     plain = PlainLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines(log_context.fields) if settings.log_format == "json" else plain)

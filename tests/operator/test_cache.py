@@ -61,7 +61,7 @@ def test_what_a_listing_lacks_was_deleted_meanwhile() -> None:
     known = cache.uids(Kind.JOBS, namespace=None)
     cache.put(Kind.JOBS, child_object("job-3"))
 
-    concerned = cache.prune(Kind.JOBS, namespace=None, listed=["job-1"], known=known)
+    concerned = cache.prune(Kind.JOBS, namespace=None, listed_uids=["job-1"], known_uids=known)
 
     assert concerned == [Key("n", "a")]
     assert {child.uid for child in cache.children_of("n", "uid-a")} == {"job-1", "job-3"}

@@ -59,7 +59,7 @@ def test_a_job_that_went_unseen_concerns_its_cron_job() -> None:
     cache.put(Kind.DATAPREPCRONJOBS, a_cron())
     cache.put(Kind.DATAPREPJOBS, a_job())
 
-    assert cache.prune(Kind.DATAPREPJOBS, namespace=None, listed=[], known=["uid-nightly-1"]) == [Key("n", "nightly-1"), CRON]
+    assert cache.prune(Kind.DATAPREPJOBS, namespace=None, listed_uids=[], known_uids=["uid-nightly-1"]) == [Key("n", "nightly-1"), CRON]
     assert cache.jobs_of_cron("n", "uid-cron") == []
 
 
@@ -74,7 +74,7 @@ def test_an_event_of_a_job_has_its_cron_job_and_who_waits_looked_at() -> None:
     for kind in ("MODIFIED", "DELETED"):
         concerned.clear()
         event = {"type": kind, "object": a_job()}
-        handlers._take(Kind.DATAPREPJOBS, event, cache=cache, streams=streams, enqueue=lambda key, _: concerned.append(key))
+        handlers._handle(Kind.DATAPREPJOBS, event, cache=cache, streams=streams, enqueue=lambda key, _: concerned.append(key))
         assert concerned == [Key("n", "nightly-1"), Key("n", "after"), CRON]
 
 

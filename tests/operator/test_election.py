@@ -50,7 +50,7 @@ def test_a_lease_that_another_has_taken_is_told_at_once() -> None:
             lost.append(error)
             told.set()
 
-        election._lost = tell
+        election._on_lost = tell
         await election.begin()
         assert election.is_leader
         assert leases.body is not None
@@ -64,7 +64,7 @@ def test_a_lease_that_another_has_taken_is_told_at_once() -> None:
 
 
 def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(election, "_STANDS_STILL_SECONDS", 0.5)
+    monkeypatch.setattr(election, "_STALL_SECONDS", 0.5)
     monkeypatch.setattr(election, "_BEAT_SECONDS", 0.01)
     told = threading.Event()
     lost: list[BaseException] = []
@@ -76,7 +76,7 @@ def test_an_event_loop_that_stands_still_for_long_loses_the_lease(monkeypatch: p
             lost.append(error)
             told.set()
 
-        turn._lost = tell
+        turn._on_lost = tell
         await turn.begin()
         # This blocks the event loop. Outside of the test, the process would have exited by now.
         assert told.wait(PATIENCE_SECONDS)

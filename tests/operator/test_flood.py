@@ -46,7 +46,7 @@ def an_application(verifier: Verifier | None = None) -> web.Application:
 async def listening(monkeypatch: pytest.MonkeyPatch, gated: Gate | None = None) -> AsyncIterator[tuple[str, int]]:
     """Run the operator's server on a free port."""
     monkeypatch.setattr(program, "Gate", lambda: gated or Gate())
-    async with program._listening(an_application(), Settings(listen_host="127.0.0.1", listen_port=0)) as port:
+    async with program._listen(an_application(), Settings(listen_host="127.0.0.1", listen_port=0)) as port:
         yield "127.0.0.1", port
 
 
@@ -193,7 +193,7 @@ def test_addresses_are_forgotten() -> None:
         own.admit(str(number), line)
         own.release(str(number), line)
     assert len(own._limiters) <= 4096
-    assert own._open == {}
+    assert own._open_connections == {}
 
 
 # --- limits on reports ----------------------------------------------------------------------------------------------------------------

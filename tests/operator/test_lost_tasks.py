@@ -96,7 +96,7 @@ def test_a_task_that_ends_because_all_ends_is_no_fault() -> None:
             stop.set()
         task = asyncio.create_task(asyncio.sleep(0), name="kopf's")
         await task
-        controller._ended(task, stop=stop, died=lambda name, _: died.append(name))
+        controller._report_end(task, stop=stop, died=lambda name, _: died.append(name))
 
     asyncio.run(end(is_wanted=True))
     assert died == []

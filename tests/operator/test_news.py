@@ -17,7 +17,7 @@ KEY = Key("n", "a")
 
 def concerned(cache: Cache, kind: Kind, event: str, raw: Any) -> list[Key]:  # Any: an object's JSON
     found: list[Key] = []
-    handlers._take(
+    handlers._handle(
         kind,
         {"type": event, "object": raw},
         cache=cache,
@@ -76,7 +76,7 @@ def test_a_status_of_our_own_is_no_news_but_to_those_who_wait_for_it() -> None:
     cache.put(Kind.DATAPREPJOBS, job_object())
     cache.put(Kind.DATAPREPJOBS, waiting)
     written = job_object(version="9", status={"phase": "Succeeded"})
-    cache.put_written(written)
+    cache.put_status_response(written)
 
     assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", written) == [Key("n", "b")]
     assert concerned(cache, Kind.DATAPREPJOBS, "MODIFIED", job_object(version="10", status={"phase": "Succeeded"})) == [KEY, Key("n", "b")]
@@ -109,7 +109,7 @@ def test_what_is_kept_of_an_object_is_what_somebody_reads() -> None:
     cache, raw, copy_of_it = Cache(), job_object(), "kubectl.kubernetes.io/last-applied-configuration"
     raw["metadata"] |= {"managedFields": [{}], "annotations": {copy_of_it: "{}", names.ANNOTATION_RETRY: "1"}}
 
-    cache.put_written(raw)
+    cache.put_status_response(raw)
 
     kept = cache.job(KEY)
     assert kept is not None

@@ -158,5 +158,5 @@ def test_a_profile_concerns_the_jobs_of_its_namespace_that_have_not_begun() -> N
     assert cache.not_started("m") == []
     assert (cache.profile("n", "p"), cache.profile("m", "p")) == (raw, None)
     assert cache.uids(Kind.DATAPREPPROFILES, namespace="n") == ["u"]
-    assert cache.prune(Kind.DATAPREPPROFILES, namespace="n", listed=[], known=["u"]) == []
+    assert cache.prune(Kind.DATAPREPPROFILES, namespace="n", listed_uids=[], known_uids=["u"]) == []
     assert cache.profile("n", "p") is None

@@ -257,7 +257,7 @@ def root() -> Iterator[None]:
 @pytest.mark.parametrize("form", ["json", "text"])
 @pytest.mark.usefixtures("root")
 def test_a_line_of_the_log_is_one_line_without_escapes_and_credentials(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command._log(Settings(log_format=form))
+    command._set_up_logging(Settings(log_format=form))
     logging.getLogger("dataprep_operator").warning("%s\n2026-01-31 INFO forged", HOSTILE)
     try:
         raise ValueError(HOSTILE)

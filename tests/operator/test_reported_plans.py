@@ -82,7 +82,7 @@ def test_only_the_end_of_a_plans_pod_is_looked_at_now(step: str, phase: str, sec
     cache._keys_by_uid["job-uid"] = Key(NAMESPACE, "mnist")
     labels = {names.LABEL_STEP: step, names.LABEL_JOB_UID: "job-uid"}
     pod = {"metadata": {"name": "p", "namespace": NAMESPACE, "uid": "u", "labels": labels}, "status": {"phase": phase}}
-    handlers._take(
+    handlers._handle(
         Kind.PODS,
         {"type": "ADDED", "object": pod},
         cache=cache,

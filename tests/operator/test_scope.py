@@ -63,9 +63,9 @@ class Releases:
         self.cluster.now += timedelta(seconds=seconds)
         assert self.cluster.now < START + timedelta(hours=1), "the release waits forever"
         for each in self.running:
-            for place in each._places:
+            for place in each._namespaces:
                 await each._claim_marker(place)
-            if each._everywhere:
+            if each._is_clusterwide:
                 await each._check_others(begins=False)
 
     def marker(self, namespace: str) -> Body:

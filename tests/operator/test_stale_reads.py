@@ -361,11 +361,11 @@ def test_a_job_that_was_taken_from_its_schedule_is_not_the_schedules_any_more() 
 def test_nothing_is_remembered_of_a_job_that_was_deleted_in_the_middle(world: World) -> None:
     world.running()
     observer = world.reconciler._observer
-    assert uid_of(world) in observer._frozen
+    assert uid_of(world) in observer._frozen_specs
     world.cluster.remove("dataprepjobs", NAMESPACE, "mnist")
     world.look()
 
-    assert (observer._frozen, observer._parsed, observer._refusals, observer._uids) == ({}, {}, {}, {})
+    assert (observer._frozen_specs, observer._spec_results, observer._refusals, observer._uids) == ({}, {}, {}, {})
 
 
 # --- leadership ----------------------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_a_job_that_was_edited_is_what_its_config_map_says(world: World) -> None
     taken_over(world)
 
     assert asked(world) == [("get", "configmaps")]
-    spec = world.reconciler._observer._frozen[world.cluster.objects["dataprepjobs", NAMESPACE, "mnist"]["metadata"]["uid"]]
+    spec = world.reconciler._observer._frozen_specs[world.cluster.objects["dataprepjobs", NAMESPACE, "mnist"]["metadata"]["uid"]]
     assert "allowEmpty" not in spec
 
 

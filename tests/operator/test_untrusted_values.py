@@ -91,7 +91,7 @@ def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.Da
         an_object(Kind.DATAPREPJOBS) | {"metadata": an_object(Kind.DATAPREPJOBS)["metadata"] | {"name": "other", "uid": "uid-9"}},
     )
 
-    handlers._take(
+    handlers._handle(
         kind, {"type": type_, "object": copy.deepcopy(raw)}, cache=cache, streams=streams, enqueue=lambda key, _: concerned.append(key)
     )
 
@@ -135,9 +135,9 @@ def test_an_object_that_can_not_be_read_is_not_waited_for() -> None:
     streams.observe((Kind.PODS, None), {"type": None, "object": raw})
     broken = {**raw, "metadata": {"uid": "uid-1"}}
     with pytest.raises(KeyError):
-        handlers._take(Kind.PODS, {"type": None, "object": broken}, cache=cache, streams=streams, enqueue=lambda _, __: None)
+        handlers._handle(Kind.PODS, {"type": None, "object": broken}, cache=cache, streams=streams, enqueue=lambda _, __: None)
 
-    assert not streams._uncached[(Kind.PODS, None)]
+    assert not streams._uncached_uids[(Kind.PODS, None)]
 
 
 # --- indexes --------------------------------------------------------------------------------------------------------------------------

@@ -265,7 +265,10 @@ def test_who_waits_for_a_job_that_went_unseen_is_looked_at() -> None:
     cache.put(Kind.DATAPREPJOBS, a_raw("a", after=[]))
     cache.put(Kind.DATAPREPJOBS, a_raw("b", after=["a"]))
 
-    assert cache.prune(Kind.DATAPREPJOBS, namespace=None, listed=["uid-b"], known=["uid-a", "uid-b"]) == [Key("n", "a"), Key("n", "b")]
+    assert cache.prune(Kind.DATAPREPJOBS, namespace=None, listed_uids=["uid-b"], known_uids=["uid-a", "uid-b"]) == [
+        Key("n", "a"),
+        Key("n", "b"),
+    ]
 
 
 # --- refused jobs -----------------------------------------------------------------------------------------------------------

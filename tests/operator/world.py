@@ -211,7 +211,7 @@ class World:
         self.cluster.watch = self._event
         for plural, kind in WATCHED.items():
             listed = [body["metadata"]["uid"] for (each, _, _), body in self.cluster.objects.items() if each == plural]
-            self.cache.prune(kind, namespace=None, listed=listed, known=self.cache.uids(kind, namespace=None))
+            self.cache.prune(kind, namespace=None, listed_uids=listed, known_uids=self.cache.uids(kind, namespace=None))
         for (plural, _, _), body in list(self.cluster.objects.items()):
             self._event(plural, body, False)
 

@@ -78,10 +78,10 @@ def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
 def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
     """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions."""
     # The plan step itself retries an unreachable store. When it gives up, the Job fails immediately.
-    final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
+    fatal_exits = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     pod = pod_template(observed, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
-    return _single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, final=final)
+    return _single_pod_job(observed, spec, step="plan", attempt=attempt, pod=pod, fatal_exits=fatal_exits)
 
 
 def commit_job(
@@ -96,7 +96,7 @@ def commit_job(
     code_commit: str | None = None,
 ) -> Body:
     """Return the Job of the commit step, whose pod checks every shard and writes the manifest and `_SUCCESS`."""
-    final = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
+    fatal_exits = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.NOT_FOUND)
     arguments = ["commit", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256]
     pod = pod_template(
         observed,
@@ -109,15 +109,15 @@ def commit_job(
         code_commit=code_commit,
         defaults=defaults,
     )
-    return _single_pod_job(observed, spec, step="commit", attempt=attempt, pod=pod, final=final)
+    return _single_pod_job(observed, spec, step="commit", attempt=attempt, pod=pod, fatal_exits=fatal_exits)
 
 
 def cleanup_job(observed: Observed, spec: DataPrepJobSpec, *, runs: Sequence[str], defaults: PodDefaults) -> Body:
     """Return the Job whose pod removes a deleted job's output."""
     arguments = ["remove", "--job", f"{MOUNTS}/{JOB_FILE}", *(word for run in runs for word in ("--run", run))]
-    bare = spec.model_copy(update={"code": None})  # the code isn't needed, and may no longer exist
-    pod = pod_template(observed, bare, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
-    return _single_pod_job(observed, bare, step=CLEANUP, attempt=1, pod=pod, final=(Exit.BAD_SPEC, Exit.NOT_FOUND))
+    spec_without_code = spec.model_copy(update={"code": None})  # the code isn't needed, and may no longer exist
+    pod = pod_template(observed, spec_without_code, step=CLEANUP, attempt=1, arguments=arguments, gpu=False, defaults=defaults)
+    return _single_pod_job(observed, spec_without_code, step=CLEANUP, attempt=1, pod=pod, fatal_exits=(Exit.BAD_SPEC, Exit.NOT_FOUND))
 
 
 def convert_job(
@@ -135,16 +135,16 @@ def convert_job(
     code_commit: str | None = None,
 ) -> Body:
     """Return the Job of the convert step. It is an Indexed Job with one index per task, or per task in `only` if that isn't empty."""
-    listed = ranges.write(only)
-    listed = listed if len(listed) <= MOST_TASKS_TEXT else ""
-    completions = len(set(only)) if listed else tasks
+    task_ranges = ranges.write(only)
+    task_ranges = task_ranges if len(task_ranges) <= MOST_TASKS_TEXT else ""
+    completions = len(set(only)) if task_ranges else tasks
     arguments = ["work", "--job", f"{MOUNTS}/{JOB_FILE}", "--run", run_id, "--plan-sha256", plan_sha256, "--attempt", str(attempt)]
     pod = pod_template(
         observed,
         spec,
         step="convert",
         attempt=attempt,
-        arguments=arguments + (["--tasks", listed] if listed else []),
+        arguments=arguments + (["--tasks", task_ranges] if task_ranges else []),
         gpu=gpu,
         memory=memory,
         code_commit=code_commit,
@@ -152,7 +152,9 @@ def convert_job(
     )
     if spec.script is not None:
         pod = scripts.pod(pod, spec, spec.script, run_id=run_id, code=code_folder(spec), defaults=defaults)
-    annotations = dict(observed.queue_annotations) | {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: listed} if listed else {})
+    annotations = (
+        dict(observed.queue_annotations) | {ANNOTATION_PLAN: plan_sha256} | ({ANNOTATION_TASKS: task_ranges} if task_ranges else {})
+    )
     body = {
         "completionMode": "Indexed",
         "completions": completions,
@@ -169,8 +171,8 @@ def convert_job(
         most_failed = MOST_FAILED_INDEXES
     if most_failed is not None:
         body["maxFailedIndexes"] = min(most_failed, completions)
-    labelled = owned_labels(observed, step="convert", attempt=attempt) | dict(observed.queue_labels)
-    return _job(owned_metadata(observed, child_name(observed, "convert", attempt), labels=labelled, annotations=annotations), body)
+    labels = owned_labels(observed, step="convert", attempt=attempt) | dict(observed.queue_labels)
+    return _job(owned_metadata(observed, child_name(observed, "convert", attempt), labels=labels, annotations=annotations), body)
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
@@ -209,12 +211,12 @@ def _code_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
     return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]
 
 
-def _single_pod_job(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, pod: Body, final: Sequence[Exit]) -> Body:
+def _single_pod_job(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int, pod: Body, fatal_exits: Sequence[Exit]) -> Body:
     body = {
         "completions": 1,
         "parallelism": 1,
         "backoffLimit": spec.backoff_limit,
-        "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), _on_exit("FailJob", *final)]},
+        "podFailurePolicy": {"rules": [*_IGNORED_FAILURES, *_code_failure_rules(spec), _on_exit("FailJob", *fatal_exits)]},
         "podReplacementPolicy": "Failed",
         "template": pod,
     }

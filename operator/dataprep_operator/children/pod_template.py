@@ -83,7 +83,7 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
         "affinity": _affinity(spec, gpu=gpu, defaults=defaults),
         "nodeSelector": _node_selector(spec, gpu=gpu, defaults=defaults),
         "tolerations": _tolerations(spec, gpu=gpu, defaults=defaults),
-        "imagePullSecrets": _to_json(workers.image_pull_secrets) or [dict(each) for each in defaults.image_pull_secrets],
+        "imagePullSecrets": _to_json(workers.image_pull_secrets) or [dict(secret) for secret in defaults.image_pull_secrets],
         "serviceAccountName": workers.service_account_name,
         "priorityClassName": workers.priority_class_name,
         "initContainers": list(init_containers),
@@ -99,10 +99,11 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
 
 def _harden(containers: Sequence[Body]) -> list[Body]:
     """Add security defaults to the user's containers where they set none. The module `privileges` limits the values that they may set."""
-    contexts = [(each, each.get("securityContext") or {}) for each in containers]
+    contexts = [(container, container.get("securityContext") or {}) for container in containers]
     # A security context that isn't a mapping is left unchanged, because the API server rejects it.
     return [
-        each | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else each for each, context in contexts
+        container | {"securityContext": _default_context(context) | context} if isinstance(context, dict) else container
+        for container, context in contexts
     ]
 
 
@@ -111,32 +112,32 @@ def _default_context(context: Body) -> Body:
 
     Privilege escalation isn't forbidden to a container with extra privileges, because the API server rejects that combination.
     """
-    may_more = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
-    return {"capabilities": {"drop": ["ALL"]}} | ({} if may_more else {"allowPrivilegeEscalation": False})
+    has_more_privileges = context.get("privileged") or untrusted.mapping(context.get("capabilities")).get("add")
+    return {"capabilities": {"drop": ["ALL"]}} | ({} if has_more_privileges else {"allowPrivilegeEscalation": False})
 
 
 def _security_context(defaults: PodDefaults) -> Body:
     user = defaults.run_as_user
     # fsGroup makes volumes writable if they support it. OnRootMismatch skips volumes that already have this group.
-    own = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
-    rest = {"runAsNonRoot": True, "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
-    return rest | own | dict(defaults.pod_security_context)
+    user_fields = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    fixed_fields = {"runAsNonRoot": True, "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
+    return fixed_fields | user_fields | dict(defaults.pod_security_context)
 
 
 def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Body:
     """Return the job's affinity. Pods without GPUs also avoid the nodes that match `cpu_avoid_nodes`."""
-    own: Body = _to_json([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
-    avoided = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(defaults.cpu_avoid_nodes.items())]
-    if gpu or not avoided:
-        return own
-    nodes = own.get("nodeAffinity") or {}
+    affinity: Body = _to_json([spec.workers.affinity])[0] if spec.workers.affinity is not None else {}
+    avoid_expressions = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(defaults.cpu_avoid_nodes.items())]
+    if gpu or not avoid_expressions:
+        return affinity
+    nodes = affinity.get("nodeAffinity") or {}
     required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     # Terms are alternatives, so the labels to avoid are added to each of them. An empty term matches no node and must stay empty.
     terms = [
-        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *avoided]} if any(term.values()) else term
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *avoid_expressions]} if any(term.values()) else term
         for term in required.get("nodeSelectorTerms") or []
-    ] or [{"matchExpressions": avoided}]
-    return own | {"nodeAffinity": nodes | {"requiredDuringSchedulingIgnoredDuringExecution": required | {"nodeSelectorTerms": terms}}}
+    ] or [{"matchExpressions": avoid_expressions}]
+    return affinity | {"nodeAffinity": nodes | {"requiredDuringSchedulingIgnoredDuringExecution": required | {"nodeSelectorTerms": terms}}}
 
 
 def _code_containers(
@@ -149,21 +150,21 @@ def _code_containers(
     git = spec.code.git if spec.code is not None else None
     if git is None:
         return []
-    needed = {f"{MOUNTS}/{JOB_FILE}", CODE_FOLDER, "/tmp"}  # noqa: S108 - a path in the pod
+    needed_paths = {f"{MOUNTS}/{JOB_FILE}", CODE_FOLDER, "/tmp"}  # noqa: S108 - a path in the pod
     secret = [{"name": "dataprep-git", "mountPath": f"{MOUNTS}/git", "readOnly": True}] if git.secret_ref is not None else []
-    inherited = {key: value for key, value in converter.items() if key in ("image", "command", "securityContext")}
+    inherited_fields = {key: value for key, value in converter.items() if key in ("image", "command", "securityContext")}
     return [
-        inherited
+        inherited_fields
         | {
             "name": CODE_CONTAINER,
             "args": ["fetch-code", "--job", f"{MOUNTS}/{JOB_FILE}", "--into", CODE_FOLDER, *(["--commit", commit] if commit else [])],
             # The user's variables are included, because they may set a proxy or certificates.
             "env": [*_to_json(spec.workers.env), {"name": "DATAPREP_MOUNTS", "value": MOUNTS}],
             "resources": _resources(spec, step="fetch-code", gpu=False, memory=memory, defaults=defaults),
-            "volumeMounts": [*(each for each in converter["volumeMounts"] if each["mountPath"] in needed), *secret],
+            "volumeMounts": [*(mount for mount in converter["volumeMounts"] if mount["mountPath"] in needed_paths), *secret],
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            **({"imagePullPolicy": pull} if (pull := spec.workers.image_pull_policy or defaults.image_pull_policy) else {}),
+            **({"imagePullPolicy": pull_policy} if (pull_policy := spec.workers.image_pull_policy or defaults.image_pull_policy) else {}),
         }
     ]
 
@@ -176,7 +177,7 @@ def _git_secret(spec: DataPrepJobSpec) -> list[Body]:
 
 
 def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, defaults: PodDefaults) -> list[Body]:
-    known = {
+    variables = {
         "DATAPREP_MOUNTS": MOUNTS,
         "DATAPREP_CODE": code_folder(spec) or "",
         "DATAPREP_CODE_COMMIT_FILE": f"{CODE_FOLDER}/.dataprep-commit" if spec.code is not None and spec.code.git is not None else "",
@@ -186,7 +187,7 @@ def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, def
         "DATAPREP_STATUS_TOKEN_FILE": f"{TOKEN_FOLDER}/token" if defaults.status_url else "",
     }
     own_name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    return [*({"name": key, "value": value} for key, value in known.items() if value), own_name]
+    return [*({"name": key, "value": value} for key, value in variables.items() if value), own_name]
 
 
 def code_folder(spec: DataPrepJobSpec) -> str | None:
@@ -254,12 +255,16 @@ def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
 
 def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
     accelerator = spec.workers.accelerator
-    fell_back = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
+    unused_device = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
     # Only converter pods get devices, which are the resources with a domain in their name. A plan pod would leave its GPU idle.
     resources: Body = {
-        kind: kept
+        kind: kept_amounts
         for kind, amounts in _requested_resources(spec, defaults).items()
-        if (kept := {name: amount for name, amount in amounts.items() if name != fell_back and (step == "convert" or "/" not in name)})
+        if (
+            kept_amounts := {
+                name: amount for name, amount in amounts.items() if name != unused_device and (step == "convert" or "/" not in name)
+            }
+        )
     }
     if memory is not None:
         # Raise the request too, so that the scheduler finds a node with enough memory.
@@ -272,32 +277,34 @@ def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | Non
 
 def _node_selector(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> dict[str, str]:
     if gpu:
-        own = spec.workers.accelerator.node_selector
-        return dict(own if own is not None else defaults.gpu_node_selector)
+        gpu_selector = spec.workers.accelerator.node_selector
+        return dict(gpu_selector if gpu_selector is not None else defaults.gpu_node_selector)
     return dict(spec.workers.node_selector if spec.workers.node_selector is not None else defaults.cpu_node_selector)
 
 
 def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> list[Body]:
     general = spec.workers.tolerations
-    tolerations = _to_json(general) if general is not None else [dict(each) for each in defaults.cpu_tolerations]
+    tolerations = _to_json(general) if general is not None else [dict(toleration) for toleration in defaults.cpu_tolerations]
     if gpu:
-        own = spec.workers.accelerator.tolerations
-        tolerations += _to_json(own) if own is not None else [dict(each) for each in defaults.gpu_tolerations]
-    chosen = {each.get("key") for each in tolerations}
-    return [*tolerations, *(each for each in _LOST_NODE if each["key"] not in chosen)]
+        gpu_tolerations = spec.workers.accelerator.tolerations
+        tolerations += (
+            _to_json(gpu_tolerations) if gpu_tolerations is not None else [dict(toleration) for toleration in defaults.gpu_tolerations]
+        )
+    tolerated_keys = {toleration.get("key") for toleration in tolerations}
+    return [*tolerations, *(toleration for toleration in _LOST_NODE_TOLERATIONS if toleration["key"] not in tolerated_keys)]
 
 
 # By default Kubernetes waits five minutes for a lost node. One minute is enough here, because another pod can safely write the same bytes.
 LOST_NODE_SECONDS: Final = 60
-_LOST_NODE: Final[tuple[Body, ...]] = tuple(
+_LOST_NODE_TOLERATIONS: Final[tuple[Body, ...]] = tuple(
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
     for state in ("not-ready", "unreachable")
 )
 
 
-def _to_json(written: Sequence[Any] | None) -> list[Body]:
+def _to_json(models: Sequence[Any] | None) -> list[Body]:
     """Convert models to the API's JSON. The type is Any because each is a `Model` or an `Open`."""
     return [
-        each.model_dump(mode="json", by_alias=isinstance(each, Model), exclude_none=True) if hasattr(each, "model_dump") else dict(each)
-        for each in written or []
+        model.model_dump(mode="json", by_alias=isinstance(model, Model), exclude_none=True) if hasattr(model, "model_dump") else dict(model)
+        for model in models or []
     ]

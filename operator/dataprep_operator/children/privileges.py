@@ -26,17 +26,18 @@ def fault(spec: DataPrepJobSpec, *, allow_host_path: bool, allow_privileges: boo
 
 
 def _host_paths(spec: DataPrepJobSpec) -> Iterator[str]:
-    for i, volume in enumerate(_open(spec.workers.volumes)):
+    for i, volume in enumerate(_dump_open(spec.workers.volumes)):
         if "hostPath" in volume:
             yield f"spec.workers.volumes[{i}].hostPath"
 
 
 def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
     """Yield each field that requests more privileges than the converter has, and the privilege that it requests."""
-    for i, container in enumerate(_open(spec.workers.pod_template.init_containers)):
+    for i, container in enumerate(_dump_open(spec.workers.pod_template.init_containers)):
         field = f"{_TEMPLATE}.initContainers[{i}]"
         yield from (
-            (f"{field}.securityContext.{name}", what) for name, what in _of_context(untrusted.mapping(container.get("securityContext")))
+            (f"{field}.securityContext.{name}", what)
+            for name, what in _context_privileges(untrusted.mapping(container.get("securityContext")))
         )
         ports = container.get("ports")
         for j, port in enumerate(ports if isinstance(ports, list) else []):
@@ -47,7 +48,7 @@ def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
             yield f"{_TEMPLATE}.annotations[{key}]", "a container without AppArmor"
 
 
-def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _context_privileges(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     selinux = untrusted.mapping(context.get("seLinuxOptions"))
     requests = {
         "privileged": (context.get("privileged"), "a privileged container"),
@@ -64,9 +65,9 @@ def _of_context(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ),
         "windowsOptions.hostProcess": (untrusted.mapping(context.get("windowsOptions")).get("hostProcess"), "a process of the node"),
     }
-    return ((name, what) for name, (is_asked, what) in requests.items() if is_asked)
+    return ((name, what) for name, (is_requested, what) in requests.items() if is_requested)
 
 
 # Any: the API server validates these when it creates the pod.
-def _open(written: Sequence[Open] | None) -> list[Mapping[str, Any]]:
-    return [each.model_dump(mode="json") for each in written or []]
+def _dump_open(models: Sequence[Open] | None) -> list[Mapping[str, Any]]:
+    return [model.model_dump(mode="json") for model in models or []]

@@ -20,11 +20,11 @@ _NOT_THE_USERS: Final = frozenset({"dataprep-spec", _TOKEN})
 
 def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
     """Return the image of the convert step."""
-    own = spec.script
-    if own is not None and own.image is not None:
-        return own.image
-    if own is not None and own.framework is not None and own.framework in defaults.frameworks:
-        return defaults.frameworks[own.framework]
+    script = spec.script
+    if script is not None and script.image is not None:
+        return script.image
+    if script is not None and script.framework is not None and script.framework in defaults.frameworks:
+        return defaults.frameworks[script.framework]
     return spec.workers.image or defaults.image
 
 
@@ -33,17 +33,17 @@ def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
     framework = spec.script.framework if spec.script is not None else None
     if framework is None or framework in defaults.frameworks:
         return None
-    known = ", ".join(sorted(defaults.frameworks)) or "none"
-    return f"spec.script.framework: no framework named {framework!r} in this installation (known: {known}); set script.image instead"
+    known_frameworks = ", ".join(sorted(defaults.frameworks)) or "none"
+    return f"spec.script.framework: no framework named {framework!r} in this installation (known: {known_frameworks}); set script.image instead"
 
 
 def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None, defaults: PodDefaults) -> Body:
     """Return the converter's pod template with the user's program instead. `code` is the folder of `spec.code`."""
     (container,) = converter["spec"]["containers"]
-    inherited = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
+    inherited_fields = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
     pull_policy = spec.workers.image_pull_policy or (defaults.image_pull_policy if image(spec, defaults) == defaults.image else None)
     folder = script.working_directory or code
-    program = inherited | {
+    program = inherited_fields | {
         "image": image(spec, defaults),
         "command": script.arguments(spec.output.uri),
         "env": _environment(container["env"], spec, script, run_id=run_id, code=code),
@@ -61,7 +61,7 @@ def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, 
 
 
 def _environment(env: Sequence[Body], spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None) -> list[Body]:
-    own = {
+    variables = {
         "DATAPREP_INPUT": script.input,
         "DATAPREP_OUTPUT": spec.output.uri,
         "DATAPREP_RUN_ID": run_id,
@@ -73,9 +73,9 @@ def _environment(env: Sequence[Body], spec: DataPrepJobSpec, script: Script, *, 
         {"name": "HOME", "value": "/tmp"},  # noqa: S108 - a path in the pod
         *env[:count],
         # `$` is doubled, because Kubernetes would expand $(…) in a URI.
-        *({"name": name, "value": value.replace("$", "$$")} for name, value in own.items() if value is not None),
+        *({"name": name, "value": value.replace("$", "$$")} for name, value in variables.items() if value is not None),
     ]
 
 
-def _without(each: Sequence[Body], left_out: frozenset[str]) -> list[Body]:
-    return [one for one in each if one["name"] not in left_out]
+def _without(items: Sequence[Body], excluded_names: frozenset[str]) -> list[Body]:
+    return [item for item in items if item["name"] not in excluded_names]

@@ -33,10 +33,10 @@ class Clock:
         if not date or took_seconds > TOLERATED_SECONDS / 2:
             return
         try:
-            theirs = parsedate_to_datetime(date).astimezone(UTC)
+            server_time = parsedate_to_datetime(date).astimezone(UTC)
         except ValueError:
             return
-        ahead = self._local() - theirs
+        ahead = self._local() - server_time
         if abs((ahead - self._ahead).total_seconds()) <= TOLERATED_SECONDS:
             return
         self._ahead = ahead if abs(ahead.total_seconds()) > TOLERATED_SECONDS else timedelta()

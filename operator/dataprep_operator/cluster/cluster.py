@@ -59,7 +59,7 @@ NAMESPACES: Final = Resource("api/v1", "")
 LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
-_ALLOWED_ON_STANDBY: Final = tuple(f"/{each.prefix}/" for each in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
+_ALLOWED_ON_STANDBY: Final = tuple(f"/{resource.prefix}/" for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
 """A standby may write these resources. Reviews are created, but they change nothing in the cluster."""
 
 
@@ -170,8 +170,8 @@ class KubernetesCluster:
     async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:
         """PATCH the object."""
         path = resource.path(namespace, name, subresource=subresource)
-        form = "application/merge-patch+json" if resource is DATAPREPJOBS else "application/strategic-merge-patch+json"
-        return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, form=form)
+        content_type = "application/merge-patch+json" if resource is DATAPREPJOBS else "application/strategic-merge-patch+json"
+        return await self._request("PATCH", path, query={"fieldManager": FIELD_MANAGER}, body=body, content_type=content_type)
 
     async def apply_status(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str, status: Body) -> Body:
         """Write the status by server-side apply, which removes fields that are left out and does nothing if the status is unchanged."""
@@ -179,7 +179,7 @@ class KubernetesCluster:
         body = {"apiVersion": API_VERSION, "kind": resource.kind, "metadata": metadata, "status": status}
         path = resource.path(namespace, name, subresource="status")
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return await self._request("PATCH", path, query=query, body=body, form="application/apply-patch+yaml")
+        return await self._request("PATCH", path, query=query, body=body, content_type="application/apply-patch+yaml")
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
         """DELETE, guarded by the uid and, if given, the resourceVersion."""
@@ -201,18 +201,28 @@ class KubernetesCluster:
     async def check_served(self) -> None:
         """Raise NotServed when a CRD is missing. Without this check, kopf would only warn once and then watch nothing."""
         try:
-            result = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
+            document = await self._request("GET", f"/{DATAPREPJOBS.prefix}")
         except NotFound:
-            result = {}
-        served = {each["name"] for each in result.get("resources") or []}
-        missing = [f"{each.plural}.{GROUP}" for each in (DATAPREPJOBS, DATAPREPCRONJOBS, DATAPREPPROFILES) if each.plural not in served]
-        if missing:
+            document = {}
+        served_plurals = {resource["name"] for resource in document.get("resources") or []}
+        missing_crds = [
+            f"{resource.plural}.{GROUP}"
+            for resource in (DATAPREPJOBS, DATAPREPCRONJOBS, DATAPREPPROFILES)
+            if resource.plural not in served_plurals
+        ]
+        if missing_crds:
             raise NotServed(
-                f"Not installed: the CRD {' and the CRD '.join(missing)}. An administrator installs them once: kubectl apply --server-side -f crds/."
+                f"Not installed: the CRD {' and the CRD '.join(missing_crds)}. An administrator installs them once: kubectl apply --server-side -f crds/."
             )
 
     async def _request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Body | None = None, form: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        content_type: str = "application/json",
     ) -> Body:
         await self._bucket.wait()
         if _needs_leadership(method, path) and not self.may_write():
@@ -220,17 +230,17 @@ class KubernetesCluster:
         parameters = {key: value for key, value in (query or {}).items() if value}
         target = f"{path}?{urlencode(parameters)}" if parameters else path
         # Accept more than JSON, because the signing keys are served as application/jwk-set+json only.
-        headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": form}
-        started = time.monotonic()
+        headers = {"Accept": "application/json, */*;q=0.5", "Content-Type": content_type}
+        started_at = time.monotonic()
         try:
-            prepared = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
-            response = await self._client.call_api(*prepared, _request_timeout=TIMEOUT_SECONDS)
+            request = await self._client.param_serialize(method, target, header_params=headers, body=body, auth_settings=["BearerToken"])
+            response = await self._client.call_api(*request, _request_timeout=TIMEOUT_SECONDS)
             content = await response.read()  # type: ignore[no-untyped-call]  # as above
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             metrics.API_REQUESTS.labels(method=method, code="none").inc()
             raise Unavailable(f"{method} {path}: {type(exc).__name__}: {exc}") from exc
         metrics.API_REQUESTS.labels(method=method, code=str(response.status)).inc()
-        self.clock.observe(response.headers.get("Date"), took_seconds=time.monotonic() - started)
+        self.clock.observe(response.headers.get("Date"), took_seconds=time.monotonic() - started_at)
         if response.status >= 400:
             raise _error(method, path, response.status, content)
         try:
@@ -265,8 +275,8 @@ def _guarded_request_class(may_write: Callable[[], bool]) -> type[aiohttp.Client
 def _error(method: str, path: str, status: int, content: bytes) -> ClusterError:
     """Translate an error response, keeping the API server's message."""
     try:
-        answer = json.loads(content)
-        reason, message = answer.get("reason") or "", answer.get("message") or ""
+        document = json.loads(content)
+        reason, message = document.get("reason") or "", document.get("message") or ""
     except (ValueError, AttributeError):
         reason, message = "", content[:300].decode(errors="replace")
     text = message or f"{method} {path}: HTTP {status}"

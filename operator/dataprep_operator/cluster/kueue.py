@@ -32,41 +32,41 @@ class Kueue:
     async def admission(self, child: Child, *, queue: str) -> Admission | None:
         """Return the Job's admission, or None when Kueue can't be asked."""
         try:
-            result = await self._workloads(child)
+            workload = await self._workload(child)
         except ClusterError as exc:
             logger.warning("%s/%s: its Workload can't be read: %s", child.namespace, child.name, exc)
             return None
-        if result is None:
+        if workload is None:
             return Admission()
-        reserved = _condition(result, "QuotaReserved")
-        if reserved.get("status") == "True":
-            return Admission(exists=True, reserved=True, message=untrusted.text(reserved.get("message")))
-        position = await self._position(child.namespace, queue, str(result["metadata"]["name"]))
-        condition = reserved or _condition(result, "Evicted")
+        quota = _condition(workload, "QuotaReserved")
+        if quota.get("status") == "True":
+            return Admission(exists=True, reserved=True, message=untrusted.text(quota.get("message")))
+        position = await self._position(child.namespace, queue, str(workload["metadata"]["name"]))
+        condition = quota or _condition(workload, "Evicted")
         return Admission(exists=True, message=untrusted.text(condition.get("message")), position=position)
 
-    async def _workloads(self, child: Child) -> Mapping[str, Any] | None:  # Any: the API's JSON
+    async def _workload(self, child: Child) -> Mapping[str, Any] | None:  # Any: the API's JSON
         for version in self._versions:
             resource = Resource(f"apis/{QUEUE_DOMAIN}/{version}", "workloads")
             try:
-                result = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID_LABEL}={child.uid}")
+                workloads = await self.cluster.list(resource, child.namespace, labels=f"{JOB_UID_LABEL}={child.uid}")
             except NotFound:
                 continue  # not served in this version
-            self._versions = (version, *(each for each in VERSIONS if each != version))
-            return result[0] if result else None
+            self._versions = (version, *(other for other in VERSIONS if other != version))
+            return workloads[0] if workloads else None
         return None
 
     async def _position(self, namespace: str, queue: str, workload: str) -> int | None:
         """Return the Workload's zero-based position in the queue, from Kueue's visibility API, or None when it is unknown."""
         for version in self._versions:
-            where = f"namespaces/{quote(namespace, safe='')}/localqueues/{quote(queue, safe='')}/pendingworkloads"
+            path = f"namespaces/{quote(namespace, safe='')}/localqueues/{quote(queue, safe='')}/pendingworkloads"
             try:
-                result = await self.cluster.document(f"/apis/visibility.{QUEUE_DOMAIN}/{version}/{where}")
+                document = await self.cluster.document(f"/apis/visibility.{QUEUE_DOMAIN}/{version}/{path}")
             except (NotFound, Refused):
                 continue
             except ClusterError:
                 return None  # Kueue's visibility server may be down; the admission is useful without a position
-            for item in untrusted.mappings(result.get("items")):
+            for item in untrusted.mappings(document.get("items")):
                 if untrusted.mapping(item.get("metadata")).get("name") == workload:
                     position = untrusted.number(item.get("positionInLocalQueue"), -1)
                     return position if position >= 0 else None

@@ -13,7 +13,7 @@ class TokenBucket:
         self._burst = float(burst)
         self._clock = clock
         self._tokens = float(burst)
-        self._at = clock()
+        self._refilled_at = clock()
 
     async def wait(self) -> None:
         """Wait for a token."""
@@ -37,5 +37,5 @@ class TokenBucket:
 
     def _refill(self) -> None:
         now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
-        self._at = now
+        self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._rate)
+        self._refilled_at = now

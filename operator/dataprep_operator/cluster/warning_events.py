@@ -22,19 +22,21 @@ class WarningEvents:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._lock = asyncio.Lock()
-        self._listed: dict[str, tuple[datetime, Mapping[str, list[Body]]]] = {}
+        self._events: dict[str, tuple[datetime, Mapping[str, list[Body]]]] = {}
 
     async def about(self, namespace: str, uid: str, *, now: datetime) -> list[Body]:
         """Return the Events about the object with this uid, oldest first."""
         async with self._lock:
-            self._listed = {
-                place: (at, by_uid) for place, (at, by_uid) in self._listed.items() if (now - at).total_seconds() < KEPT_SECONDS
+            self._events = {
+                other: (listed_at, by_uid)
+                for other, (listed_at, by_uid) in self._events.items()
+                if (now - listed_at).total_seconds() < KEPT_SECONDS
             }
-            if namespace not in self._listed:
-                self._listed[namespace] = now, await self._all(namespace)
-        return self._listed[namespace][1].get(uid, [])
+            if namespace not in self._events:
+                self._events[namespace] = now, await self._list_by_uid(namespace)
+        return self._events[namespace][1].get(uid, [])
 
-    async def _all(self, namespace: str) -> Mapping[str, list[Body]]:
+    async def _list_by_uid(self, namespace: str) -> Mapping[str, list[Body]]:
         by_uid: defaultdict[str, list[Body]] = defaultdict(list)
         for event in await self._cluster.list(EVENTS, namespace, fields="type=Warning"):
             by_uid[untrusted.text(untrusted.mapping(event.get("involvedObject")).get("uid"))].append(event)

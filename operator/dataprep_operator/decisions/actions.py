@@ -136,19 +136,19 @@ def _actions(
         return _removal_actions(observed, now=now, defaults=defaults) if observed.has_finalizer else []
     if observed.namespace_terminating:
         return [DeleteJob(child) for child in observed.children if not child.deleting]
-    first: list[Action] = [FailPod(pod) for own in observed.pods.values() for pod in own if pod.stuck_terminating(now)]
+    first_actions: list[Action] = [FailPod(pod) for pods in observed.pods.values() for pod in pods if pod.stuck_terminating(now)]
     if observed.deletes_output != observed.has_finalizer:
         # The finalizer is added before any pod can write. It is removed as soon as the user sets the policy back to Retain.
-        first.append(SetFinalizer(on=observed.deletes_output))
+        first_actions.append(SetFinalizer(on=observed.deletes_output))
     if status.phase in TERMINAL_PHASES:
-        return [*first, *_suspend_children(observed, keep=None), *_cleanup_actions(observed, status, now=now, defaults=defaults)]
+        return [*first_actions, *_suspend_children(observed, keep=None), *_cleanup_actions(observed, status, now=now, defaults=defaults)]
     current = observed.child((status.step or "Plan").lower(), status.attempt)
     # Two jobs with the same output must never write at the same time, even if both have started.
     strays = _suspend_children(observed, keep=current if observed.rival is None else None)
     if observed.spec is None or status.start_time is None or observed.rival is not None:
-        return [*first, *strays]
+        return [*first_actions, *strays]
     return [
-        *first,
+        *first_actions,
         *strays,
         *_spec_config_map_actions(observed, status, current, now=now),
         *_step_actions(observed, observed.spec, status, current, judgement, now=now, defaults=defaults),
@@ -158,18 +158,18 @@ def _actions(
 def _requeue_after_seconds(
     observed: Observed, status: DataPrepJobStatus, judgement: steps.Judgement, *, now: datetime, defaults: PodDefaults
 ) -> float | None:
-    due = [moment for own in observed.pods.values() for pod in own if (moment := _pod_deadline(pod, now)) is not None]
-    due += [missed + timedelta(seconds=RECREATE_AFTER_SECONDS) for missed in observed.missing_since.values()]
+    moments = [moment for pods in observed.pods.values() for pod in pods if (moment := _pod_deadline(pod, now)) is not None]
+    moments += [missing_since + timedelta(seconds=RECREATE_AFTER_SECONDS) for missing_since in observed.missing_since.values()]
     if observed.deleting and observed.has_finalizer:
-        due.append(now + timedelta(seconds=removal.LOOK_AGAIN_SECONDS))
+        moments.append(now + timedelta(seconds=removal.LOOK_AGAIN_SECONDS))
     if status.phase in TERMINAL_PHASES:
-        due += [moment for _, moment in _cleanup_times(observed, status, defaults=defaults)]
-        again = handover.next_check_at(status, now=now) if status.phase == "Succeeded" and not observed.deleting else None
-        due += [again] if again is not None else []
+        moments += [moment for _, moment in _cleanup_times(observed, status, defaults=defaults)]
+        next_check = handover.next_check_at(status, now=now) if status.phase == "Succeeded" and not observed.deleting else None
+        moments += [next_check] if next_check is not None else []
     elif observed.spec is not None:
-        due += _next_deadlines(observed, observed.spec, status, judgement, now=now)
-    later = [(moment - now).total_seconds() for moment in due if moment > now]
-    return min(later) + 0.5 if later else None
+        moments += _next_deadlines(observed, observed.spec, status, judgement, now=now)
+    delays = [(moment - now).total_seconds() for moment in moments if moment > now]
+    return min(delays) + 0.5 if delays else None
 
 
 # --- one step -------------------------------------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ def _enqueue_actions(observed: Observed, child: Child) -> list[Action]:
 
 
 def _was_just_deleted(observed: Observed, step: str, attempt: int, *, now: datetime) -> bool:
-    missed = observed.missing_since.get((step, attempt))
-    return missed is not None and now < missed + timedelta(seconds=RECREATE_AFTER_SECONDS)
+    missing_since = observed.missing_since.get((step, attempt))
+    return missing_since is not None and now < missing_since + timedelta(seconds=RECREATE_AFTER_SECONDS)
 
 
 def _spec_config_map_actions(observed: Observed, status: DataPrepJobStatus, current: Child | None, *, now: datetime) -> list[Action]:
     """Recreate the ConfigMap when a pod is overdue, because somebody may have deleted it. ConfigMaps aren't watched."""
-    waits = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in observed.pods_of(current))
-    return [EnsureConfigMap(jobs.spec_config_map(observed, status.from_job))] if waits else []
+    is_waiting = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in observed.pods_of(current))
+    return [EnsureConfigMap(jobs.spec_config_map(observed, status.from_job))] if is_waiting else []
 
 
 def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, defaults: PodDefaults) -> Body:
@@ -277,29 +277,29 @@ def _suspend_children(observed: Observed, *, keep: Child | None) -> list[Action]
 
     Suspension preserves the Job, its counts and the logs of its failed pods. Queued Jobs are deleted, because the queue would resume them.
     """
-    found: list[Action] = []
+    actions: list[Action] = []
     for child in observed.children:
         if child == keep or child.finished or child.deleting or steps.has_reported_plan(observed, child):
             continue
         if child.queued:
-            found.append(DeleteJob(child))
+            actions.append(DeleteJob(child))
         elif not child.suspended:
-            found.append(PatchJob(child, {"suspend": True}))
-    return found
+            actions.append(PatchJob(child, {"suspend": True}))
+    return actions
 
 
 # --- cleanup ----------------------------------------------------------------------------------------------------------------
 
 
 def _cleanup_actions(observed: Observed, status: DataPrepJobStatus, *, now: datetime, defaults: PodDefaults) -> list[Action]:
-    due = {action for action, moment in _cleanup_times(observed, status, defaults=defaults) if moment <= now}
-    if "DeleteSelf" in due:
+    due_actions = {action for action, moment in _cleanup_times(observed, status, defaults=defaults) if moment <= now}
+    if "DeleteSelf" in due_actions:
         return [DeleteSelf()]
-    if "DeleteJobs" in due:
+    if "DeleteJobs" in due_actions:
         return _with_event("Jobs", [DeleteJob(child) for child in observed.children if not child.deleting])
-    if "DeletePods" in due:
-        gone = [pod for child in observed.children for pod in observed.pods_of(child) if pod.deletion_due is None]
-        return _with_event("pods", [DeletePod(pod) for pod in gone[:MOST_DELETIONS]])
+    if "DeletePods" in due_actions:
+        remaining_pods = [pod for child in observed.children for pod in observed.pods_of(child) if pod.deletion_due is None]
+        return _with_event("pods", [DeletePod(pod) for pod in remaining_pods[:MOST_DELETIONS]])
     return []
 
 
@@ -308,14 +308,14 @@ def _with_event(what: str, deletions: Sequence[Action]) -> list[Action]:
 
 
 def _cleanup_times(observed: Observed, status: DataPrepJobStatus, *, defaults: PodDefaults) -> list[tuple[str, datetime]]:
-    ended = times.parse(status.completion_time)
-    if ended is None:
+    ended_at = times.parse(status.completion_time)
+    if ended_at is None:
         return []
     rules, ttl, retains = _cleanup_settings(observed)
-    found = [(str(rule.action), ended + timedelta(seconds=rule.after_seconds)) for rule in rules if rule.when == status.phase]
-    if ttl is None and retains and not any(action == "DeleteSelf" for action, _ in found):
+    cleanup_times = [(str(rule.action), ended_at + timedelta(seconds=rule.after_seconds)) for rule in rules if rule.when == status.phase]
+    if ttl is None and retains and not any(action == "DeleteSelf" for action, _ in cleanup_times):
         ttl = defaults.ttl_seconds
-    return found if ttl is None else [*found, ("DeleteSelf", ended + timedelta(seconds=ttl))]
+    return cleanup_times if ttl is None else [*cleanup_times, ("DeleteSelf", ended_at + timedelta(seconds=ttl))]
 
 
 def _cleanup_settings(observed: Observed) -> tuple[Sequence[CleanupRule], int | None, bool]:
@@ -323,8 +323,8 @@ def _cleanup_settings(observed: Observed) -> tuple[Sequence[CleanupRule], int | 
     if observed.spec is not None:
         return observed.spec.cleanup or [], observed.spec.ttl_seconds_after_finished, observed.spec.deletion_policy == "Retain"
     ttl = untrusted.number(observed.raw_spec.get("ttlSecondsAfterFinished"), -1)
-    found = [_rule(each) for each in untrusted.mappings(observed.raw_spec.get("cleanup"))]
-    return [rule for rule in found if rule is not None], ttl if ttl >= 0 else None, not observed.deletes_output
+    rules = [_rule(raw_rule) for raw_rule in untrusted.mappings(observed.raw_spec.get("cleanup"))]
+    return [rule for rule in rules if rule is not None], ttl if ttl >= 0 else None, not observed.deletes_output
 
 
 # Any: the API's JSON.
@@ -343,7 +343,7 @@ def _removal_actions(observed: Observed, *, now: datetime, defaults: PodDefaults
     judgement = removal.judge(observed)
     if isinstance(judgement, removal.Release):
         return [*([EmitEvent(judgement.note)] if judgement.note is not None else []), SetFinalizer(on=False)]
-    first: list[Action] = [FailPod(pod) for pod in observed.writing_pods if pod.stuck_terminating(now)]
+    first_actions: list[Action] = [FailPod(pod) for pod in observed.writing_pods if pod.stuck_terminating(now)]
     cleanup = observed.child(CLEANUP, 1)
     strays = _suspend_children(observed, keep=cleanup)
     if (
@@ -353,10 +353,10 @@ def _removal_actions(observed: Observed, *, now: datetime, defaults: PodDefaults
         and not _was_just_deleted(observed, CLEANUP, 1, now=now)
     ):
         body = jobs.cleanup_job(observed, observed.spec, runs=judgement.runs, defaults=defaults)
-        return [*first, CreateJob(body, jobs.spec_config_map(observed, observed.status.from_job))]
+        return [*first_actions, CreateJob(body, jobs.spec_config_map(observed, observed.status.from_job))]
     if isinstance(judgement, removal.Wait) and judgement.again_at is not None and judgement.again_at <= now and cleanup is not None:
-        return [*first, *strays, *([DeleteJob(cleanup)] if not cleanup.deleting else [])]
-    return [*first, *strays, *(_restart_actions(observed, cleanup) if cleanup is not None and cleanup.suspended_by_others else [])]
+        return [*first_actions, *strays, *([DeleteJob(cleanup)] if not cleanup.deleting else [])]
+    return [*first_actions, *strays, *(_restart_actions(observed, cleanup) if cleanup is not None and cleanup.suspended_by_others else [])]
 
 
 def _restart_actions(observed: Observed, child: Child) -> list[Action]:
@@ -370,29 +370,29 @@ def _pod_deadline(pod: Pod, now: datetime) -> datetime | None:
     if pod.deletion_due is not None:
         return pod.deletion_due + timedelta(seconds=LINGERING_SECONDS if pod.finished else STUCK_TERMINATING_SECONDS)
     if pod.creating and pod.scheduled_at is not None:
-        checked = pod.scheduled_at + timedelta(seconds=STUCK_CREATING_SECONDS + 1)
-        return checked if checked > now else now + timedelta(seconds=STUCK_CREATING_SECONDS)
+        check_at = pod.scheduled_at + timedelta(seconds=STUCK_CREATING_SECONDS + 1)
+        return check_at if check_at > now else now + timedelta(seconds=STUCK_CREATING_SECONDS)
     return None
 
 
 def _next_deadlines(
     observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, judgement: steps.Judgement, *, now: datetime
 ) -> list[datetime]:
-    all_kinds = (
+    possible_deadlines = (
         deadlines.job_deadline(observed, status),
         deadlines.step_deadline(observed, status),
         deadlines.start_deadline(spec, status),
     )
-    found = [moment for moment in all_kinds if moment is not None]
+    moments = [moment for moment in possible_deadlines if moment is not None]
     if isinstance(judgement, Blocked | Queued):
         # A blocked job has no exact deadline, so it is checked periodically.
-        found.append(now + timedelta(seconds=blocked_deadline.LEAST_SECONDS / 3))
+        moments.append(now + timedelta(seconds=blocked_deadline.LEAST_SECONDS / 3))
     current = observed.child((status.step or "Plan").lower(), status.attempt)
     paused_until = evictions.paused_until(observed, spec, status, current)
     if paused_until is not None:
-        found.append(paused_until)
+        moments.append(paused_until)
     if current is not None and current.created is not None and observed.admission is not None and not observed.admission.exists:
-        found.append(current.created + timedelta(seconds=UNQUEUED_AFTER_SECONDS))
+        moments.append(current.created + timedelta(seconds=UNQUEUED_AFTER_SECONDS))
     if current is not None and not observed.pods_of(current) and not current.finished and not current.suspended:
-        found.append(now + timedelta(seconds=STUCK_CREATING_SECONDS))
-    return found
+        moments.append(now + timedelta(seconds=STUCK_CREATING_SECONDS))
+    return moments

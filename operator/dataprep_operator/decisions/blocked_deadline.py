@@ -31,8 +31,8 @@ def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, s
     if spec.blocked_deadline_seconds is not None:
         return spec.blocked_deadline_seconds
     text = message.lower()
-    least = TEMPORARY_SECONDS if any(words in text for words in _TEMPORARY) else LEAST_SECONDS
-    return max(least, min(MOST_SECONDS, _work_done(status, until=since)))
+    minimum = TEMPORARY_SECONDS if any(phrase in text for phrase in _TEMPORARY) else LEAST_SECONDS
+    return max(minimum, min(MOST_SECONDS, _work_done(status, until=since)))
 
 
 def message(blockage: Blockage, status_message: str) -> str:
@@ -41,14 +41,14 @@ def message(blockage: Blockage, status_message: str) -> str:
     Between two image pulls, the kubelet's message omits the cause. In that case `status_message`, the previous message, is returned if it
     has the cause.
     """
-    forgotten = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
-    return status_message if forgotten and _CAUSE in status_message else blockage.message
+    lacks_cause = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
+    return status_message if lacks_cause and _CAUSE in status_message else blockage.message
 
 
 def _work_done(status: DataPrepJobStatus, *, until: datetime) -> float:
     """Return the seconds of work that a failure would waste."""
     timings = status.timings or Timings()
-    done = (timings.planning_seconds or 0.0) + (timings.running_seconds or 0.0)
+    work_seconds = (timings.planning_seconds or 0.0) + (timings.running_seconds or 0.0)
     if status.step == "Convert" and status.progress is not None and status.progress.shards.done:
-        done = max(done, times.seconds_between(times.parse(status.start_time), until) or 0.0)
-    return done
+        work_seconds = max(work_seconds, times.seconds_between(times.parse(status.start_time), until) or 0.0)
+    return work_seconds

@@ -40,7 +40,7 @@ def replace(
         reason=reason,
         message=shown(message)[:2048],
     )
-    rest = [each for each in conditions if each.type != kind]
+    others = [other for other in conditions if other.type != kind]
     # Types that only a newer operator knows come last.
     order = {kind.value: number for number, kind in enumerate(ConditionType)}
-    return sorted([*rest, condition], key=lambda each: order.get(each.type, len(order)))
+    return sorted([*others, condition], key=lambda item: order.get(item.type, len(order)))

@@ -74,8 +74,8 @@ class ObservedCron:
     @property
     def last(self) -> datetime | None:
         """The last scheduled time that was handled, from the status or from a job that was created just before a crash."""
-        known = [times.parse(self.status.last_schedule_time), *(job.scheduled for job in self.jobs)]
-        return max((each for each in known if each is not None), default=None)
+        handled_times = [times.parse(self.status.last_schedule_time), *(job.scheduled for job in self.jobs)]
+        return max((moment for moment in handled_times if moment is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -98,18 +98,22 @@ def decide(observed: ObservedCron, *, now: datetime) -> Decision:
         status = _with_condition(observed, status, ConditionType.VALIDATED, "False", Reason.INVALID_SPEC, observed.faults, now=now)
         return Decision(status.model_copy(update={"next_schedule_time": None}))
     status = _with_condition(observed, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.", now=now)
-    old = _history(observed, observed.spec)
+    excess_jobs = _excess_jobs(observed, observed.spec)
     if observed.spec.suspend:
         message = "spec.suspend is true; no jobs are created."
         status = _with_condition(observed, status, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, message, now=now)
-        return Decision(status.model_copy(update={"next_schedule_time": None}), removals=old)
+        return Decision(status.model_copy(update={"next_schedule_time": None}), removals=excess_jobs)
     if conditions.find(status.conditions, ConditionType.SUSPENDED) is not None:
         message = "spec.suspend is false again."
         status = _with_condition(observed, status, ConditionType.SUSPENDED, "False", Reason.RESUMED, message, now=now)
     next_time = observed.schedule.next(now)
     status = status.model_copy(update={"next_schedule_time": times.text(next_time) if next_time else None})
     return _decide_due_job(
-        observed, observed.spec, observed.schedule, Decision(status, removals=old, requeue_after_seconds=_until(next_time, now)), now=now
+        observed,
+        observed.spec,
+        observed.schedule,
+        Decision(status, removals=excess_jobs, requeue_after_seconds=_until(next_time, now)),
+        now=now,
     )
 
 
@@ -128,14 +132,14 @@ def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule:
     active = observed.active
     if active and spec.concurrency_policy == "Forbid":
         message = f"The job due at {times.text(due)} waits for {active[0].name} to finish."
-        wakes = [each for each in (base.requeue_after_seconds, _until(deadline, now)) if each is not None]
+        delays = [delay for delay in (base.requeue_after_seconds, _until(deadline, now)) if delay is not None]
         postponed = _postpone(observed, base, Reason.JOB_ACTIVE, message, now=now)
-        return Decision(postponed.status, removals=postponed.removals, requeue_after_seconds=min(wakes, default=None))
+        return Decision(postponed.status, removals=postponed.removals, requeue_after_seconds=min(delays, default=None))
     if active and spec.concurrency_policy == "Replace":
         message = f"{', '.join(job.name for job in active)} is deleted, because a job is due at {times.text(due)}."
         postponed = _postpone(observed, base, Reason.JOB_REPLACED, message, now=now)
-        replaced = [job for job in active if not job.deleting]
-        return Decision(postponed.status, removals=[*postponed.removals, *replaced], requeue_after_seconds=_REPLACING_SECONDS)
+        replaced_jobs = [job for job in active if not job.deleting]
+        return Decision(postponed.status, removals=[*postponed.removals, *replaced_jobs], requeue_after_seconds=_REPLACING_SECONDS)
     counted_from = max(begin, now - timedelta(seconds=limit)) if limit is not None else begin
     notes = []
     if schedule.has_more(after=counted_from, until=now, than=MANY_MISSED):
@@ -148,8 +152,8 @@ def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job:
     """Return the status after the due job was created."""
     assert job.scheduled is not None  # noqa: S101 - created for a time
     active = [*status.active, ActiveJob(name=job.name, uid=job.uid)]
-    others = {each.uid: each for each in active}
-    status = status.model_copy(update={"last_schedule_time": times.text(job.scheduled), "active": list(others.values())[:MAX_ACTIVE]})
+    jobs_by_uid = {entry.uid: entry for entry in active}
+    status = status.model_copy(update={"last_schedule_time": times.text(job.scheduled), "active": list(jobs_by_uid.values())[:MAX_ACTIVE]})
     message = f"{job.name} was created for {times.text(job.scheduled)}."
     return _with_condition(observed, status, ConditionType.SCHEDULED, "True", Reason.JOB_CREATED, message, now=now)
 
@@ -209,10 +213,14 @@ def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -
     """Return Events for the conditions that changed. A spec that is accepted when it is first read causes no Event."""
     notes = []
     for condition in after.conditions:
-        old = conditions.find(before.conditions, condition.type)
-        if old is not None and (old.status, old.reason, old.message) == (condition.status, condition.reason, condition.message):
+        previous = conditions.find(before.conditions, condition.type)
+        if previous is not None and (previous.status, previous.reason, previous.message) == (
+            condition.status,
+            condition.reason,
+            condition.message,
+        ):
             continue
-        if condition.reason == Reason.ACCEPTED and old is None:
+        if condition.reason == Reason.ACCEPTED and previous is None:
             continue
         reason = Reason(condition.reason)
         notes.append(Note("Warning" if reason in _WARNINGS else "Normal", reason, condition.message))
@@ -225,8 +233,8 @@ _WARNINGS: Final = frozenset({Reason.INVALID_SPEC, Reason.MISSED_SCHEDULE, Reaso
 # Any: the API's JSON.
 def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
     """Return the status as the API's JSON. Empty fields are left out, so that server-side apply removes them."""
-    written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {key: value for key, value in written.items() if value != []}
+    document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {key: value for key, value in document.items() if value != []}
 
 
 # --- internals --------------------------------------------------------------------------------------------------------------
@@ -234,26 +242,26 @@ def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
 
 def _with_counts(observed: ObservedCron) -> DataPrepCronJobStatus:
     """Return the status, updated from the DataPrepCronJob's jobs."""
-    succeeded = [job.ended for job in observed.jobs if job.phase == "Succeeded" and job.ended is not None]
-    known = times.parse(observed.status.last_successful_time)
-    successful = max([*succeeded, *([known] if known else [])], default=None)
+    success_times = [job.ended for job in observed.jobs if job.phase == "Succeeded" and job.ended is not None]
+    recorded_success = times.parse(observed.status.last_successful_time)
+    last_success = max([*success_times, *([recorded_success] if recorded_success else [])], default=None)
     return observed.status.model_copy(
         update={
             "observed_generation": observed.generation,
             "last_schedule_time": times.text(observed.last) if observed.last else None,
-            "last_successful_time": times.text(successful) if successful else None,
+            "last_successful_time": times.text(last_success) if last_success else None,
             "active": [ActiveJob(name=job.name, uid=job.uid) for job in observed.active[:MAX_ACTIVE]],
         }
     )
 
 
-def _history(observed: ObservedCron, spec: DataPrepCronJobSpec) -> list[ScheduledJob]:
+def _excess_jobs(observed: ObservedCron, spec: DataPrepCronJobSpec) -> list[ScheduledJob]:
     """Return the finished jobs that exceed the history limits, oldest first."""
-    replaced = []
+    excess_jobs = []
     for phase, limit in (("Succeeded", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)):
-        ended = sorted((job for job in observed.jobs if job.phase == phase), key=lambda job: (job.ended or job.created, job.name))
-        replaced += [job for job in ended[: max(0, len(ended) - limit)] if not job.deleting]
-    return replaced
+        finished_jobs = sorted((job for job in observed.jobs if job.phase == phase), key=lambda job: (job.ended or job.created, job.name))
+        excess_jobs += [job for job in finished_jobs[: max(0, len(finished_jobs) - limit)] if not job.deleting]
+    return excess_jobs
 
 
 def _postpone(observed: ObservedCron, base: Decision, reason: Reason, message: str, *, now: datetime) -> Decision:
@@ -274,8 +282,10 @@ def _with_condition(
     *,
     now: datetime,
 ) -> DataPrepCronJobStatus:
-    written = conditions.replace(status.conditions, kind, value, reason=reason, message=message, now=now, generation=observed.generation)
-    return status.model_copy(update={"conditions": written})
+    new_conditions = conditions.replace(
+        status.conditions, kind, value, reason=reason, message=message, now=now, generation=observed.generation
+    )
+    return status.model_copy(update={"conditions": new_conditions})
 
 
 def _until(moment: datetime | None, now: datetime) -> float | None:

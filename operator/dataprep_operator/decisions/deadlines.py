@@ -17,12 +17,12 @@ def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | No
     """Return when `activeDeadlineSeconds` ends. As for a Kubernetes Job, a suspension restarts the count; a retry does so too."""
     if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None
-    begins = [status.start_time]
+    begin_times = [status.start_time]
     for kind in (ConditionType.SUSPENDED, ConditionType.FAILED):
         condition = conditions.find(status.conditions, kind)
         if condition is not None and condition.status == "False":
-            begins.append(condition.last_transition_time)
-    begin = times.parse(max(begins))
+            begin_times.append(condition.last_transition_time)
+    begin = times.parse(max(begin_times))
     return begin + timedelta(seconds=observed.spec.active_deadline_seconds) if begin else None
 
 
@@ -44,10 +44,10 @@ def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
 
 def start_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
     """Return when `startDeadlineSeconds` ends, for a job that waits for another job, for its output, or for its profile."""
-    waiting = conditions.find(status.conditions, ConditionType.RUNNING)
-    if spec.start_deadline_seconds is None or waiting is None or waiting.reason not in NOT_STARTED:
+    condition = conditions.find(status.conditions, ConditionType.RUNNING)
+    if spec.start_deadline_seconds is None or condition is None or condition.reason not in NOT_STARTED:
         return None
-    since = times.parse(waiting.last_transition_time)
+    since = times.parse(condition.last_transition_time)
     return since + timedelta(seconds=spec.start_deadline_seconds) if since else None
 
 

@@ -45,29 +45,29 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
         notes.append(_new_attempt(before, after))
     if after.run_id and after.run_id != before.run_id and after.progress is not None:
         total = after.progress.records.total
-        counted = f"{total} records in " if total is not None else ""
+        count_text = f"{total} records in " if total is not None else ""
         notes.append(
-            Note("Normal", Reason.PLANNED, f"{counted}{after.progress.shards.total} shards, {after.tasks} tasks; run {after.run_id}")
+            Note("Normal", Reason.PLANNED, f"{count_text}{after.progress.shards.total} shards, {after.tasks} tasks; run {after.run_id}")
         )
-    resumed = conditions.find(after.conditions, ConditionType.SUSPENDED)
-    if before.phase == "Suspended" and resumed is not None and resumed.status == "False":
-        notes.append(Note("Normal", Reason.RESUMED, resumed.message))
+    suspension = conditions.find(after.conditions, ConditionType.SUSPENDED)
+    if before.phase == "Suspended" and suspension is not None and suspension.status == "False":
+        notes.append(Note("Normal", Reason.RESUMED, suspension.message))
     removal, removal_before = (conditions.find(status.conditions, ConditionType.OUTPUT_REMOVED) for status in (after, before))
     if removal is not None and (removal_before is None or removal_before.reason != removal.reason):
         notes.append(Note("Normal" if removal.reason == Reason.REMOVING_OUTPUT else "Warning", Reason(removal.reason), removal.message))
-    quota, was = (conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) for status in (after, before))
-    is_news = quota is not None and quota.reason == Reason.NOT_QUEUED and (was is None or was.reason != quota.reason)
+    quota, quota_before = (conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) for status in (after, before))
+    is_news = quota is not None and quota.reason == Reason.NOT_QUEUED and (quota_before is None or quota_before.reason != quota.reason)
     if quota is not None and is_news and after.phase != "Queued":
         notes.append(Note("Warning", Reason.NOT_QUEUED, quota.message))
-    missing, lacked = (conditions.find(status.conditions, ConditionType.HANDED_OVER) for status in (after, before))
-    if missing is not None and (lacked is None or lacked.message != missing.message):
-        notes.append(Note("Warning", Reason.NOT_HANDED_OVER, missing.message))
-    if missing is None and lacked is not None and not removal:
+    handover, handover_before = (conditions.find(status.conditions, ConditionType.HANDED_OVER) for status in (after, before))
+    if handover is not None and (handover_before is None or handover_before.message != handover.message):
+        notes.append(Note("Warning", Reason.NOT_HANDED_OVER, handover.message))
+    if handover is None and handover_before is not None and not removal:
         notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training has been created."))
-    evicted, known = after.evictions, before.evictions
-    if evicted is not None and evicted.count > (known.count if known is not None else 0):
+    evictions, evictions_before = after.evictions, before.evictions
+    if evictions is not None and evictions.count > (evictions_before.count if evictions_before is not None else 0):
         # The message leaves out the count, so that a repetition is the same Event.
-        notes.append(Note("Warning", Reason.EVICTED, f"The cluster evicted pods: {evicted.reason}."))
+        notes.append(Note("Warning", Reason.EVICTED, f"The cluster evicted pods: {evictions.reason}."))
     if _phase_and_reason(after) != _phase_and_reason(before):
         notes.append(_phase_note(after))
     return notes
@@ -98,10 +98,10 @@ def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: dat
 def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     if after.handled_retry != before.handled_retry:
         return Note("Normal", Reason.RETRYING, f"Attempt {after.attempt} begins with the step {after.step}.")
-    given = memory.of(after)
-    if given is not None and given != memory.of(before):
+    memory_now = memory.of(after)
+    if memory_now is not None and memory_now != memory.of(before):
         whose = "Tasks" if after.step == "Convert" else f"The {(after.step or '').lower()} step"
-        return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory: attempt {after.attempt} has {given}.")
+        return Note("Normal", Reason.MEMORY_RAISED, f"{whose} ran out of memory: attempt {after.attempt} has {memory_now}.")
     return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion falls back to CPU nodes.")
 
 
@@ -114,5 +114,5 @@ def _phase_note(status: DataPrepJobStatus) -> Note:
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     reason = Reason(running.reason) if running is not None else Reason.ACCEPTED
     message = running.message if running is not None else ""
-    warns = status.phase == "Failed" or reason in _WARNINGS
-    return Note("Warning" if warns else "Normal", reason, message)
+    is_warning = status.phase == "Failed" or reason in _WARNINGS
+    return Note("Warning" if is_warning else "Normal", reason, message)

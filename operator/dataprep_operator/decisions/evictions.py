@@ -23,9 +23,9 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
     """Return the status with new evictions counted."""
     before = status.evictions or Evictions()
     since = times.parse(before.last_time)
-    evictions = [(pod.disrupted_at, pod.disrupted_by) for own in observed.pods.values() for pod in own if pod.disrupted_at is not None]
-    again = max(0, sum(1 for at, _ in evictions if at == since) - before.at_last_time)
-    new = again + sum(1 for at, _ in evictions if since is None or at > since)
+    evictions = [(pod.disrupted_at, pod.disrupted_by) for pods in observed.pods.values() for pod in pods if pod.disrupted_at is not None]
+    new_at_last_time = max(0, sum(1 for at, _ in evictions if at == since) - before.at_last_time)
+    new = new_at_last_time + sum(1 for at, _ in evictions if since is None or at > since)
     if not new:
         return status
     last, reason = max(evictions)

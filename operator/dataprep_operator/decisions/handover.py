@@ -46,10 +46,10 @@ def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobSta
 def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
     """Return the status with a condition that explains why the ConfigMap is missing. Without a fault, the condition is removed."""
     if fault is None:
-        rest = [each for each in status.conditions if each.type != ConditionType.HANDED_OVER]
-        return status if rest == status.conditions else status.model_copy(update={"conditions": rest})
+        others = [condition for condition in status.conditions if condition.type != ConditionType.HANDED_OVER]
+        return status if others == status.conditions else status.model_copy(update={"conditions": others})
     message = f"The ConfigMap for training can't be created: {fault}"
-    written = conditions.replace(
+    new_conditions = conditions.replace(
         status.conditions,
         ConditionType.HANDED_OVER,
         "False",
@@ -58,7 +58,7 @@ def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetim
         now=now,
         generation=generation,
     )
-    return status.model_copy(update={"conditions": written})
+    return status.model_copy(update={"conditions": new_conditions})
 
 
 def next_check_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | None:
@@ -66,12 +66,12 @@ def next_check_at(status: DataPrepJobStatus, *, now: datetime) -> datetime | Non
 
     The pause is as long as the time since the job finished, or since the ConfigMap was first refused.
     """
-    refused = conditions.find(status.conditions, ConditionType.HANDED_OVER)
-    since = times.parse(refused.last_transition_time if refused is not None else status.completion_time)
+    refusal = conditions.find(status.conditions, ConditionType.HANDED_OVER)
+    since = times.parse(refusal.last_transition_time if refusal is not None else status.completion_time)
     age = times.seconds_between(since, now)
-    if age is None or (refused is None and age >= LAST_LOOK_SECONDS):
+    if age is None or (refusal is None and age >= LAST_LOOK_SECONDS):
         return None
-    pause = max(FIRST_LOOK_SECONDS, age) if refused is None else min(LONGEST_RETRY_SECONDS, max(FIRST_RETRY_SECONDS, age))
+    pause = max(FIRST_LOOK_SECONDS, age) if refusal is None else min(LONGEST_RETRY_SECONDS, max(FIRST_RETRY_SECONDS, age))
     return now + timedelta(seconds=pause)
 
 
@@ -94,13 +94,11 @@ def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, st
 
 
 def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any]:  # Any: JSON
-    with_condition = status.model_dump(
-        mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"}
-    )
-    named, folders = _format(spec), _folders(spec, status)
+    fields = status.model_dump(mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"})
+    file_format, folders = _format(spec), _folders(spec, status)
     return {
-        **({"format": named} if named else {}),
-        **with_condition,
+        **({"format": file_format} if file_format else {}),
+        **fields,
         **({"folders": folders} if folders else {}),
         "warnings": list(status.warnings),
     }
@@ -108,25 +106,25 @@ def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any
 
 def _channels(status: DataPrepJobStatus) -> dict[str, str]:
     """Return a file with SageMaker's `InputDataConfig`, if SageMaker can read the data set."""
-    variables = status.output.channels if status.output is not None else None
-    return {CHANNELS: _json(variables.input_data_config())} if variables is not None else {}
+    channels = status.output.channels if status.output is not None else None
+    return {CHANNELS: _json(channels.input_data_config())} if channels is not None else {}
 
 
 def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
     """Return, by split, the URI of the folder that holds only this split's files, for loaders that read all files of a folder."""
-    output, several = spec.output, len(status.splits) > 1
+    output, has_several_splits = spec.output, len(status.splits) > 1
     if output.format == COPY or spec.script is not None:
         return {}
     folders = {
-        split.name: names.split_folder(output.template, format_=output.format, split=split.name, several_splits=several)
+        split.name: names.split_folder(output.template, format_=output.format, split=split.name, several_splits=has_several_splits)
         for split in status.splits
     }
     folder_uris = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
     # If a data set was written by an older release and later extended, its older files may be outside of these folders.
-    strayed = {
+    stray_splits = {
         file.split for file in status.outputs if file.split in folder_uris and not file.uri.startswith(f"{folder_uris[file.split]}/")
     }
-    return {name: folder for name, folder in folder_uris.items() if name not in strayed}
+    return {name: folder for name, folder in folder_uris.items() if name not in stray_splits}
 
 
 def _variable(name: str) -> str:

@@ -20,18 +20,18 @@ def of(status: DataPrepJobStatus) -> str | None:
 
 def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaults) -> Effective | None:
     """Return the effective values with more memory for the current step, or None when `retry` is unset or its maximum is reached."""
-    known = of(status)
-    had = quantity.to_bytes(known) if known else memory_limit(spec, defaults)
-    if spec.retry is None or had is None:
+    raised_memory = of(status)
+    current_bytes = quantity.to_bytes(raised_memory) if raised_memory else memory_limit(spec, defaults)
+    if spec.retry is None or current_bytes is None:
         return None
     # Whole mebibytes, rounded down to stay within the maximum.
-    wanted = min(quantity.to_bytes(spec.retry.max_memory), int(had * spec.retry.memory_growth)) >> 20
-    if wanted << 20 <= had:
+    mebibytes = min(quantity.to_bytes(spec.retry.max_memory), int(current_bytes * spec.retry.memory_growth)) >> 20
+    if mebibytes << 20 <= current_bytes:
         return None
-    return (status.effective or Effective()).model_copy(update={_FIELDS[status.step or "Plan"]: f"{wanted}Mi"})
+    return (status.effective or Effective()).model_copy(update={_FIELDS[status.step or "Plan"]: f"{mebibytes}Mi"})
 
 
 def carry_over(effective: Effective | None) -> Effective | None:
     """Return the effective values that a manual retry keeps."""
-    kept = Effective(**{field: getattr(effective, field, None) for field in _FIELDS.values()})
-    return kept if kept != Effective() else None
+    memory_fields = Effective(**{field: getattr(effective, field, None) for field in _FIELDS.values()})
+    return memory_fields if memory_fields != Effective() else None

@@ -21,10 +21,10 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
     if child is None:
         return before
     total = before.shards.total
-    finished = steps.tasks_before(child, tasks=tasks) + ranges.count(child.completed_indexes)
-    done = min(total, max(live.shards_done, total * finished // tasks, before.shards.done))
-    given_up = min(total - done, -(-ranges.count(child.failed_indexes) * total // tasks))
-    active = min(total - done - given_up, max(live.shards_active, child.active))
+    finished_tasks = steps.tasks_before(child, tasks=tasks) + ranges.count(child.completed_indexes)
+    done = min(total, max(live.shards_done, total * finished_tasks // tasks, before.shards.done))
+    failed = min(total - done, -(-ranges.count(child.failed_indexes) * total // tasks))
+    active = min(total - done - failed, max(live.shards_active, child.active))
     records = RecordProgress(
         total=before.records.total,
         in_=max(live.records.in_, before.records.in_),
@@ -38,7 +38,7 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
     return Progress(
         percent=max(before.percent, min(99, int(100 * fraction))),
         summary=f"{done}/{total}",
-        shards=ShardProgress(total=total, done=done, active=max(0, active), failed=given_up),
+        shards=ShardProgress(total=total, done=done, active=max(0, active), failed=failed),
         records=records,
         bytes_in=max(live.bytes_in, before.bytes_in),
         bytes_out=max(live.bytes_out, before.bytes_out),
@@ -51,8 +51,8 @@ def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, 
 
 
 def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rate: float | None, fraction: float) -> int | None:
-    worked = times.seconds_between(child.started_at, now) or 0.0
-    if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked < ETA_AFTER_SECONDS:
+    worked_seconds = times.seconds_between(child.started_at, now) or 0.0
+    if rate is None or rate <= 0 or not records.total or fraction < ETA_AFTER_FRACTION or worked_seconds < ETA_AFTER_SECONDS:
         return None
     # The rate of a stalled job approaches zero. No estimate is shown then.
     remaining = max(0, records.total - records.in_) / rate
@@ -62,7 +62,7 @@ def _remaining_seconds(now: datetime, child: Child, records: RecordProgress, rat
 def final(status: DataPrepJobStatus, result: CommitResult, *, now: datetime) -> Progress:
     """Return the final progress, from the commit step's counts."""
     seconds = (status.timings.running_seconds if status.timings else None) or 0.0
-    measured = seconds >= 1 and not status.reused
+    is_measured = seconds >= 1 and not status.reused
     return Progress(
         percent=100,
         summary=f"{result.files}/{result.files}",
@@ -70,8 +70,8 @@ def final(status: DataPrepJobStatus, result: CommitResult, *, now: datetime) -> 
         records=result.records.model_copy(update={"total": result.records.in_}),
         bytes_in=result.bytes_in,
         bytes_out=result.bytes_out,
-        records_per_second=round_rate(result.records.in_ / seconds) if measured else None,
-        bytes_per_second=round_rate(result.bytes_out / seconds) if measured else None,
+        records_per_second=round_rate(result.records.in_ / seconds) if is_measured else None,
+        bytes_per_second=round_rate(result.bytes_out / seconds) if is_measured else None,
         updated_at=times.text(now),
     )
 

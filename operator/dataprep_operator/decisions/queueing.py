@@ -24,15 +24,15 @@ def quota_condition(
         return "False", Reason.QUEUED, "No convert Job is in the queue."
     if child is None or not child.queued or child.finished:
         return None
-    unknown_for = times.seconds_between(child.created, now) or 0.0
-    if admission is not None and not admission.exists and unknown_for >= UNQUEUED_AFTER_SECONDS:
+    age_seconds = times.seconds_between(child.created, now) or 0.0
+    if admission is not None and not admission.exists and age_seconds >= UNQUEUED_AFTER_SECONDS:
         how = "waits for" if child.suspended else "runs without"
         message = f"The convert Job {how} a Workload, because Kueue has not created one. Check that Kueue is running, that batch/job is among its integrations, and that the queue's label is right."
         return "False", Reason.NOT_QUEUED, message
     if not child.suspended and (admission is None or admission.exists):
         return "True", Reason.QUOTA_RESERVED, f"The queue {observed.queue} has admitted the convert Job."
     queue_message = f" {admission.message.rstrip('.')}." if admission is not None and admission.message else ""
-    return "False", Reason.QUEUED, f"{waiting_message(observed)}{queue_message}{_place(admission)}"
+    return "False", Reason.QUEUED, f"{waiting_message(observed)}{queue_message}{_position_sentence(admission)}"
 
 
 def waiting_message(observed: Observed, child: Child | None = None) -> str:
@@ -47,7 +47,7 @@ def waiting_message(observed: Observed, child: Child | None = None) -> str:
     )
 
 
-def _place(admission: Admission | None) -> str:
+def _position_sentence(admission: Admission | None) -> str:
     if admission is None or admission.position is None:
         return ""
     return f" {admission.position} {'job of the queue is' if admission.position == 1 else 'jobs of the queue are'} before it."

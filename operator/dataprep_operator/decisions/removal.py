@@ -19,7 +19,7 @@ from dataprep_operator.objects.observed import Observed
 TRY_AGAIN_SECONDS: Final = 300.0
 LOOK_AGAIN_SECONDS: Final = 30.0
 _REMOVING: Final = "A pod is removing what the job wrote to {uri}."
-_LET_GO: Final = "To delete the job and keep the files, set spec.deletionPolicy to Retain."
+_HOW_TO_KEEP: Final = "To delete the job and keep the files, set spec.deletionPolicy to Retain."
 
 
 @dataclass(frozen=True)
@@ -57,37 +57,39 @@ def judge(observed: Observed) -> Release | Wait | Remove:
         if observed.status.output is not None
         else (observed.raw_spec.get("output") or {}).get("uri", "the output")
     )
-    release = _stays(observed, uri)
+    release = _release_if_kept(observed, uri)
     if release is not None:
         return release
     if observed.writing_pods:
-        some = ", ".join(pod.name for pod in observed.writing_pods[:3])
-        return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {len(observed.writing_pods)} pods to end ({some}); then {uri} is removed.")
+        pod_names = ", ".join(pod.name for pod in observed.writing_pods[:3])
+        return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {len(observed.writing_pods)} pods to end ({pod_names}); then {uri} is removed.")
     child = observed.child(CLEANUP, 1)
     if child is None:
         if observed.spec is None:
-            return Wait(Reason.INVALID_SPEC, f"{uri} can't be removed: {observed.faults or _too_new(observed)}. {_LET_GO}")
+            return Wait(
+                Reason.INVALID_SPEC, f"{uri} can't be removed: {observed.faults or _unknown_fields_message(observed)}. {_HOW_TO_KEEP}"
+            )
         runs, refusal = tuple(observed.written_run_ids), observed.refusal
         if refusal is not None:
-            return Remove(runs, refusal.reason, f"{uri} can't be removed: {refusal.message} {_LET_GO}")
+            return Remove(runs, refusal.reason, f"{uri} can't be removed: {refusal.message} {_HOW_TO_KEEP}")
         return Remove(runs, Reason.REMOVING_OUTPUT, _REMOVING.format(uri=uri))
     if child.complete:
-        return Release(_removed(observed, child, uri))
-    return _at_work(observed, child, uri)
+        return Release(_removal_note(observed, child, uri))
+    return _await_cleanup(observed, child, uri)
 
 
-def _too_new(observed: Observed) -> str:
+def _unknown_fields_message(observed: Observed) -> str:
     return f"this operator doesn't know {', '.join(observed.too_new)}"
 
 
-def _stays(observed: Observed, uri: str) -> Release | None:
+def _release_if_kept(observed: Observed, uri: str) -> Release | None:
     if not observed.deletes_output:
         return Release(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain: {uri} stays."))
     if observed.namespace_terminating:
         return Release(Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted and takes no more pods: {uri} stays as it is."))
     if not observed.written_run_ids and not observed.writing_pods:
-        reused = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was reused, not written by this job, and stays.")
-        return Release(reused if observed.status.reused else None)
+        note = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was reused, not written by this job, and stays.")
+        return Release(note if observed.status.reused else None)
     if observed.output_user is not None:
         return Release(
             Note("Normal", Reason.OUTPUT_KEPT, f"{uri} is also the output of {observed.describe(observed.output_user)} and stays.")
@@ -95,27 +97,29 @@ def _stays(observed: Observed, uri: str) -> Release | None:
     return None
 
 
-def _removed(observed: Observed, child: Child, uri: str) -> Note:
+def _removal_note(observed: Observed, child: Child, uri: str) -> Note:
     result = next((pod.result for pod in observed.pods_of(child) if isinstance(pod.result, RemoveResult)), None)
     if result is None:
         return Note("Normal", Reason.OUTPUT_REMOVED, f"{uri} was removed.")
     if result.owner is not None:
         return Note("Normal", Reason.OUTPUT_KEPT, f"{uri} belongs to the run {result.owner} now and stays.")
     if result.kept:
-        stay = f"{result.kept} files stay, because others wrote them later: {', '.join(result.kept_files)}."
-        return Note("Warning", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed; {stay}")
+        kept_text = f"{result.kept} files stay, because others wrote them later: {', '.join(result.kept_files)}."
+        return Note("Warning", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed; {kept_text}")
     return Note("Normal", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed, {result.bytes} bytes.")
 
 
-def _at_work(observed: Observed, child: Child, uri: str) -> Wait:
+def _await_cleanup(observed: Observed, child: Child, uri: str) -> Wait:
     judgement = steps.judge(observed, observed.spec, step=CLEANUP, attempt=1) if observed.spec is not None else None
     match judgement:
         case Failed(reason=reason, message=message):
-            again = child.ended_at + timedelta(seconds=TRY_AGAIN_SECONDS) if child.ended_at is not None else None
-            return Wait(reason, f"{uri} could not be removed; retrying every {TRY_AGAIN_SECONDS:.0f} s. {message} {_LET_GO}", again)
+            again_at = child.ended_at + timedelta(seconds=TRY_AGAIN_SECONDS) if child.ended_at is not None else None
+            return Wait(reason, f"{uri} could not be removed; retrying every {TRY_AGAIN_SECONDS:.0f} s. {message} {_HOW_TO_KEEP}", again_at)
         case Blocked(blockage=blockage):
-            return Wait(blockage.reason, f"The pod that removes {uri} can't start. {blockage.message} {_LET_GO}")
+            return Wait(blockage.reason, f"The pod that removes {uri} can't start. {blockage.message} {_HOW_TO_KEEP}")
         case Queued():
-            return Wait(Reason.QUEUED, f"The pod that removes {uri} can't start. {queueing.waiting_message(observed, child)} {_LET_GO}")
+            return Wait(
+                Reason.QUEUED, f"The pod that removes {uri} can't start. {queueing.waiting_message(observed, child)} {_HOW_TO_KEEP}"
+            )
         case _:
             return Wait(Reason.REMOVING_OUTPUT, _REMOVING.format(uri=uri))

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 # How far to look back for the last scheduled time. The shortest comes first, because it is enough for frequent schedules.
-_LOOKS_BACK: Final = (timedelta(hours=2), timedelta(days=2), timedelta(days=62), timedelta(days=800))
+_LOOKBACKS: Final = (timedelta(hours=2), timedelta(days=2), timedelta(days=62), timedelta(days=800))
 
 
 class BadSchedule(ValueError):
@@ -48,8 +48,8 @@ class Schedule:
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield all scheduled times after `moment`, in UTC."""
-        for each in CronSim(self.text, moment.astimezone(self.zone)):
-            due = each.astimezone(UTC)
+        for local_time in CronSim(self.text, moment.astimezone(self.zone)):
+            due = local_time.astimezone(UTC)
             # If `moment` is in the second pass of a repeated hour, cronsim may start with a time in the first pass.
             if due > moment:
                 yield due
@@ -60,8 +60,8 @@ class Schedule:
 
     def last(self, *, after: datetime, until: datetime) -> datetime | None:
         """Return the last scheduled time in the interval (`after`, `until`]."""
-        for back in _LOOKS_BACK:
-            start = max(after, until - back)
+        for lookback in _LOOKBACKS:
+            start = max(after, until - lookback)
             latest = _last(itertools.takewhile(lambda due: due <= until, self.after(start)))
             if latest is not None or start == after:
                 return latest

@@ -87,8 +87,8 @@ def _derive(context: Context) -> DataPrepJobStatus:
         return _await_upgrade(context, status)
     if observed.spec is None:
         return _fail(context, status, Reason.INVALID_SPEC, observed.faults)
-    by = f", with the DataPrepProfile {observed.profile}" if observed.profile is not None else ""
-    status = _with_condition(context, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{by}.")
+    profile_text = f", with the DataPrepProfile {observed.profile}" if observed.profile is not None else ""
+    status = _with_condition(context, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{profile_text}.")
     if status.output is None:
         # Set this early, so that `kubectl get -o wide` shows the output with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=context.spec.output.uri)})
@@ -107,9 +107,9 @@ def _derive(context: Context) -> DataPrepJobStatus:
     status = _advance(context, status)
     if status.phase in ("Succeeded", "Failed"):
         return status
-    evicted = evictions.too_many(context.spec, status)
-    if evicted is not None:
-        return _fail(context, status, Reason.TOO_MANY_EVICTIONS, evicted)
+    evictions_message = evictions.too_many(context.spec, status)
+    if evictions_message is not None:
+        return _fail(context, status, Reason.TOO_MANY_EVICTIONS, evictions_message)
     return _enforce_deadlines(context, _suspend(context, status) if context.spec.suspend else _resume(context, status))
 
 
@@ -131,16 +131,20 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
     """Return `after`, with the old times wherever no other value changed. So an unchanged job's new status equals the old one."""
-    known = {(each.type, each.status, each.reason): each.last_transition_time for each in before.conditions}
-    kept = [
-        each.model_copy(update={"last_transition_time": known.get((each.type, each.status, each.reason), each.last_transition_time)})
-        for each in after.conditions
+    old_times = {(condition.type, condition.status, condition.reason): condition.last_transition_time for condition in before.conditions}
+    new_conditions = [
+        condition.model_copy(
+            update={
+                "last_transition_time": old_times.get((condition.type, condition.status, condition.reason), condition.last_transition_time)
+            }
+        )
+        for condition in after.conditions
     ]
     progress = after.progress
     if progress is not None and before.progress is not None:
-        as_before = progress.model_copy(update={"updated_at": before.progress.updated_at})
-        progress = as_before if as_before == before.progress else progress
-    return after.model_copy(update={"conditions": kept, "progress": progress})
+        with_old_time = progress.model_copy(update={"updated_at": before.progress.updated_at})
+        progress = with_old_time if with_old_time == before.progress else progress
+    return after.model_copy(update={"conditions": new_conditions, "progress": progress})
 
 
 # --- start and end of a job -----------------------------------------------------------------------------------------------
@@ -177,8 +181,8 @@ def _initialize(context: Context) -> DataPrepJobStatus:
 
 
 def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    failed = conditions.find(status.conditions, ConditionType.FAILED)
-    step = _retry_step(status, failed)
+    failed_condition = conditions.find(status.conditions, ConditionType.FAILED)
+    step = _retry_step(status, failed_condition)
     status = status.model_copy(
         update={
             "phase": "Pending",
@@ -199,8 +203,8 @@ def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     )
 
 
-def _retry_step(status: DataPrepJobStatus, failed: Condition | None) -> Literal["Plan", "Convert", "Commit"]:
-    reason = failed.reason if failed is not None else ""
+def _retry_step(status: DataPrepJobStatus, failed_condition: Condition | None) -> Literal["Plan", "Convert", "Commit"]:
+    reason = failed_condition.reason if failed_condition is not None else ""
     if status.run_id is None or reason in _RETRY_FROM_PLAN:
         return "Plan"
     if status.step == "Commit" and reason not in _RETRY_FROM_CONVERT:
@@ -214,25 +218,31 @@ def _start(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     source = context.spec.source
     name = source.from_job.name if source is not None and source.from_job is not None else None
     # Record the other job's output before creating children that depend on it, because the other job may be gone after a restart.
-    found = next((each.data_set for each in context.observed.dependencies if each.name == name), None)
+    from_job = next((dependency.data_set for dependency in context.observed.dependencies if dependency.name == name), None)
     return status.model_copy(
-        update={"start_time": times.text(context.now), "child_prefix": context.observed.child_prefix, "from_job": found}
+        update={"start_time": times.text(context.now), "child_prefix": context.observed.child_prefix, "from_job": from_job}
     )
 
 
 def _dependency_blockage(jobs: Sequence[Dependency]) -> Blockage | None:
     """Return the blockage if other jobs keep this job from starting."""
     phrases = {None: "which does not exist", "Failed": "which has failed and may be retried"}
-    waiting = [f"{each.name}, {phrases.get(each.phase, f'which is {each.phase}')}" for each in jobs if not each.complete]
-    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {'; '.join(waiting)}.") if waiting else None
+    descriptions = [
+        f"{dependency.name}, {phrases.get(dependency.phase, f'which is {dependency.phase}')}"
+        for dependency in jobs
+        if not dependency.complete
+    ]
+    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {'; '.join(descriptions)}.") if descriptions else None
 
 
 def _profile_blockage(context: Context) -> Blockage | None:
     """Return the blockage if a missing profile keeps the job from starting. A profile's values are read once, at the start."""
-    missing = context.observed.profile_missing
-    if missing is None:
+    profile_name = context.observed.profile_missing
+    if profile_name is None:
         return None
-    return Blockage(Reason.PROFILE_NOT_FOUND, f"There is no DataPrepProfile {missing} in the namespace {context.observed.key.namespace}.")
+    return Blockage(
+        Reason.PROFILE_NOT_FOUND, f"There is no DataPrepProfile {profile_name} in the namespace {context.observed.key.namespace}."
+    )
 
 
 def _removal_blockage(context: Context) -> Blockage | None:
@@ -240,7 +250,7 @@ def _removal_blockage(context: Context) -> Blockage | None:
     if context.observed.output_remover is None:
         return None
     who = context.observed.describe(context.observed.output_remover, how="deleted")
-    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {who}, which removes {_output(context)}.")
+    return Blockage(Reason.WAITING_FOR_JOB, f"Waiting for {who}, which removes {_output_uri(context)}.")
 
 
 def _rival_blockage(context: Context) -> Blockage | None:
@@ -249,12 +259,12 @@ def _rival_blockage(context: Context) -> Blockage | None:
     if rival is None:
         return None
     who = context.observed.describe(rival, how="unfinished")
-    return Blockage(Reason.OUTPUT_IN_USE, f"Waiting for {who}, which writes to the same place, {_output(context)}.")
+    return Blockage(Reason.OUTPUT_IN_USE, f"Waiting for {who}, which writes to the same place, {_output_uri(context)}.")
 
 
 def _cycle_message(observed: Observed) -> str:
-    shown = [each.name if each.namespace == observed.key.namespace else "another namespace's job" for each in observed.wait_cycle]
-    return f"These jobs wait for each other: {' → '.join(shown)}."
+    job_names = [key.name if key.namespace == observed.key.namespace else "another namespace's job" for key in observed.wait_cycle]
+    return f"These jobs wait for each other: {' → '.join(job_names)}."
 
 
 def _fail(context: Context, status: DataPrepJobStatus, reason: Reason, message: str) -> DataPrepJobStatus:
@@ -274,16 +284,22 @@ def _fail(context: Context, status: DataPrepJobStatus, reason: Reason, message: 
 def _finish(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     total = times.seconds_between(times.parse(status.start_time), context.now)
     timings = (status.timings or Timings()).model_copy(update={"total_seconds": progress_status.round_rate(total)})
-    ended = times.text(context.now)
+    ended_at = times.text(context.now)
     return status.model_copy(
-        update={"completion_time": ended, "timings": timings, "runs": [_history_entry(context, status, ended), *status.runs][:MAX_RUNS]}
+        update={
+            "completion_time": ended_at,
+            "timings": timings,
+            "runs": [_history_entry(context, status, ended_at), *status.runs][:MAX_RUNS],
+        }
     )
 
 
-def _history_entry(context: Context, status: DataPrepJobStatus, ended: str) -> Run:
+def _history_entry(context: Context, status: DataPrepJobStatus, ended_at: str) -> Run:
     """Return the history entry of the attempt that ends now. The attempt began at the job's start or at the last retry."""
-    retried = conditions.find(context.observed.status.conditions, ConditionType.FAILED)
-    began = retried.last_transition_time if retried is not None and retried.status == "False" else status.start_time
+    failed_condition = conditions.find(context.observed.status.conditions, ConditionType.FAILED)
+    started_at = (
+        failed_condition.last_transition_time if failed_condition is not None and failed_condition.status == "False" else status.start_time
+    )
     running = conditions.find(status.conditions, ConditionType.RUNNING)
     return Run(
         attempt=status.attempt,
@@ -291,8 +307,8 @@ def _history_entry(context: Context, status: DataPrepJobStatus, ended: str) -> R
         reason=running.reason if running is not None else Reason.INTERNAL_ERROR,
         message=running.message[:256] if running is not None else "",
         run_id=status.run_id,
-        started_at=began or ended,
-        ended_at=ended,
+        started_at=started_at or ended_at,
+        ended_at=ended_at,
     )
 
 
@@ -316,8 +332,8 @@ def _suspend(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    was = conditions.find(status.conditions, ConditionType.SUSPENDED)
-    if was is None or was.status == "False":
+    condition = conditions.find(status.conditions, ConditionType.SUSPENDED)
+    if condition is None or condition.status == "False":
         return status
     return _with_condition(context, status, ConditionType.SUSPENDED, "False", Reason.RESUMED, "spec.suspend is false again.")
 
@@ -340,15 +356,15 @@ def _plan_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus
     judgement = steps.judge(context.observed, context.spec, step="plan", attempt=status.attempt)
     match judgement:
         case Succeeded(result=PlanResult() as result):
-            return _plan_done(context, status, result)
+            return _complete_plan(context, status, result)
         case Succeeded(unreadable=str() as message):
             return _fail(context, status, Reason.INTERNAL_ERROR, f"The plan step's message is not one of dataprep's: {message}")
         case _:
-            retried = _with_more_memory(context, status, judgement)
-            return retried or _report_unfinished(context, status, judgement, step="plan", phase="Planning", reason=Reason.PLANNING)
+            next_attempt = _with_more_memory(context, status, judgement)
+            return next_attempt or _report_unfinished(context, status, judgement, step="plan", phase="Planning", reason=Reason.PLANNING)
 
 
-def _plan_done(context: Context, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
+def _complete_plan(context: Context, status: DataPrepJobStatus, result: PlanResult) -> DataPrepJobStatus:
     fault = results.plan_fault(result, context.spec)
     if fault:
         return _fail(context, status, Reason.INTERNAL_ERROR, fault)
@@ -394,8 +410,8 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
         return status.model_copy(
             update={"step": "Commit", "timings": _with_duration(status, "running_seconds", child), "failed_indexes": None}
         )
-    retried = _with_more_memory(context, status, judgement)
-    return retried or _report_unfinished(context, status, judgement, step="convert", phase="Running", reason=Reason.CONVERTING)
+    next_attempt = _with_more_memory(context, status, judgement)
+    return next_attempt or _report_unfinished(context, status, judgement, step="convert", phase="Running", reason=Reason.CONVERTING)
 
 
 def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
@@ -410,8 +426,10 @@ def _commit_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobStat
         case Succeeded(unreadable=str() as message):
             return _fail(context, status, Reason.INTERNAL_ERROR, f"The commit step's message is not one of dataprep's: {message}")
         case _:
-            retried = _with_more_memory(context, status, judgement)
-            return retried or _report_unfinished(context, status, judgement, step="commit", phase="Committing", reason=Reason.COMMITTING)
+            next_attempt = _with_more_memory(context, status, judgement)
+            return next_attempt or _report_unfinished(
+                context, status, judgement, step="commit", phase="Committing", reason=Reason.COMMITTING
+            )
 
 
 def _report_unfinished(
@@ -421,19 +439,19 @@ def _report_unfinished(
     if failures:
         status = status.model_copy(update={"failures": failures[:MAX_FAILURES]})
     if isinstance(judgement, Blocked | Running):
-        paused = evictions.pause_message(
+        pause_message = evictions.pause_message(
             context.observed, context.spec, status, context.observed.child(step, status.attempt), now=context.now
         )
-        if paused is not None:
-            return _with_phase(context, status, "Pending", "False", Reason.EVICTED, paused)
+        if pause_message is not None:
+            return _with_phase(context, status, "Pending", "False", Reason.EVICTED, pause_message)
     match judgement:
-        case Failed(reason=why, message=message):
-            return _fail(context, status, why, message)
+        case Failed(reason=failure_reason, message=message):
+            return _fail(context, status, failure_reason, message)
         case Blocked(blockage=blockage):
             return _report_blockage(context, status, blockage)
         case Queued():
             quota = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) if step == "convert" else None
-            reason = next((each for each in Reason if quota is not None and each == quota.reason), Reason.QUEUED)
+            reason = next((candidate for candidate in Reason if quota is not None and candidate == quota.reason), Reason.QUEUED)
             message = (
                 quota.message
                 if quota is not None
@@ -446,8 +464,8 @@ def _report_unfinished(
 
 def _with_quota_condition(context: Context, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
     has_condition = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) is not None
-    failures = queueing.quota_condition(context.observed, child, has_condition=has_condition, now=context.now)
-    return status if failures is None else _with_condition(context, status, ConditionType.QUOTA_RESERVED, *failures)
+    quota_condition = queueing.quota_condition(context.observed, child, has_condition=has_condition, now=context.now)
+    return status if quota_condition is None else _with_condition(context, status, ConditionType.QUOTA_RESERVED, *quota_condition)
 
 
 _PHASES: Final[Mapping[str, tuple[Phase, Reason]]] = {
@@ -463,16 +481,17 @@ _MESSAGES: Final = {
 
 
 def _report_blockage(context: Context, status: DataPrepJobStatus, blockage: Blockage) -> DataPrepJobStatus:
-    since, waited = _blocked_since(context, status, blockage), (context.now - _blocked_since(context, status, blockage)).total_seconds()
+    since = _blocked_since(context, status, blockage)
+    waited_seconds = (context.now - since).total_seconds()
     before = conditions.find(status.conditions, ConditionType.RUNNING)
     message = blocked_deadline.message(blockage, before.message if before is not None and before.reason == blockage.reason else "")
     limit = blocked_deadline.seconds(message, context.spec, status, since=since) if blockage.fatal else None
-    if limit is not None and waited >= limit:
+    if limit is not None and waited_seconds >= limit:
         return _fail(
             context, status, blockage.reason, message if limit == blocked_deadline.LEAST_SECONDS else f"{message} Waited for {limit:.0f} s."
         )
     limit = context.spec.start_deadline_seconds
-    if limit is not None and not blockage.fatal and waited >= limit:
+    if limit is not None and not blockage.fatal and waited_seconds >= limit:
         what = "The job could not start" if blockage.reason in deadlines.NOT_STARTED else "No pod could be scheduled"
         return _fail(context, status, Reason.START_DEADLINE_EXCEEDED, f"{what} within {limit} s: {blockage.message}")
     return _with_phase(context, status, "Pending", "False", blockage.reason, message)
@@ -483,8 +502,8 @@ def _blocked_since(context: Context, status: DataPrepJobStatus, blockage: Blocka
     if blockage.since is not None and not blockage.fatal:
         return blockage.since
     before = conditions.find(status.conditions, ConditionType.RUNNING)
-    seen_before = before is not None and before.status == "False" and before.reason == blockage.reason
-    return (times.parse(before.last_transition_time) if before is not None and seen_before else None) or context.now
+    is_unchanged = before is not None and before.status == "False" and before.reason == blockage.reason
+    return (times.parse(before.last_transition_time) if before is not None and is_unchanged else None) or context.now
 
 
 def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
@@ -492,11 +511,11 @@ def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJo
     child = context.observed.child("convert", status.attempt)
     if child is None or accelerator(context.spec, status) != "GPU" or context.spec.workers.accelerator.policy != "Preferred":
         return status
-    own = context.observed.pods_of(child)
-    waiting = [pod.unschedulable.since for pod in own if pod.unschedulable is not None and pod.unschedulable.since is not None]
-    if child.finished or child.suspended or child.completed_indexes or any(pod.scheduled for pod in own) or not waiting:
+    pods = context.observed.pods_of(child)
+    unschedulable_since = [pod.unschedulable.since for pod in pods if pod.unschedulable is not None and pod.unschedulable.since is not None]
+    if child.finished or child.suspended or child.completed_indexes or any(pod.scheduled for pod in pods) or not unschedulable_since:
         return status
-    if (context.now - min(waiting)).total_seconds() < context.spec.workers.accelerator.fallback_after_seconds:
+    if (context.now - min(unschedulable_since)).total_seconds() < context.spec.workers.accelerator.fallback_after_seconds:
         return status
     effective = (status.effective or Effective()).model_copy(update={"accelerator": "CPU"})
     return status.model_copy(update={"attempt": status.attempt + 1, "effective": effective})
@@ -511,23 +530,23 @@ def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CP
 
 def _with_effective(context: Context, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
     completions = child.completions if child is not None else status.tasks or 1
-    found = {
+    effective_fields = {
         "parallelism": child.parallelism if child is not None and child.queued else parallelism(context.spec, completions),
         "image": child.image if child is not None and child.image else scripts.image(context.spec, context.defaults),
         "accelerator": accelerator(context.spec, status),
     }
-    return status.model_copy(update={"effective": (status.effective or Effective()).model_copy(update=found)})
+    return status.model_copy(update={"effective": (status.effective or Effective()).model_copy(update=effective_fields)})
 
 
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
     """Return the status of another attempt with more memory, if the step ran out of memory and may have more. Otherwise return None."""
     if not isinstance(judgement, Failed) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None
-    raised = memory.increase(status, context.spec, context.defaults)
-    if raised is None:
+    effective = memory.increase(status, context.spec, context.defaults)
+    if effective is None:
         return None
     phase, reason = _PHASES[status.step or "Plan"]
-    status = status.model_copy(update={"attempt": status.attempt + 1, "effective": raised, "failed_indexes": None})
+    status = status.model_copy(update={"attempt": status.attempt + 1, "effective": effective, "failed_indexes": None})
     return _with_phase(context, status, phase, "True", reason, _MESSAGES[reason])
 
 
@@ -537,14 +556,14 @@ def _succeed(context: Context, status: DataPrepJobStatus, result: CommitResult) 
         return _fail(context, status, Reason.VERIFICATION_FAILED, fault)
     reused = bool(status.reused)
     reason = Reason.REUSED if reused else Reason.COMPLETED
-    message = f"{result.records.out} records in {result.files} files at {_output(context)}" + (" (reused)." if reused else ".")
+    message = f"{result.records.out} records in {result.files} files at {_output_uri(context)}" + (" (reused)." if reused else ".")
     status = status.model_copy(
         update={
             "phase": "Succeeded",
             "splits": result.splits or status.splits,
             "outputs": result.outputs,
             "output": OutputStatus(
-                uri=_output(context),
+                uri=_output_uri(context),
                 manifest_uri=result.manifest_uri,
                 manifest_sha256=result.manifest_sha256,
                 digest=result.digest,
@@ -586,10 +605,10 @@ def _with_phase(
 def _with_condition(
     context: Context, status: DataPrepJobStatus, kind: ConditionType, value: Literal["True", "False"], reason: Reason, message: str
 ) -> DataPrepJobStatus:
-    written = conditions.replace(
+    new_conditions = conditions.replace(
         status.conditions, kind, value, reason=reason, message=message, now=context.now, generation=context.observed.generation
     )
-    return status.model_copy(update={"conditions": written})
+    return status.model_copy(update={"conditions": new_conditions})
 
 
 def _with_duration(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
@@ -604,7 +623,7 @@ def _last_end(observed: Observed, child: Child | None) -> datetime | None:
     return max((pod.finished_at for pod in observed.pods_of(child) if pod.finished_at), default=None) if child is not None else None
 
 
-def _output(context: Context) -> str:
+def _output_uri(context: Context) -> str:
     return context.spec.output.uri
 
 
@@ -615,5 +634,5 @@ def _bounded_warnings(warnings: Sequence[str]) -> list[str]:
 # Any: the API's JSON.
 def as_json(status: DataPrepJobStatus) -> dict[str, Any]:
     """Return the status as the API's JSON. Empty fields are left out, so that server-side apply removes them."""
-    written = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {key: value for key, value in written.items() if value != []}
+    document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {key: value for key, value in document.items() if value != []}

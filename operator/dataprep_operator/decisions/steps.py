@@ -65,18 +65,18 @@ def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int)
     child = observed.child(step, attempt)
     if child is None:
         return Blocked(observed.refusal) if observed.refusal is not None else Absent()
-    own = observed.pods_of(child)
+    own_pods = observed.pods_of(child)
     if child.complete or has_reported_plan(observed, child):
         result = observed.result_of(child)
-        return Succeeded(result, unreadable=None if result or step == "convert" else _last_message(own))
+        return Succeeded(result, unreadable=None if result or step == "convert" else _last_message(own_pods))
     if child.failed:
-        return _failed(child, own)
-    stopped = _terminated_too_often(child, spec, own)
-    if stopped is not None:
-        return stopped
+        return _judge_failed(child, own_pods)
+    failure = _terminated_too_often(child, spec, own_pods)
+    if failure is not None:
+        return failure
     if (child.queued and child.suspended) or is_left_suspended(observed, child):
         return Queued()
-    blockage = _blockage(observed, spec, own, child)
+    blockage = _blockage(observed, spec, own_pods, child)
     return Blocked(blockage) if blockage is not None else Running()
 
 
@@ -101,19 +101,19 @@ def lacks_result(observed: Observed, child: Child) -> bool:
     """Return whether the step has ended but no cached pod has its result. The watch of Jobs may be ahead of the watch of pods."""
     if child.complete:
         return child.step != "convert" and observed.result_of(child) is None
-    return child.failed and not _decisive(child, _pod_failures(observed.pods_of(child)))
+    return child.failed and not _decisive_failures(child, _pod_failures(observed.pods_of(child)))
 
 
 def failures(observed: Observed, *, step: str, attempt: int) -> list[Failure]:
     """Return the step's failures so far, latest first. Equal failures are merged and counted."""
     child = observed.child(step, attempt)
-    found = [failed for pod in observed.pods_of(child) if (failed := pods.failure(pod))] if child else []
-    found.sort(key=lambda failed: failed.at or "", reverse=True)
+    step_failures = [failure for pod in observed.pods_of(child) if (failure := pods.failure(pod))] if child else []
+    step_failures.sort(key=lambda failure: failure.at or "", reverse=True)
     grouped: dict[tuple[str, str, str | None, int | None], Failure] = {}
-    for failed in found:
-        kind = (failed.reason, failed.message, failed.shard, failed.exit_code)
-        first = grouped.get(kind)
-        grouped[kind] = failed if first is None else first.model_copy(update={"count": first.count + 1})
+    for failure in step_failures:
+        group = (failure.reason, failure.message, failure.shard, failure.exit_code)
+        first = grouped.get(group)
+        grouped[group] = failure if first is None else first.model_copy(update={"count": first.count + 1})
     return list(grouped.values())
 
 
@@ -124,14 +124,14 @@ def tasks_of(child: Child, *, tasks: int) -> list[int]:
 
 def completed_tasks(child: Child, *, tasks: int) -> set[int]:
     """Return the tasks that a convert Job has completed."""
-    behind = tasks_of(child, tasks=tasks)
-    return {behind[index] for index in ranges.parse(child.completed_indexes, below=len(behind))}
+    tasks_by_index = tasks_of(child, tasks=tasks)
+    return {tasks_by_index[index] for index in ranges.parse(child.completed_indexes, below=len(tasks_by_index))}
 
 
 def failed_tasks(child: Child, *, tasks: int) -> set[int]:
     """Return the tasks of a convert Job that failed and aren't retried."""
-    behind = tasks_of(child, tasks=tasks)
-    return {behind[index] for index in ranges.parse(child.failed_indexes, below=len(behind))}
+    tasks_by_index = tasks_of(child, tasks=tasks)
+    return {tasks_by_index[index] for index in ranges.parse(child.failed_indexes, below=len(tasks_by_index))}
 
 
 def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
@@ -145,8 +145,8 @@ def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, task
     if not earlier:
         return []
     last = max(earlier, key=lambda child: child.attempt)
-    left = set(tasks_of(last, tasks=tasks)) - completed_tasks(last, tasks=tasks)
-    return sorted(left) if len(left) < tasks else []
+    unfinished = set(tasks_of(last, tasks=tasks)) - completed_tasks(last, tasks=tasks)
+    return sorted(unfinished) if len(unfinished) < tasks else []
 
 
 def tasks_before(child: Child, *, tasks: int) -> int:
@@ -160,74 +160,74 @@ def tasks_before(child: Child, *, tasks: int) -> int:
 _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 
-def _failed(child: Child, own: Sequence[Pod]) -> Failed:
-    failed = _pod_failures(own)
-    failed = _decisive(child, failed) or failed
-    if not failed:
+def _judge_failed(child: Child, own_pods: Sequence[Pod]) -> Failed:
+    pod_failures = _pod_failures(own_pods)
+    pod_failures = _decisive_failures(child, pod_failures) or pod_failures
+    if not pod_failures:
         return Failed(Reason.BACKOFF_LIMIT_EXCEEDED, child.failure_message or f"the Job {child.name} failed ({child.failure_reason})")
-    last = failed[-1][1]
+    last = pod_failures[-1][1]
     if child.failure_reason == _ONE_POD_DECIDED:
         return Failed(Reason(last.reason), last.message)
-    return Failed(Reason(last.reason), f"{_failure_summary(child, len(failed))} {last.message}")
+    return Failed(Reason(last.reason), f"{_failure_summary(child, len(pod_failures))} {last.message}")
 
 
-def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own: Sequence[Pod]) -> Failed | None:
+def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequence[Pod]) -> Failed | None:
     """Fail the step if pods that were not stopped ended with exit code 143 more often than the back-off limit allows.
 
     The Job can't count these failures, because a suspension also ends pods with 143.
     """
     limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
-    stopped = [(pod, failed) for pod, failed in _pod_failures(own) if pod.terminated_unprompted]
-    counts = Counter(pod.index for pod, _ in stopped)
-    index, count = max(counts.items(), key=lambda each: each[1], default=(None, 0))
+    terminated_pods = [(pod, failure) for pod, failure in _pod_failures(own_pods) if pod.terminated_unprompted]
+    counts = Counter(pod.index for pod, _ in terminated_pods)
+    index, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))
     if count <= limit:
         return None
-    last = [failed for pod, failed in stopped if pod.index == index][-1]
+    last = [failure for pod, failure in terminated_pods if pod.index == index][-1]
     which = f"The task of index {index}" if index is not None else f"The {child.step} step"
     return Failed(Reason(last.reason), f"{which} failed {count} times; the last time: {last.message}")
 
 
-def _pod_failures(own: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
+def _pod_failures(own_pods: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
     """Return the failed pods with their failures, latest last."""
-    return sorted(((pod, failure) for pod in own if (failure := pods.failure(pod))), key=lambda each: each[1].at or "")
+    return sorted(((pod, failure) for pod in own_pods if (failure := pods.failure(pod))), key=lambda item: item[1].at or "")
 
 
-def _decisive(child: Child, failed: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
+def _decisive_failures(child: Child, pod_failures: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
     """Return the failures that ended the Job. If a single pod's failure ended it, the Job's message names that pod."""
     if child.failure_reason != _ONE_POD_DECIDED:
-        return failed
-    return [each for each in failed if f"/{each[0].name} " in child.failure_message]
+        return pod_failures
+    return [item for item in pod_failures if f"/{item[0].name} " in child.failure_message]
 
 
 def _failure_summary(child: Child, times_failed: int) -> str:
     if child.step != "convert":
         return f"The {child.step} step failed {times_failed} times; the last time:"
     given_up = ranges.count(child.failed_indexes)
-    shown = ranges.shortened(child.failed_indexes, limit=100)
-    return f"{given_up} of {child.completions} tasks failed for good (indexes {shown}); the last failure:"
+    indexes = ranges.shortened(child.failed_indexes, limit=100)
+    return f"{given_up} of {child.completions} tasks failed for good (indexes {indexes}); the last failure:"
 
 
-def _last_message(own: Sequence[Pod]) -> str | None:
-    done = [pod for pod in own if pod.phase == "Succeeded"]
-    return None if not done else done[-1].message[:300] or "nothing"
+def _last_message(own_pods: Sequence[Pod]) -> str | None:
+    succeeded_pods = [pod for pod in own_pods if pod.phase == "Succeeded"]
+    return None if not succeeded_pods else succeeded_pods[-1].message[:300] or "nothing"
 
 
-def _blockage(observed: Observed, spec: DataPrepJobSpec, own: Sequence[Pod], child: Child) -> Blockage | None:
+def _blockage(observed: Observed, spec: DataPrepJobSpec, own_pods: Sequence[Pod], child: Child) -> Blockage | None:
     """Return why none of the step's pods has started. If any pod has started, the step isn't blocked."""
-    alive = [pod for pod in own if pod.deletion_due is None]
-    if any(pod.started for pod in own):
+    alive_pods = [pod for pod in own_pods if pod.deletion_due is None]
+    if any(pod.started for pod in own_pods):
         return None
-    for pod in alive:
+    for pod in alive_pods:
         if pod.waiting is not None:
             return pod.waiting
     if observed.start_blockage is not None:
         return observed.start_blockage
-    if any(pod.scheduled for pod in own):
+    if any(pod.scheduled for pod in own_pods):
         return None
-    stuck = [pod.unschedulable for pod in alive if pod.unschedulable is not None]
-    if not stuck:
+    blockages = [pod.unschedulable for pod in alive_pods if pod.unschedulable is not None]
+    if not blockages:
         return None
-    oldest = min(stuck, key=lambda each: (each.since is None, each.since))
+    oldest = min(blockages, key=lambda blockage: (blockage.since is None, blockage.since))
     return Blockage(_scheduling_reason(spec, oldest.message, step=child.step), oldest.message, since=oldest.since)
 
 

@@ -24,7 +24,7 @@ _Owner = tuple[str, str]
 V = TypeVar("V")
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_REMEMBERED_ENDS: Final = 10_000
+_MAX_DROPPED_VERSIONS: Final = 10_000
 """Number of deleted objects whose versions are remembered. Fewer objects are deleted while one request is in flight."""
 
 
@@ -79,7 +79,7 @@ class Cache:
         self._pods_of: defaultdict[_Owner, set[str]] = defaultdict(set)
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
-        self._written: dict[str, int] = {}
+        self._written_versions: dict[str, int] = {}
         """Versions of jobs that result from the operator's own status writes, by uid."""
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
         """Versions of recently deleted objects, by uid. They are needed because a response may arrive after the deletion event."""
@@ -103,7 +103,7 @@ class Cache:
         match kind:
             case Kind.DATAPREPJOBS:
                 self._put_job(raw)
-                return not version or self._written.get(uid) != version
+                return not version or self._written_versions.get(uid) != version
             case Kind.DATAPREPCRONJOBS:
                 self._put_cron(_slim(raw))
             case Kind.DATAPREPPROFILES:
@@ -114,9 +114,9 @@ class Cache:
                 return self._put_pod(raw)
         return True
 
-    def put_written(self, raw: Raw) -> None:
+    def put_status_response(self, raw: Raw) -> None:
         """Store the response to a status write, so that the watch event of the write doesn't cause another reconcile."""
-        self._written[raw["metadata"]["uid"]] = _version(raw)
+        self._written_versions[raw["metadata"]["uid"]] = _version(raw)
         self.put(Kind.DATAPREPJOBS, raw)
 
     def drop(self, kind: Kind, raw: Raw) -> Key | None:
@@ -124,15 +124,15 @@ class Cache:
         key, uid = self.key_of(kind, raw), raw["metadata"]["uid"]
         self._dropped_versions[uid] = max(_version(raw), self._versions.get(uid, 0), self._dropped_versions.get(uid, 0))
         self._drop(kind, uid)
-        if len(self._dropped_versions) > _REMEMBERED_ENDS:
+        if len(self._dropped_versions) > _MAX_DROPPED_VERSIONS:
             self._dropped_versions.popitem(last=False)
         return key
 
-    def prune(self, kind: Kind, *, namespace: str | None, listed: Iterable[str], known: Iterable[str]) -> list[Key]:
-        """Forget the objects that were `known` before a listing and are not in it. Return the keys to reconcile."""
-        deleted = set(known) - set(listed)
+    def prune(self, kind: Kind, *, namespace: str | None, listed_uids: Iterable[str], known_uids: Iterable[str]) -> list[Key]:
+        """Forget the objects that were known before a listing and are not in it. Return the keys to reconcile."""
+        deleted_uids = set(known_uids) - set(listed_uids)
         keys = []
-        for uid in deleted & set(self.uids(kind, namespace=namespace)):
+        for uid in deleted_uids & set(self.uids(kind, namespace=namespace)):
             key = self._key_of_uid(kind, uid)
             raw = self._jobs[key].raw() if kind is Kind.DATAPREPJOBS and key in self._jobs else None
             self._drop(kind, uid)
@@ -202,17 +202,19 @@ class Cache:
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
         # Unfinished jobs with the same output wait for the end of this job. Deleted jobs that still remove the output wait for any change.
-        over = entry is None or not entry.is_unfinished
-        sharing = [each for each in others if self._jobs[each].is_being_removed or (over and self._jobs[each].is_unfinished)]
-        return [*self.waiters(key), *sharing, *crons]
+        is_over = entry is None or not entry.is_unfinished
+        waiting_for_output = [
+            other for other in others if self._jobs[other].is_being_removed or (is_over and self._jobs[other].is_unfinished)
+        ]
+        return [*self.waiters(key), *waiting_for_output, *crons]
 
     def phases(self) -> dict[str, int]:
         """Return the number of jobs in each phase."""
-        counted: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
+        counts: dict[str, int] = dict.fromkeys(get_args(Phase), 0)
         for entry in self._jobs.values():
             phase = entry.phase or "Pending"
-            counted[phase] = counted.get(phase, 0) + 1
-        return counted
+            counts[phase] = counts.get(phase, 0) + 1
+        return counts
 
     def records_per_second(self) -> float:
         """Return the sum of the rates of all running jobs, according to their statuses."""
@@ -220,12 +222,12 @@ class Cache:
 
     def children_of(self, namespace: str, uid: str) -> tuple[Child, ...]:
         """Return the Jobs that the DataPrepJob controls, oldest attempt first."""
-        matches = [self._children[each] for each in self._children_of.get((namespace, uid), ())]
+        matches = [self._children[child_uid] for child_uid in self._children_of.get((namespace, uid), ())]
         return tuple(sorted(matches, key=lambda child: (child.attempt, child.name)))
 
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
         """Return the pods that the Job controls, sorted by name. Labels don't count, because anybody can set them."""
-        return tuple(sorted((self._pods[each] for each in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
+        return tuple(sorted((self._pods[pod_uid] for pod_uid in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """Return the pod with this name, if it exists."""
@@ -274,22 +276,24 @@ class Cache:
 
         A job that waits for `key` is not a rival, because it starts later.
         """
-        mine = self._jobs.get(key)
+        own_entry = self._jobs.get(key)
         others = [
-            (each, self._jobs[each]) for each in self._sharing(key) if self._jobs[each].is_unfinished and not self._depends_on(each, key)
+            (other, self._jobs[other])
+            for other in self._keys_with_same_output(key)
+            if self._jobs[other].is_unfinished and not self._depends_on(other, key)
         ]
-        if mine is None or not others:
+        if own_entry is None or not others:
             return None
-        best, rival = min((claim(entry.raw()), each) for each, entry in others)
-        return rival if best < claim(mine.raw()) else None
+        best_claim, rival = min((claim(entry.raw()), other) for other, entry in others)
+        return rival if best_claim < claim(own_entry.raw()) else None
 
     def removing(self, key: Key) -> Key | None:
         """Return a deleted job that is still removing the same output, if any."""
-        return next((each for each in sorted(self._sharing(key)) if self._jobs[each].is_being_removed), None)
+        return next((other for other in sorted(self._keys_with_same_output(key)) if self._jobs[other].is_being_removed), None)
 
     def output_user_of(self, key: Key, *, runs: Iterable[str]) -> Key | None:
         """Return another job that writes to the same output, or that uses the data set of one of `runs`, if any."""
-        return next((each for each in sorted(self._sharing(key)) if _uses_output(self._jobs[each].raw(), set(runs))), None)
+        return next((other for other in sorted(self._keys_with_same_output(key)) if _uses_output(self._jobs[other].raw(), set(runs))), None)
 
     def waiters(self, key: Key) -> list[Key]:
         """Return the jobs that wait for the job `key`. That job need not exist."""
@@ -301,18 +305,18 @@ class Cache:
         Each job in the cycle waits for the next, because its spec names that job or because both have the same output.
         """
         came_from: dict[Key, Key] = {}
-        ahead = [key]
-        while ahead:
-            here = ahead.pop()
-            for next_key in self._blockers_of(here):
+        pending = [key]
+        while pending:
+            current = pending.pop()
+            for next_key in self._blockers_of(current):
                 if next_key == key:
-                    path = [here]
+                    path = [current]
                     while path[-1] != key:
                         path.append(came_from[path[-1]])
                     return (*reversed(path), key)
                 if next_key not in came_from:
-                    came_from[next_key] = here
-                    ahead.append(next_key)
+                    came_from[next_key] = current
+                    pending.append(next_key)
         return ()
 
     # --- internals --------------------------------------------------------------------------------------------------------
@@ -321,10 +325,10 @@ class Cache:
         child = self._children.get(uid)
         return child if child is not None and child.namespace == namespace else None
 
-    def _sharing(self, key: Key) -> set[Key]:
+    def _keys_with_same_output(self, key: Key) -> set[Key]:
         """Return the other jobs with the same output."""
-        mine = self._jobs.get(key)
-        return self._outputs.get(mine.output, set()) - {key} if mine is not None and mine.output is not None else set()
+        own_entry = self._jobs.get(key)
+        return self._outputs.get(own_entry.output, set()) - {key} if own_entry is not None and own_entry.output is not None else set()
 
     def _blockers_of(self, key: Key) -> list[Key]:
         entry = self._jobs.get(key)
@@ -335,14 +339,14 @@ class Cache:
 
     def _depends_on(self, key: Key, other: Key) -> bool:
         """Return whether `key` waits for `other`, directly or through other jobs."""
-        seen, ahead = {key}, [key]
-        while ahead:
-            entry = self._jobs.get(ahead.pop())
-            new = set(entry.dependencies) - seen if entry is not None else set()
-            if other in new:
+        seen, pending = {key}, [key]
+        while pending:
+            entry = self._jobs.get(pending.pop())
+            new_keys = set(entry.dependencies) - seen if entry is not None else set()
+            if other in new_keys:
                 return True
-            seen |= new
-            ahead += new
+            seen |= new_keys
+            pending += new_keys
         return False
 
     def _place_of(self, job: Raw) -> str | None:
@@ -357,7 +361,7 @@ class Cache:
 
     def _update_outputs(self, namespace: str) -> None:
         """Recompute the output locations of a namespace's jobs, because a profile may set the endpoints of their stores."""
-        for key, entry in [each for each in self._jobs.items() if each[0].namespace == namespace]:
+        for key, entry in [item for item in self._jobs.items() if item[0].namespace == namespace]:
             self._index(key, replace(entry, output=self._place_of(entry.raw())))
 
     def _put_job(self, raw: Raw) -> None:
@@ -401,7 +405,7 @@ class Cache:
 
     def _drop(self, kind: Kind, uid: str) -> None:
         self._versions.pop(uid, None)
-        self._written.pop(uid, None)
+        self._written_versions.pop(uid, None)
         if kind is Kind.DATAPREPJOBS:
             key = self._keys_by_uid.pop(uid, None)
             # A new job with the same name may already use the key.
@@ -412,9 +416,9 @@ class Cache:
             if key is not None and self._crons.get(key, {"metadata": {"uid": ""}})["metadata"]["uid"] == uid:
                 del self._crons[key]
         elif kind is Kind.DATAPREPPROFILES:
-            dropped = self._profiles.pop(uid, None)
-            if dropped is not None:
-                self._update_outputs(dropped["metadata"]["namespace"])
+            raw_profile = self._profiles.pop(uid, None)
+            if raw_profile is not None:
+                self._update_outputs(raw_profile["metadata"]["namespace"])
         elif kind is Kind.JOBS:
             child = self._children.pop(uid, None)
             if child is not None:
@@ -436,16 +440,16 @@ class Cache:
         """Replace or remove a job's entry, and update the indexes."""
         before = self._jobs.pop(key, None)
         if before is not None:
-            for each in before.dependencies:
-                _discard(self._waiters, each, key)
+            for dependency in before.dependencies:
+                _discard(self._waiters, dependency, key)
             if before.cron_uid is not None:
                 _discard(self._jobs_of_cron, (key.namespace, before.cron_uid), key)
             if before.output is not None:
                 _discard(self._outputs, before.output, key)
         if entry is not None:
             self._jobs[key] = entry
-            for each in entry.dependencies:
-                self._waiters[each].add(key)
+            for dependency in entry.dependencies:
+                self._waiters[dependency].add(key)
             if entry.cron_uid is not None:
                 self._jobs_of_cron[key.namespace, entry.cron_uid].add(key)
             if entry.output is not None:
@@ -453,7 +457,7 @@ class Cache:
 
 
 def _entry(raw: Raw, *, output: str | None) -> _Entry:
-    metadata, status, cron_uid = raw["metadata"], untrusted.mapping(raw.get("status")), controller(raw)
+    metadata, status, owner = raw["metadata"], untrusted.mapping(raw.get("status")), controller(raw)
     rate = untrusted.mapping(status.get("progress")).get("recordsPerSecond")
     is_deleted = "deletionTimestamp" in metadata
     return _Entry(
@@ -467,7 +471,7 @@ def _entry(raw: Raw, *, output: str | None) -> _Entry:
         records_per_second=float(rate) if isinstance(rate, int | float) else 0.0,
         output=output,
         dependencies=tuple(_dependencies_of(raw)),
-        cron_uid=(untrusted.text(cron_uid.get("uid")) or None) if cron_uid.get("kind") == CRON_KIND else None,
+        cron_uid=(untrusted.text(owner.get("uid")) or None) if owner.get("kind") == CRON_KIND else None,
     )
 
 
@@ -481,9 +485,9 @@ def claim(raw: Raw) -> Claim:
     """
     status = untrusted.mapping(raw.get("status"))
     since = times.parse(raw["metadata"].get("creationTimestamp"))
-    failed = untrusted.conditions(status).get("Failed", {})
-    if failed.get("status") == "False":
-        since = times.parse(failed.get("lastTransitionTime")) or since
+    condition = untrusted.conditions(status).get("Failed", {})
+    if condition.get("status") == "False":
+        since = times.parse(condition.get("lastTransitionTime")) or since
     if untrusted.text(status.get("phase")) in TERMINAL_PHASES:
         # Treat a finished job as if it were retried now, so that running jobs come first.
         return True, times.now(), raw["metadata"]["uid"]
@@ -495,10 +499,10 @@ def _dependencies_of(raw: Raw) -> list[Key]:
     spec, status = untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
     if status.get("startTime") or status.get("phase") == "Succeeded":
         return []
-    after = spec.get("runAfter")
+    run_after = spec.get("runAfter")
     from_job = untrusted.mapping(untrusted.mapping(spec.get("source")).get("fromJob"))
-    named = [untrusted.text(each) for each in (from_job.get("name"), *(after if isinstance(after, list) else []))]
-    return [Key(raw["metadata"]["namespace"], name) for name in dict.fromkeys(named) if name]
+    job_names = [untrusted.text(name) for name in (from_job.get("name"), *(run_after if isinstance(run_after, list) else []))]
+    return [Key(raw["metadata"]["namespace"], name) for name in dict.fromkeys(job_names) if name]
 
 
 def _uses_output(raw: Raw, runs: set[str]) -> bool:

@@ -28,34 +28,34 @@ def registry(*, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], 
     """Return a registry with the handlers of all watched kinds."""
     handlers = kopf.OperatorRegistry()
 
-    take = functools.partial(_take, cache=cache, streams=streams, enqueue=enqueue)
+    handle = functools.partial(_handle, cache=cache, streams=streams, enqueue=enqueue)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
     async def data_prep_job(event: Any, **_: Any) -> None:
-        take(Kind.DATAPREPJOBS, event)
+        handle(Kind.DATAPREPJOBS, event)
 
     @kopf.on.event(GROUP, VERSION, CRON_PLURAL, registry=handlers)
     async def data_prep_cron_job(event: Any, **_: Any) -> None:
-        take(Kind.DATAPREPCRONJOBS, event)
+        handle(Kind.DATAPREPCRONJOBS, event)
 
     @kopf.on.event(GROUP, VERSION, PROFILE_PLURAL, registry=handlers)
     async def data_prep_profile(event: Any, **_: Any) -> None:
-        take(Kind.DATAPREPPROFILES, event)
+        handle(Kind.DATAPREPPROFILES, event)
 
     @kopf.on.event("batch", "v1", "jobs", registry=handlers)
     async def child_job(event: Any, **_: Any) -> None:
-        take(Kind.JOBS, event)
+        handle(Kind.JOBS, event)
 
     @kopf.on.event("", "v1", "pods", registry=handlers)
     async def pod(event: Any, **_: Any) -> None:
-        take(Kind.PODS, event)
+        handle(Kind.PODS, event)
 
     kopf.on.login(registry=handlers)(login)
     return handlers
 
 
 # Any: kopf's event is the API's JSON.
-def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> None:
+def _handle(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> None:
     """Apply an event to the cache and enqueue the affected jobs. About half of all events change no field that the operator reads."""
     raw = event["object"]
     try:
@@ -70,8 +70,8 @@ def _take(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Ca
     others = cache.dependents(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:
         others = cache.not_started(raw["metadata"]["namespace"])
-    for each in [*([key] if key is not None else []), *others]:
-        enqueue(each, 0.0 if kind is Kind.PODS and _ends_the_plan(raw) else _DELAYS[kind])
+    for affected_key in [*([key] if key is not None else []), *others]:
+        enqueue(affected_key, 0.0 if kind is Kind.PODS and _ends_the_plan(raw) else _DELAYS[kind])
 
 
 # Any: the API's JSON.
@@ -83,32 +83,32 @@ def _ends_the_plan(pod: Any) -> bool:
 
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     """Return kopf's settings. This sets only those that differ from kopf's defaults."""
-    chosen = kopf.OperatorSettings()
+    kopf_settings = kopf.OperatorSettings()
     # Scanning needs permissions on CRDs and namespaces. Without it kopf can't miss a CRD, because the operator checks them at startup.
-    chosen.scanning.disabled = True
+    kopf_settings.scanning.disabled = True
     # A Lease elects the leader. kopf's peering, in contrast, pauses all replicas that have the same priority.
-    chosen.peering.standalone = True
+    kopf_settings.peering.standalone = True
     # The actuator records and deduplicates Events instead.
-    chosen.posting.enabled = False
-    of_the_class = f"{names.LABEL_CLASS}={settings.operator_class}" if settings.operator_class else f"!{names.LABEL_CLASS}"
+    kopf_settings.posting.enabled = False
+    selector = f"{names.LABEL_CLASS}={settings.operator_class}" if settings.operator_class else f"!{names.LABEL_CLASS}"
     for plural in (PLURAL, CRON_PLURAL):
-        chosen.watching.label_selectors[GROUP, VERSION, plural] = of_the_class
-    chosen.watching.label_selectors["batch", "v1", "jobs"] = names.SELECTOR
-    chosen.watching.label_selectors["", "v1", "pods"] = names.SELECTOR
-    chosen.watching.connect_timeout = 30
-    chosen.watching.server_timeout = 600
-    chosen.watching.client_timeout = 620
-    chosen.watching.reconnect_backoff = 1.0
-    chosen.watching.chunk_size = 500
-    chosen.networking.request_timeout = 30
-    chosen.networking.connect_timeout = 10
-    chosen.networking.enforce_retry_after = True
+        kopf_settings.watching.label_selectors[GROUP, VERSION, plural] = selector
+    kopf_settings.watching.label_selectors["batch", "v1", "jobs"] = names.SELECTOR
+    kopf_settings.watching.label_selectors["", "v1", "pods"] = names.SELECTOR
+    kopf_settings.watching.connect_timeout = 30
+    kopf_settings.watching.server_timeout = 600
+    kopf_settings.watching.client_timeout = 620
+    kopf_settings.watching.reconnect_backoff = 1.0
+    kopf_settings.watching.chunk_size = 500
+    kopf_settings.networking.request_timeout = 30
+    kopf_settings.networking.connect_timeout = 10
+    kopf_settings.networking.enforce_retry_after = True
     # `streams.py` restarts failed streams, and kopf's back-off only delays that.
-    chosen.networking.error_backoffs = (0.5, 1, 2, 3, 5)
-    chosen.persistence.consistency_timeout = 60
-    chosen.execution.max_workers = 8
-    chosen.process.ultimate_exiting_timeout = 30
-    return chosen
+    kopf_settings.networking.error_backoffs = (0.5, 1, 2, 3, 5)
+    kopf_settings.persistence.consistency_timeout = 60
+    kopf_settings.execution.max_workers = 8
+    kopf_settings.process.ultimate_exiting_timeout = 30
+    return kopf_settings
 
 
 def expected_streams(settings: Settings) -> frozenset[StreamName]:

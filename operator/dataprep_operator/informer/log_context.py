@@ -8,19 +8,19 @@ from dataprep_api import CRON_KIND
 from dataprep_operator.objects.observed import Key
 
 _NOTHING: Final[Mapping[str, str | None]] = {}
-_about: ContextVar[Mapping[str, str | None]] = ContextVar("about", default=_NOTHING)
+_log_fields: ContextVar[Mapping[str, str | None]] = ContextVar("log_fields", default=_NOTHING)
 
 
 def bind(key: Key) -> None:
     """Add this object's name to all further log lines of the current task."""
-    _about.set({"namespace": key.namespace, "cronJob" if key.kind == CRON_KIND else "job": key.name})
+    _log_fields.set({"namespace": key.namespace, "cronJob" if key.kind == CRON_KIND else "job": key.name})
 
 
 def bind_run(run_id: str | None) -> None:
     """Add the job's run id to all further log lines of the current task."""
-    _about.set({**_about.get(), "runId": run_id})
+    _log_fields.set({**_log_fields.get(), "runId": run_id})
 
 
 def fields() -> Mapping[str, str | None]:
     """Return the fields to add to a log line of the current task."""
-    return _about.get()
+    return _log_fields.get()

@@ -32,7 +32,7 @@ _FORBIDDEN_RETRY_SECONDS: Final = 5.0
 FORGET_AFTER_SECONDS: Final = 60.0
 """When a namespace has been forbidden for this long, its objects are dropped, so that they can't block jobs in other namespaces."""
 # A truncated line isn't valid JSON or UTF-8, so it raises a ValueError. JSON of an unexpected shape raises one of the next four errors.
-_BROKEN: Final = (
+_STREAM_ERRORS: Final = (
     ValueError,
     LookupError,
     TypeError,
@@ -50,9 +50,9 @@ StreamName = tuple[Kind, str | None]
 @dataclass
 class _Stream:
     heard_at: float
-    listed: bool = False
+    is_listed: bool = False
     listed_uids: set[str] = field(default_factory=set)
-    known_before: set[str] = field(default_factory=set)
+    uids_before: set[str] = field(default_factory=set)
     forbidden_since: float | None = None
     """The time at which the namespace became forbidden, or None if it isn't forbidden."""
 
@@ -69,20 +69,20 @@ class Streams:
     ) -> None:
         self._clock = clock
         self._cache = cache
-        self._concerns = enqueue
+        self._enqueue = enqueue
         self._streams = {name: _Stream(heard_at=clock()) for name in expected}
         # Uids of listed objects that the handlers have not put into the cache yet.
-        self._uncached: dict[StreamName, set[str]] = {name: set() for name in expected}
+        self._uncached_uids: dict[StreamName, set[str]] = {name: set() for name in expected}
 
     @property
     def synced(self) -> bool:
         """Whether every permitted stream has been listed and all listed objects are in the cache."""
-        return all(stream.listed or stream.is_forbidden for stream in self._streams.values()) and not any(self._uncached.values())
+        return all(stream.is_listed or stream.is_forbidden for stream in self._streams.values()) and not any(self._uncached_uids.values())
 
     def is_synced(self, namespace: str) -> bool:
         """Return whether the cache has all objects of the namespace. Before that, existing Jobs would seem to be missing."""
-        own = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
-        return all(stream.listed and not stream.is_forbidden and not self._uncached.get(name) for name, stream in own.items())
+        streams = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
+        return all(stream.is_listed and not stream.is_forbidden and not self._uncached_uids.get(name) for name, stream in streams.items())
 
     async def wait_for_sync(self) -> None:
         """Wait until `synced` is true."""
@@ -101,12 +101,12 @@ class Streams:
         return [
             f"{kind} in {namespace or 'all namespaces'}"
             for (kind, namespace), stream in self._streams.items()
-            if not stream.listed and not stream.is_forbidden
+            if not stream.is_listed and not stream.is_forbidden
         ]
 
     def mark_cached(self, kind: Kind, uid: str) -> None:
         """Record that the handlers have put the object into the cache."""
-        for (stream_kind, _), uids in self._uncached.items():
+        for (stream_kind, _), uids in self._uncached_uids.items():
             if stream_kind is kind:
                 uids.discard(uid)
 
@@ -116,46 +116,46 @@ class Streams:
         stream = self._streams.setdefault(name, _Stream(heard_at=self._clock()))
         stream.heard_at = self._clock()
         if event is watching.Bookmark.LISTED:
-            self._listed(name, stream)
+            self._finish_listing(name, stream)
         elif isinstance(event, dict) and event.get("type") is None:
             uid = event["object"]["metadata"]["uid"]
             if not stream.listed_uids:
-                stream.known_before = set(self._cache.uids(name[0], namespace=name[1]))
+                stream.uids_before = set(self._cache.uids(name[0], namespace=name[1]))
             stream.listed_uids.add(uid)
-            self._uncached.setdefault(name, set()).add(uid)
+            self._uncached_uids.setdefault(name, set()).add(uid)
 
     def reset(self, name: StreamName) -> None:
         """Discard the unfinished listing of a stream that broke."""
         stream = self._streams.get(name)
         if stream is not None:
-            stream.listed_uids, stream.known_before = set(), set()
+            stream.listed_uids, stream.uids_before = set(), set()
 
-    def mark_forbidden(self, name: StreamName, why: object) -> None:
+    def mark_forbidden(self, name: StreamName, reason: object) -> None:
         """Record that the API server forbids reading the stream's namespace."""
         kind, namespace = name
         now = self._clock()
         stream = self._streams.setdefault(name, _Stream(heard_at=now))
         if stream.forbidden_since is None:
-            logger.warning("%s in %s can't be read, so jobs of this namespace are not reconciled: %s", kind, namespace, why)
-            stream.forbidden_since, stream.listed = now, False
+            logger.warning("%s in %s can't be read, so jobs of this namespace are not reconciled: %s", kind, namespace, reason)
+            stream.forbidden_since, stream.is_listed = now, False
         # Even a refusal shows that the API server is reachable.
-        stream.heard_at, stream.listed_uids, stream.known_before = now, set(), set()
-        self._uncached.get(name, set()).clear()
+        stream.heard_at, stream.listed_uids, stream.uids_before = now, set(), set()
+        self._uncached_uids.get(name, set()).clear()
         if now - stream.forbidden_since >= FORGET_AFTER_SECONDS:
-            for key in self._cache.prune(kind, namespace=namespace, listed=(), known=self._cache.uids(kind, namespace=namespace)):
-                self._concerns(key)
+            for key in self._cache.prune(kind, namespace=namespace, listed_uids=(), known_uids=self._cache.uids(kind, namespace=namespace)):
+                self._enqueue(key)
 
-    def _listed(self, name: StreamName, stream: _Stream) -> None:
+    def _finish_listing(self, name: StreamName, stream: _Stream) -> None:
         kind, namespace = name
-        known = stream.known_before or set(self._cache.uids(kind, namespace=namespace))
-        for key in self._cache.prune(kind, namespace=namespace, listed=stream.listed_uids, known=known):
-            self._concerns(key)
+        known_uids = stream.uids_before or set(self._cache.uids(kind, namespace=namespace))
+        for key in self._cache.prune(kind, namespace=namespace, listed_uids=stream.listed_uids, known_uids=known_uids):
+            self._enqueue(key)
         logger.info("%s in %s: %d listed", kind, namespace or "all namespaces", len(stream.listed_uids))
-        stream.listed, stream.listed_uids, stream.known_before = True, set(), set()
+        stream.is_listed, stream.listed_uids, stream.uids_before = True, set(), set()
         if stream.is_forbidden:
             stream.forbidden_since = None
             for key in self._cache.keys_in(namespace):
-                self._concerns(key)
+                self._enqueue(key)
 
 
 def wrap_kopf(
@@ -177,16 +177,16 @@ def wrap_kopf(
                     if name is not None:
                         streams.observe(name, event)
                     yield event
-            except _BROKEN as exc:
-                mark_forbidden = isinstance(exc, errors.APIForbiddenError | errors.APINotFoundError) and namespace is not None
-                if mark_forbidden and name is not None:
+            except _STREAM_ERRORS as exc:
+                is_forbidden = isinstance(exc, errors.APIForbiddenError | errors.APINotFoundError) and namespace is not None
+                if is_forbidden and name is not None:
                     streams.mark_forbidden(name, exc)
                 else:
                     if name is not None:
                         streams.reset(name)
                     where = namespace or "all namespaces"
                     logger.warning("the watch of %s in %s broke and restarts: %s: %s", resource, where, type(exc).__name__, exc)
-                await asyncio.sleep(refused_seconds if mark_forbidden else again_seconds)
+                await asyncio.sleep(refused_seconds if is_forbidden else again_seconds)
             else:
                 return
 
@@ -204,4 +204,4 @@ def _has_identity(event: Any) -> bool:
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":
         return True
     metadata = event["object"]["metadata"]
-    return all(isinstance(metadata.get(each), str) for each in ("uid", "name", "namespace"))
+    return all(isinstance(metadata.get(key), str) for key in ("uid", "name", "namespace"))

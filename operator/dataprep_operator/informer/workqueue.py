@@ -33,8 +33,8 @@ def backoff_seconds(failures: int, *, chance: float) -> float:
 
     `chance`, from 0 to 1, reduces the delay by up to half.
     """
-    whole = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 16))
-    return whole * (1 - chance / 2)
+    full_delay = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 16))
+    return full_delay * (1 - chance / 2)
 
 
 class WorkQueue(Generic[K]):
@@ -48,8 +48,8 @@ class WorkQueue(Generic[K]):
         self._high: deque[K] = deque()
         self._normal: deque[K] = deque()
         self._low: deque[K] = deque()
-        self._taken = 0
-        self._waiting: dict[K, float] = {}
+        self._take_count = 0
+        self._waiting_since: dict[K, float] = {}
         """Maps a waiting key to the time since which it waits, by the event loop's clock."""
         self._processing: set[K] = set()
         self._dirty: set[K] = set()
@@ -58,15 +58,15 @@ class WorkQueue(Generic[K]):
         self._wakeup = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting_since)
 
     def add(self, key: K) -> None:
         """Enqueue a key. If the key is being processed, it is enqueued again afterwards."""
         self._forget_timer(key)
         if key in self._processing:
             self._dirty.add(key)
-        elif key not in self._waiting:
-            self._waiting[key] = asyncio.get_running_loop().time()
+        elif key not in self._waiting_since:
+            self._waiting_since[key] = asyncio.get_running_loop().time()
             (self._high if self._is_high_priority(key) else self._low if self._is_low_priority(key) else self._normal).append(key)
             self._wakeup.set()
 
@@ -78,7 +78,7 @@ class WorkQueue(Generic[K]):
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
         due = loop.time() + seconds
-        if key in self._waiting or (timer is not None and timer.when() <= due):
+        if key in self._waiting_since or (timer is not None and timer.when() <= due):
             return
         self._forget_timer(key)
         self._timers[key] = loop.call_later(seconds, self.add, key)
@@ -86,46 +86,46 @@ class WorkQueue(Generic[K]):
     async def run(self, work: Callable[[K], Awaitable[None]]) -> None:
         """Run one worker until it is cancelled. Several workers may run at the same time."""
         while True:
-            key = await self._next()
+            key = await self._take_next()
             try:
                 await work(key)
             except Exception as exc:  # one key's failure must not stop the others
-                delay = self._failed(key)
+                delay = self._retry_later(key)
                 logger.warning("%s: %s: %s; next try in %.1f s", key, type(exc).__name__, exc, delay, exc_info=_needs_traceback(exc))
             else:
                 self._failures.pop(key, None)
             finally:
-                self._done(key)
+                self._finish(key)
 
     def close(self) -> None:
         """Cancel all timers."""
         for key in list(self._timers):
             self._forget_timer(key)
 
-    async def _next(self) -> K:
-        while not self._waiting:
+    async def _take_next(self) -> K:
+        while not self._waiting_since:
             self._wakeup.clear()
             await self._wakeup.wait()
-        self._taken += 1
+        self._take_count += 1
         key = self._next_lane().popleft()
-        metrics.QUEUE_WAIT.observe(asyncio.get_running_loop().time() - self._waiting.pop(key))
+        metrics.QUEUE_WAIT.observe(asyncio.get_running_loop().time() - self._waiting_since.pop(key))
         self._processing.add(key)
         return key
 
     def _next_lane(self) -> deque[K]:
         """Return the lane to take the next key from."""
-        if self._low and (self._taken % _LOW_TURN == 0 or not (self._high or self._normal)):
+        if self._low and (self._take_count % _LOW_TURN == 0 or not (self._high or self._normal)):
             return self._low
-        return self._normal if self._normal and (self._taken % _NORMAL_TURN == 0 or not self._high) else self._high
+        return self._normal if self._normal and (self._take_count % _NORMAL_TURN == 0 or not self._high) else self._high
 
-    def _failed(self, key: K) -> float:
+    def _retry_later(self, key: K) -> float:
         self._failures[key] = self._failures.get(key, 0) + 1
         delay = backoff_seconds(self._failures[key], chance=random.random())  # noqa: S311 - jitter
         self._forget_timer(key)
         self._timers[key] = asyncio.get_running_loop().call_later(delay, self.add, key)
         return delay
 
-    def _done(self, key: K) -> None:
+    def _finish(self, key: K) -> None:
         self._processing.discard(key)
         if key in self._dirty:
             self._dirty.discard(key)

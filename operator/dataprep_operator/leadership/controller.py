@@ -66,8 +66,8 @@ async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: 
         # Set the signal handlers again, because kopf has just replaced them.
         stop_by_signals(stop)
         spawned = asyncio.all_tasks() - before
-        for task in {*roots, *(each for each in spawned if each.get_name() == CREDENTIALS_TASK)}:
-            task.add_done_callback(functools.partial(_ended, stop=stop, died=died))
+        for task in {*roots, *(task for task in spawned if task.get_name() == CREDENTIALS_TASK)}:
+            task.add_done_callback(functools.partial(_report_end, stop=stop, died=died))
         await kopf.run_tasks(roots, ignored=before)
     finally:
         unwrap()
@@ -75,11 +75,11 @@ async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: 
 
 def stop_by_signals(stop: asyncio.Event) -> None:
     """Set `stop` on SIGINT and SIGTERM."""
-    for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
 
 
-def _ended(task: "asyncio.Task[None]", *, stop: asyncio.Event, died: Died) -> None:
+def _report_end(task: "asyncio.Task[None]", *, stop: asyncio.Event, died: Died) -> None:
     if not stop.is_set():
         died(task.get_name(), None if task.cancelled() else task.exception())
 
@@ -125,7 +125,7 @@ async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQ
 
 def _worker(queue: WorkQueue[Key], reconcile: Reconcile) -> Callable[[Key], Awaitable[None]]:
     async def work(key: Key) -> None:
-        started = time.monotonic()
+        started_at = time.monotonic()
         log_context.bind(key)
         metrics.QUEUE_DEPTH.set(len(queue))
         try:
@@ -134,7 +134,7 @@ def _worker(queue: WorkQueue[Key], reconcile: Reconcile) -> Callable[[Key], Awai
             metrics.RECONCILE_ERRORS.inc()
             raise
         finally:
-            metrics.RECONCILE_DURATION.observe(time.monotonic() - started)
+            metrics.RECONCILE_DURATION.observe(time.monotonic() - started_at)
         if wait is not None:
             queue.add_after(key, wait)
 

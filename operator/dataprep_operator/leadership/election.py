@@ -19,7 +19,7 @@ from dataprep_operator.leadership.lease import Lease
 from dataprep_operator.leadership.scope import Scope
 from dataprep_operator.settings import Settings
 
-_STANDS_STILL_SECONDS: Final = 60.0
+_STALL_SECONDS: Final = 60.0
 _BEAT_SECONDS: Final = 1.0
 
 
@@ -48,14 +48,14 @@ class LeaderElector:
         self._connect = connect
         self._settings = settings
         self._clock = clock
-        self._lost = lost
+        self._on_lost = lost
         self._lease: Lease | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
-        self._begun: Future[None] = Future()
-        self._over: Future[None] = Future()
-        self._beating: asyncio.Task[None] | None = None
-        self._beaten_at = time.monotonic()
+        self._start_future: Future[None] = Future()
+        self._end_future: Future[None] = Future()
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._last_beat_at = time.monotonic()
 
     @property
     def is_leader(self) -> bool:
@@ -65,41 +65,41 @@ class LeaderElector:
     async def begin(self) -> None:
         """Wait until this replica leads. Raises Overlap when another release owns one of its namespaces."""
         self._thread.start()
-        await asyncio.shield(asyncio.wrap_future(self._begun))
-        self._beating = asyncio.create_task(self._beat(), name="heartbeat")
+        await asyncio.shield(asyncio.wrap_future(self._start_future))
+        self._heartbeat = asyncio.create_task(self._beat(), name="heartbeat")
 
     async def end(self) -> None:
         """Release the Lease, or stop waiting for it."""
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
         if self._thread.ident is None:
             self._loop.close()
             return
         # RuntimeError means that the loop is closed, because the thread has already ended.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
-        await asyncio.shield(asyncio.wrap_future(self._over))
+        await asyncio.shield(asyncio.wrap_future(self._end_future))
 
     async def _beat(self) -> None:
         while True:
-            self._beaten_at = time.monotonic()
+            self._last_beat_at = time.monotonic()
             await asyncio.sleep(_BEAT_SECONDS)
 
     # --- methods that run on the election thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._loop.run_until_complete(self._stay())
+            self._loop.run_until_complete(self._acquire_and_hold())
         except asyncio.CancelledError:
             pass
         except BaseException as exc:  # passed to begin(), which would otherwise wait forever
-            if not self._begun.done():
-                self._begun.set_exception(exc)
+            if not self._start_future.done():
+                self._start_future.set_exception(exc)
         finally:
-            self._over.set_result(None)
+            self._end_future.set_result(None)
             self._loop.close()
 
-    async def _stay(self) -> None:
+    async def _acquire_and_hold(self) -> None:
         settings = self._settings
         cluster = await self._connect()
         try:
@@ -108,8 +108,8 @@ class LeaderElector:
             await scope.claim()
             await lease.acquire()
             self._lease = lease
-            self._beaten_at = time.monotonic()
-            self._begun.set_result(None)
+            self._last_beat_at = time.monotonic()
+            self._start_future.set_result(None)
             await self._hold(lease, scope)
         finally:
             await cluster.close()
@@ -120,13 +120,13 @@ class LeaderElector:
         except asyncio.CancelledError:
             await lease.release()
         except BaseException as exc:
-            self._lost(exc)
+            self._on_lost(exc)
             raise
 
     async def _watch(self) -> None:
-        while (still := time.monotonic() - self._beaten_at) < _STANDS_STILL_SECONDS:
+        while (stalled_seconds := time.monotonic() - self._last_beat_at) < _STALL_SECONDS:
             await asyncio.sleep(_BEAT_SECONDS)
-        raise LeaseLost(f"the event loop has not responded for {still:.0f} s")
+        raise LeaseLost(f"the event loop has not responded for {stalled_seconds:.0f} s")
 
     def _cancel(self) -> None:
         for task in asyncio.all_tasks(self._loop):

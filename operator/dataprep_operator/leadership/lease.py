@@ -57,7 +57,7 @@ class Lease:
                     return
             except ClusterError as exc:
                 logger.warning("Lease %s/%s: %s", self._namespace, self._name, exc)
-            await asyncio.sleep(self._until_next_try())
+            await asyncio.sleep(self._seconds_until_next_try())
 
     async def hold(self) -> None:
         """Renew until cancelled. Raises LeaseLost when the Lease may have been lost."""
@@ -84,16 +84,16 @@ class Lease:
             return await self._create()
         spec = body.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self._identity) and not self._expired(holder, spec):
+        if holder not in ("", self._identity) and not self._has_expired(holder, spec):
             return False
-        started = self._clock()
+        started_at = self._clock()
         try:
             await self._cluster.replace(
-                LEASES, self._namespace, self._name, body | {"spec": self._spec(spec, taken=holder != self._identity)}
+                LEASES, self._namespace, self._name, body | {"spec": self._spec(spec, is_new_holder=holder != self._identity)}
             )
         except Conflict:
             return False
-        self._renewed_at = started
+        self._renewed_at = started_at
         return True
 
     async def release(self) -> None:
@@ -106,35 +106,35 @@ class Lease:
             logger.warning("Lease %s/%s not released: %s", self._namespace, self._name, exc)
 
     async def _create(self) -> bool:
-        started = self._clock()
+        started_at = self._clock()
         metadata = {"name": self._name, "namespace": self._namespace}
-        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": self._spec({}, taken=True)}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": self._spec({}, is_new_holder=True)}
         try:
             await self._cluster.create(LEASES, self._namespace, body)
         except AlreadyExists:
             return False
-        self._renewed_at = started
+        self._renewed_at = started_at
         return True
 
-    def _expired(self, holder: str, spec: Body) -> bool:
+    def _has_expired(self, holder: str, spec: Body) -> bool:
         record = (holder, str(spec.get("renewTime")))
         if record != self._record:
             self._record, self._record_since = record, self._clock()
         self._expires_at = self._record_since + (spec.get("leaseDurationSeconds") or DURATION_SECONDS)
         return self._clock() > self._expires_at
 
-    def _until_next_try(self) -> float:
+    def _seconds_until_next_try(self) -> float:
         """Return the seconds until the next attempt: the usual pause, or less when the holder's record expires sooner."""
         remaining = self._expires_at - self._clock()
         return min(RETRY_SECONDS, remaining + _MOMENT_SECONDS) if remaining >= 0 else RETRY_SECONDS
 
-    def _spec(self, before: Body, *, taken: bool) -> Body:
+    def _spec(self, old_spec: Body, *, is_new_holder: bool) -> Body:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        changes = (before.get("leaseTransitions") or 0) + (1 if taken and before else 0)
+        transitions = (old_spec.get("leaseTransitions") or 0) + (1 if is_new_holder and old_spec else 0)
         return {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": DURATION_SECONDS,
-            "acquireTime": now if taken else before.get("acquireTime") or now,
+            "acquireTime": now if is_new_holder else old_spec.get("acquireTime") or now,
             "renewTime": now,
-            "leaseTransitions": changes,
+            "leaseTransitions": transitions,
         }

@@ -29,7 +29,7 @@ NOTICE_SECONDS: Final = 7.0
 """Time within which a cluster-wide release notices a new marker."""
 EVERYWHERE: Final = f"{GROUP}/works-everywhere"
 REFUSED_BY: Final = f"{GROUP}/refused-by"
-_HOW: Final = "List other namespaces in one of them, or give one of them a separate operator class (operatorClass)."
+_HOW_TO_AVOID: Final = "List other namespaces in one of them, or give one of them a separate operator class (operatorClass)."
 
 Body = dict[str, Any]  # the API's JSON
 
@@ -54,11 +54,11 @@ class Scope:
         self._clock = clock
         self._sleep = sleep
         self._name = marker(settings.operator_class)
-        self._own = settings.lease_namespace or ""
+        self._own_namespace = settings.lease_namespace or ""
         self._release = f"{settings.lease_namespace}/{settings.lease_name}"
-        self._everywhere = not settings.namespaces
-        self._places: Sequence[str] = settings.namespaces or (self._own,)
-        self._checks_others = self._everywhere
+        self._is_clusterwide = not settings.namespaces
+        self._namespaces: Sequence[str] = settings.namespaces or (self._own_namespace,)
+        self._checks_others = self._is_clusterwide
         """Whether to look for other releases' markers. Becomes False when the API server forbids listing them."""
 
     async def claim(self) -> None:
@@ -77,78 +77,78 @@ class Scope:
             await self._sleep(RENEW_SECONDS)
             try:
                 await self._claim_all()
-                if self._checks_others and self._places:
+                if self._checks_others and self._namespaces:
                     await self._check_others(begins=False)
             except ClusterError as exc:
                 logger.warning("can't renew the marker %s: %s", self._name, exc)
 
     async def _claim(self) -> None:
-        new = await self._claim_all()
-        if self._checks_others and self._places:
+        new_namespaces = await self._claim_all()
+        if self._checks_others and self._namespaces:
             await self._check_others(begins=True)
-        elif new and not self._everywhere:
+        elif new_namespaces and not self._is_clusterwide:
             await self._sleep(NOTICE_SECONDS)
-            for place in new:
-                self._raise_if_refused(place, await self._cluster.get(LEASES, place, self._name))
+            for namespace in new_namespaces:
+                self._raise_if_refused(namespace, await self._cluster.get(LEASES, namespace, self._name))
 
     async def _claim_all(self) -> list[str]:
         """Create or renew all markers, and return the namespaces where they are new.
 
         Namespaces that don't exist, or that the operator may not access, are skipped.
         """
-        new = []
-        for place in self._places:
+        new_namespaces = []
+        for namespace in self._namespaces:
             try:
-                if await self._claim_marker(place):
-                    new.append(place)
+                if await self._claim_marker(namespace):
+                    new_namespaces.append(namespace)
             except NotFound:
                 continue  # the namespace may be created later
             except Refused as exc:
-                logger.warning("can't check for other releases in the namespace %s: %s", place, exc)
-                self._places = [each for each in self._places if each != place]
-        return new
+                logger.warning("can't check for other releases in the namespace %s: %s", namespace, exc)
+                self._namespaces = [other for other in self._namespaces if other != namespace]
+        return new_namespaces
 
-    async def _claim_marker(self, place: str) -> bool:
+    async def _claim_marker(self, namespace: str) -> bool:
         """Create or renew the marker in one namespace. Returns whether it is new."""
         while True:
             try:
-                lease = await self._cluster.get(LEASES, place, self._name)
+                lease = await self._cluster.get(LEASES, namespace, self._name)
             except NotFound:
                 try:
-                    await self._cluster.create(LEASES, place, self._body(place, {}, begins=True))
+                    await self._cluster.create(LEASES, namespace, self._body(namespace, {}, begins=True))
                     return True
                 except AlreadyExists:
                     continue
-            is_ours, is_alive = self._holder(lease) == self._release, self._alive(lease)
-            if is_ours and is_alive:
-                self._raise_if_refused(place, lease)
+            is_own, is_alive = self._holder(lease) == self._release, self._is_alive(lease)
+            if is_own and is_alive:
+                self._raise_if_refused(namespace, lease)
             elif is_alive:
-                await self._wait_for_expiry(place, lease)
+                await self._wait_for_expiry(namespace, lease)
                 continue
-            begins = not (is_ours and is_alive)
+            begins = not (is_own and is_alive)
             try:
-                await self._cluster.replace(LEASES, place, self._name, self._body(place, lease, begins=begins))
+                await self._cluster.replace(LEASES, namespace, self._name, self._body(namespace, lease, begins=begins))
                 return begins
             except Conflict:
                 continue
 
-    async def _wait_for_expiry(self, place: str, lease: Body) -> None:
+    async def _wait_for_expiry(self, namespace: str, lease: Body) -> None:
         """Wait for another release's marker to expire. Raises Overlap when it is renewed instead."""
-        renewed = self._renewed(lease)
-        while self._alive(lease):
+        first_renew_time = self._renew_time(lease)
+        while self._is_alive(lease):
             await self._sleep(1.0)
             try:
-                lease = await self._cluster.get(LEASES, place, self._name)
+                lease = await self._cluster.get(LEASES, namespace, self._name)
             except NotFound:
                 return
-            if self._renewed(lease) != renewed and self._holder(lease) != self._release and self._alive(lease):
+            if self._renew_time(lease) != first_renew_time and self._holder(lease) != self._release and self._is_alive(lease):
                 raise Overlap(
-                    f"The release {self._holder(lease)} works in the namespace {place}: this one, {self._release}, doesn't start. {_HOW}"
+                    f"The release {self._holder(lease)} works in the namespace {namespace}: this one, {self._release}, doesn't start. {_HOW_TO_AVOID}"
                 )
 
     async def _check_others(self, *, begins: bool) -> None:
         """Give way to earlier releases, and refuse later ones. Only a cluster-wide release does this."""
-        mine = await self._cluster.get(LEASES, self._own, self._name)
+        own_marker = await self._cluster.get(LEASES, self._own_namespace, self._name)
         try:
             markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
         except Refused as exc:
@@ -156,60 +156,62 @@ class Scope:
             self._checks_others = False
             return
         for lease in markers:
-            place = lease["metadata"]["namespace"]
-            if lease["metadata"]["name"] != self._name or self._holder(lease) == self._release or not self._alive(lease):
+            namespace = lease["metadata"]["namespace"]
+            if lease["metadata"]["name"] != self._name or self._holder(lease) == self._release or not self._is_alive(lease):
                 continue
-            if self._since(lease) < self._since(mine):
+            if self._seniority(lease) < self._seniority(own_marker):
                 if begins:
-                    await self._wait_for_expiry(place, lease)
+                    await self._wait_for_expiry(namespace, lease)
                     continue
-                raise Overlap(self._overlap_message(self._holder(lease), place, lease))
+                raise Overlap(self._overlap_message(self._holder(lease), namespace, lease))
             annotations = {**(lease["metadata"].get("annotations") or {}), REFUSED_BY: self._release}
             try:
                 await self._cluster.replace(
-                    LEASES, place, self._name, lease | {"metadata": lease["metadata"] | {"annotations": annotations}}
+                    LEASES, namespace, self._name, lease | {"metadata": lease["metadata"] | {"annotations": annotations}}
                 )
             except (Conflict, NotFound):
                 continue  # the next check, in five seconds, tries again
             except Refused as exc:
-                logger.warning("can't refuse the release %s in %s: %s", self._holder(lease), place, exc)
+                logger.warning("can't refuse the release %s in %s: %s", self._holder(lease), namespace, exc)
                 continue
-            logger.warning("refused the release %s in %s", self._holder(lease), place)
+            logger.warning("refused the release %s in %s", self._holder(lease), namespace)
 
-    def _raise_if_refused(self, place: str, lease: Body) -> None:
-        by = (lease["metadata"].get("annotations") or {}).get(REFUSED_BY)
-        if by and by != self._release:
-            raise Overlap(f"The release {by} works in all namespaces, and so in {place}: this one, {self._release}, doesn't start. {_HOW}")
+    def _raise_if_refused(self, namespace: str, lease: Body) -> None:
+        refuser = (lease["metadata"].get("annotations") or {}).get(REFUSED_BY)
+        if refuser and refuser != self._release:
+            raise Overlap(
+                f"The release {refuser} works in all namespaces, and so in {namespace}: this one, {self._release}, doesn't start. {_HOW_TO_AVOID}"
+            )
 
-    def _overlap_message(self, other: str, place: str, lease: Body) -> str:
-        where = "all namespaces" if (lease["metadata"].get("labels") or {}).get(EVERYWHERE) == "true" else f"the namespace {place}"
-        return f"The release {other} works in {where}: this one, {self._release}, doesn't start. {_HOW}"
+    def _overlap_message(self, other: str, namespace: str, lease: Body) -> str:
+        where = "all namespaces" if (lease["metadata"].get("labels") or {}).get(EVERYWHERE) == "true" else f"the namespace {namespace}"
+        return f"The release {other} works in {where}: this one, {self._release}, doesn't start. {_HOW_TO_AVOID}"
 
     def _holder(self, lease: Body) -> str:
         return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
-    def _renewed(self, lease: Body) -> str:
+    def _renew_time(self, lease: Body) -> str:
         return str((lease.get("spec") or {}).get("renewTime") or "")
 
-    def _since(self, lease: Body) -> tuple[str, str]:
+    def _seniority(self, lease: Body) -> tuple[str, str]:
         """Return when the holder started, with the holder's name as the tie-breaker."""
         return str((lease.get("spec") or {}).get("acquireTime") or ""), self._holder(lease)
 
-    def _alive(self, lease: Body) -> bool:
-        age = times.seconds_between(times.parse(self._renewed(lease)), self._clock())
+    def _is_alive(self, lease: Body) -> bool:
+        age = times.seconds_between(times.parse(self._renew_time(lease)), self._clock())
         return bool(self._holder(lease)) and age is not None and age <= EXPIRY_SECONDS
 
-    def _body(self, place: str, before: Body, *, begins: bool) -> Body:
+    def _body(self, namespace: str, old_lease: Body, *, begins: bool) -> Body:
         now = self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = before.get("spec") or {}
-        labels = {EVERYWHERE: str(self._everywhere).lower()}
-        metadata = {**(before.get("metadata") or {"name": self._name, "namespace": place}), "labels": labels}
+        old_spec = old_lease.get("spec") or {}
+        labels = {EVERYWHERE: str(self._is_clusterwide).lower()}
+        metadata = {**(old_lease.get("metadata") or {"name": self._name, "namespace": namespace}), "labels": labels}
         if begins:
             metadata["annotations"] = {}
-        renewed = {
+        new_spec = {
             "holderIdentity": self._release,
             "leaseDurationSeconds": EXPIRY_SECONDS,
-            "acquireTime": now if begins else spec.get("acquireTime") or now,
+            "acquireTime": now if begins else old_spec.get("acquireTime") or now,
             "renewTime": now,
         }
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": renewed}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": new_spec}

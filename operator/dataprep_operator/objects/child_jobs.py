@@ -77,10 +77,10 @@ def read(raw: Mapping[str, Any]) -> Child:
     labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
     owner = controller(raw)
     owner = owner if owner.get("kind") == KIND else {}
-    conditions = {kind: each for kind, each in untrusted.conditions(status).items() if each.get("status") == "True"}
+    conditions = {kind: condition for kind, condition in untrusted.conditions(status).items() if condition.get("status") == "True"}
     # FailureTarget, which Kubernetes sets first, is ignored: only Failed means that the Job's last pod has ended.
-    broken = conditions.get("Failed") or {}
-    ended = broken or conditions.get("Complete") or {}
+    failure = conditions.get("Failed") or {}
+    end = failure or conditions.get("Complete") or {}
     return Child(
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -103,10 +103,10 @@ def read(raw: Mapping[str, Any]) -> Child:
         failed_indexes=untrusted.text(status.get("failedIndexes")),
         complete="Complete" in conditions,
         failed="Failed" in conditions,
-        failure_reason=untrusted.text(broken.get("reason")),
-        failure_message=untrusted.text(broken.get("message")),
+        failure_reason=untrusted.text(failure.get("reason")),
+        failure_message=untrusted.text(failure.get("message")),
         started_at=times.parse(status.get("startTime")),
-        ended_at=times.parse(status.get("completionTime") or ended.get("lastTransitionTime")),
+        ended_at=times.parse(status.get("completionTime") or end.get("lastTransitionTime")),
         tasks=untrusted.text(annotations.get(ANNOTATION_TASKS)) or None,
         plan_sha256=untrusted.text(annotations.get(ANNOTATION_PLAN)) or None,
         spec_sha256=untrusted.text(annotations.get(ANNOTATION_SPEC)) or None,
@@ -117,5 +117,9 @@ def read(raw: Mapping[str, Any]) -> Child:
 
 def _image(spec: Mapping[str, Any]) -> str | None:
     pod = untrusted.mapping(untrusted.mapping(spec.get("template")).get("spec"))
-    images = [untrusted.text(each.get("image")) for each in untrusted.mappings(pod.get("containers")) if each.get("name") == CONTAINER]
+    images = [
+        untrusted.text(container.get("image"))
+        for container in untrusted.mappings(pod.get("containers"))
+        if container.get("name") == CONTAINER
+    ]
     return images[0] or None if images else None

@@ -133,9 +133,9 @@ class Observed:
     @property
     def child_prefix(self) -> str:
         """Prefix of the children's names. Jobs that were started by an operator that didn't record the prefix keep its older form."""
-        reported = self.status.child_prefix
-        named = names.first_child_base if self.status.start_time is not None else names.child_base
-        return reported or named(self.key.name, self.uid)
+        recorded_prefix = self.status.child_prefix
+        make_prefix = names.first_child_base if self.status.start_time is not None else names.child_base
+        return recorded_prefix or make_prefix(self.key.name, self.uid)
 
     @property
     def retry_wanted(self) -> bool:
@@ -145,11 +145,11 @@ class Observed:
     @property
     def written_run_ids(self) -> list[str]:
         """Ids of the runs that this job has written, newest first. The run of a reused data set is excluded."""
-        reported = [
+        reported_ids = [
             result.run_id for child in self.children if isinstance(result := self.result_of(child), PlanResult) and not result.reused
         ]
-        results = [self.status.run_id, *(run.run_id for run in self.status.runs), *reported]
-        return list(dict.fromkeys(run for run in results if run and not (self.status.reused and run == self.status.run_id)))
+        run_ids = [self.status.run_id, *(run.run_id for run in self.status.runs), *reported_ids]
+        return list(dict.fromkeys(run_id for run_id in run_ids if run_id and not (self.status.reused and run_id == self.status.run_id)))
 
     def describe(self, other: Key, *, how: str = "") -> str:
         """Return how messages refer to another job. The names of jobs in other namespaces are not disclosed."""

@@ -36,44 +36,48 @@ def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str 
     params = {str(key): str(value) for key, value in untrusted.mapping(spec.get("params")).items()}
     try:
         uri = str(fill(names.join(uri, version) if isinstance(version, str) else uri, params, path="spec.output.uri"))
-        text = names.normalised(uri)
-        if text.startswith("s3://"):
+        location = names.normalised(uri)
+        if location.startswith("s3://"):
             endpoint = _endpoint(
                 uri, fill(untrusted.mappings(spec.get("stores")), params, path="spec.stores"), untrusted.mapping(spec.get("workers"))
             )
-            return _bucket(text, endpoint, namespace=namespace)
+            return _bucket(location, endpoint, namespace=namespace)
     except (SpecError, ValueError):
         return None
-    return text if "://" in text else _path(text, untrusted.mapping(spec.get("workers")), namespace=namespace)
+    return location if "://" in location else _path(location, untrusted.mapping(spec.get("workers")), namespace=namespace)
 
 
 def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[str, Any]) -> str | None:
-    matching = [each for each in stores if isinstance(each.get("uriPrefix"), str) and uri.startswith(each["uriPrefix"])]
-    store = max(matching, key=lambda each: len(each["uriPrefix"]), default={})
-    variables = {each["name"]: each.get("value") for each in untrusted.mappings(workers.get("env")) if isinstance(each.get("name"), str)}
+    matching_stores = [store for store in stores if isinstance(store.get("uriPrefix"), str) and uri.startswith(store["uriPrefix"])]
+    store = max(matching_stores, key=lambda candidate: len(candidate["uriPrefix"]), default={})
+    variables = {
+        variable["name"]: variable.get("value")
+        for variable in untrusted.mappings(workers.get("env"))
+        if isinstance(variable.get("name"), str)
+    }
     endpoints = [store.get("endpoint"), *(variables.get(name) for name in _ENDPOINT_VARIABLES)]
-    return next((each for each in endpoints if isinstance(each, str) and each), None)
+    return next((value for value in endpoints if isinstance(value, str) and value), None)
 
 
-def _bucket(text: str, endpoint: str | None, *, namespace: str) -> str:
+def _bucket(location: str, endpoint: str | None, *, namespace: str) -> str:
     """Return the location of a bucket's path.
 
     Amazon's and Alibaba's bucket names are unique across all of their endpoints. For other services, the endpoint is part of the location.
     """
     if endpoint is None:
-        return text
+        return location
     parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
     host, port = (parts.hostname or "").rstrip("."), parts.port
     if host.endswith(_AMAZON):
-        return text
+        return location
     if host.endswith(_ALIBABA):
-        return f"oss{text.removeprefix('s3')}"
+        return f"oss{location.removeprefix('s3')}"
     for suffix in _CLUSTER:
         host = host.removesuffix(suffix)
     # A single-label host is a Service in the pods' namespace.
     host = host if "." in host or ":" in host else f"{host}.{namespace}"
     service = host if port in (None, _PORTS.get(parts.scheme.lower())) else f"{host}:{port}"
-    return f"{text} at {service}{parts.path.rstrip('/')}"
+    return f"{location} at {service}{parts.path.rstrip('/')}"
 
 
 def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
@@ -81,23 +85,28 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
 
     The same volume claim is the same location wherever it is mounted. The same path on two claims is two locations.
     """
-    own = f"{path} of {namespace}"
+    unmounted_location = f"{path} of {namespace}"
     mounts = [
-        (names.normalised(each["mountPath"]), each)
-        for each in untrusted.mappings(workers.get("volumeMounts"))
-        if isinstance(each.get("mountPath"), str)
+        (names.normalised(mount["mountPath"]), mount)
+        for mount in untrusted.mappings(workers.get("volumeMounts"))
+        if isinstance(mount.get("mountPath"), str)
     ]
-    covering = [(at, each) for at, each in mounts if path == at or path.startswith(f"{at.rstrip('/')}/")]
-    if not covering:
-        return own
-    at, mount = max(covering, key=lambda each: len(each[0]))
-    volume = next((each for each in untrusted.mappings(workers.get("volumes")) if each.get("name") == mount.get("name")), {})
+    covering_mounts = [
+        (mount_path, mount) for mount_path, mount in mounts if path == mount_path or path.startswith(f"{mount_path.rstrip('/')}/")
+    ]
+    if not covering_mounts:
+        return unmounted_location
+    mount_path, mount = max(covering_mounts, key=lambda candidate: len(candidate[0]))
+    volume = next(
+        (item for item in untrusted.mappings(workers.get("volumes")) if item.get("name") == mount.get("name")),
+        {},
+    )
     sub_path = str(mount.get("subPath") or mount.get("subPathExpr") or "")
-    within = names.normalised("/".join((sub_path, path[len(at.rstrip("/")) :])).lstrip("/"))
-    for kind, outer, whose in (("persistentVolumeClaim", "claimName", f" of {namespace}"), ("nfs", "path", ""), ("hostPath", "path", "")):
-        named = untrusted.mapping(volume.get(kind))
-        if isinstance(named.get(outer), str):
-            root = f"{named.get('server') or ''}:{named[outer].rstrip('/')}" if kind != "persistentVolumeClaim" else named[outer]
-            return f"{kind} {root}/{within}{whose}"
+    inner_path = names.normalised("/".join((sub_path, path[len(mount_path.rstrip("/")) :])).lstrip("/"))
+    for kind, field, suffix in (("persistentVolumeClaim", "claimName", f" of {namespace}"), ("nfs", "path", ""), ("hostPath", "path", "")):
+        source = untrusted.mapping(volume.get(kind))
+        if isinstance(source.get(field), str):
+            root = f"{source.get('server') or ''}:{source[field].rstrip('/')}" if kind != "persistentVolumeClaim" else source[field]
+            return f"{kind} {root}/{inner_path}{suffix}"
     # Other types of volumes are distinguished by their definition.
-    return f"{json.dumps(volume, sort_keys=True)} {own}" if volume else own
+    return f"{json.dumps(volume, sort_keys=True)} {unmounted_location}" if volume else unmounted_location

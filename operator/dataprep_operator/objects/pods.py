@@ -26,13 +26,13 @@ STUCK_CREATING_SECONDS: Final = 10.0
 STUCK_TERMINATING_SECONDS: Final = 60.0
 LINGERING_SECONDS: Final = 10.0
 
-_IMAGE: Final = frozenset(
+_IMAGE_REASONS: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
 )
-_CONFIG: Final = frozenset({"CreateContainerConfigError"})
-_REFUSED: Final = frozenset({"CreateContainerError", "RunContainerError"})
-_CREATING: Final = frozenset({"ContainerCreating", "PodInitializing"})
-_GONE_FOR_GOOD: Final = ("not found", "references non-existent")
+_CONFIG_REASONS: Final = frozenset({"CreateContainerConfigError"})
+_REFUSED_REASONS: Final = frozenset({"CreateContainerError", "RunContainerError"})
+_CREATING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
+_MISSING_OBJECT_PHRASES: Final = ("not found", "references non-existent")
 _STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any: literals of Failure.step
 
 
@@ -105,21 +105,21 @@ class Pod:
 
     def stuck_creating(self, now: datetime) -> bool:
         """Return whether the container's creation takes so long that the pod's Events are worth reading for the reason."""
-        waited = times.seconds_between(self.scheduled_at, now)
-        return self.creating and waited is not None and waited > STUCK_CREATING_SECONDS
+        waited_seconds = times.seconds_between(self.scheduled_at, now)
+        return self.creating and waited_seconds is not None and waited_seconds > STUCK_CREATING_SECONDS
 
     def stuck_terminating(self, now: datetime) -> bool:
         """Return whether the node hasn't confirmed the end of the deleted pod in time, because the node is lost or unreachable."""
-        overdue = times.seconds_between(self.deletion_due, now)
-        return not self.finished and overdue is not None and overdue >= STUCK_TERMINATING_SECONDS
+        overdue_seconds = times.seconds_between(self.deletion_due, now)
+        return not self.finished and overdue_seconds is not None and overdue_seconds >= STUCK_TERMINATING_SECONDS
 
     def awaits_finalizer(self, now: datetime) -> bool:
         """Return whether the pod is finished and deleted, but still exists because of a finalizer.
 
         The Job controller removes the finalizer when the Job creates a replacement.
         """
-        overdue = times.seconds_between(self.deletion_due, now)
-        return self.finished and overdue is not None and overdue >= LINGERING_SECONDS
+        overdue_seconds = times.seconds_between(self.deletion_due, now)
+        return self.finished and overdue_seconds is not None and overdue_seconds >= LINGERING_SECONDS
 
     @cached_property
     def result(self) -> Message | None:
@@ -137,15 +137,15 @@ def read(raw: Mapping[str, Any]) -> Pod:
     conditions = untrusted.conditions(status)
     scheduled = conditions.get("PodScheduled", {})
     scheduled_at = times.parse(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
-    fetching = _container_state(status, "initContainerStatuses", CODE_CONTAINER)
-    is_fetching = "waiting" in fetching or bool(untrusted.mapping(fetching.get("terminated")).get("exitCode"))
-    state = fetching if is_fetching else _container_state(status, "containerStatuses", CONTAINER)
+    fetch_state = _container_state(status, "initContainerStatuses", CODE_CONTAINER)
+    is_fetching = "waiting" in fetch_state or bool(untrusted.mapping(fetch_state.get("terminated")).get("exitCode"))
+    state = fetch_state if is_fetching else _container_state(status, "containerStatuses", CONTAINER)
     terminated, waiting = untrusted.mapping(state.get("terminated")), untrusted.mapping(state.get("waiting"))
     labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
     phase, exit_code = untrusted.text(status.get("phase")) or "Pending", terminated.get("exitCode")
     disruption = conditions.get("DisruptionTarget", {})
     is_disrupted = disruption.get("status") == "True"
-    owner = _job(metadata)
+    owner = _controlling_job(metadata)
     return Pod(
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -158,11 +158,11 @@ def read(raw: Mapping[str, Any]) -> Pod:
         attempt=untrusted.number(labels.get(names.LABEL_ATTEMPT)),
         created=times.parse(metadata.get("creationTimestamp")),
         scheduled_at=scheduled_at,
-        unschedulable=_unschedulable(scheduled),
-        waiting=_waiting(waiting),
+        unschedulable=_unschedulable_blockage(scheduled),
+        waiting=_waiting_blockage(waiting),
         creating=scheduled_at is not None
         and phase == "Pending"
-        and untrusted.text(waiting.get("reason", "ContainerCreating")) in _CREATING,
+        and untrusted.text(waiting.get("reason", "ContainerCreating")) in _CREATING_REASONS,
         deletion_due=times.parse(metadata.get("deletionTimestamp")),
         disrupted_at=times.parse(disruption.get("lastTransitionTime")) if is_disrupted else None,
         disrupted_by=str(disruption.get("reason") or "") if is_disrupted else "",
@@ -180,7 +180,7 @@ def missing_mount(pod_events: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the message of the pod's latest Event about a volume that needs a missing object. Slow mounts don't count."""
     for event in reversed(pod_events):
         message = untrusted.text(event.get("message"))
-        if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _GONE_FOR_GOOD):
+        if event.get("reason") in ("FailedMount", "FailedAttachVolume") and any(phrase in message for phrase in _MISSING_OBJECT_PHRASES):
             return message
     return None
 
@@ -203,22 +203,22 @@ def failure(pod: Pod) -> Failure | None:
     if pod.exit_code == Exit.TERMINATED and not (pod.terminated_unprompted or is_evicted):
         return None
     result = pod.result if not pod.script else None
-    reported = result if isinstance(result, FailureResult) else None
-    reason, message = _reason_and_message(pod, reported)
+    report = result if isinstance(result, FailureResult) else None
+    reason, message = _reason_and_message(pod, report)
     return Failure(
         reason=reason,
         message=message[:1024],
         step=_STEPS.get(pod.step),
-        index=reported.index if reported and reported.index is not None else pod.index,
-        shard=reported.shard if reported else None,
-        input=reported.input[:512] if reported and reported.input else None,
+        index=report.index if report and report.index is not None else pod.index,
+        shard=report.shard if report else None,
+        input=report.input[:512] if report and report.input else None,
         pod=pod.name[:256],
         exit_code=pod.exit_code,
         at=times.text(pod.finished_at) if pod.finished_at else None,
     )
 
 
-_BY_EXIT: Final[Mapping[int, Reason]] = {
+_REASONS_BY_EXIT: Final[Mapping[int, Reason]] = {
     Exit.BAD_SPEC: Reason.INVALID_SPEC,
     Exit.BAD_DATA: Reason.BAD_RECORDS,
     Exit.UNREACHABLE: Reason.STORE_UNREACHABLE,
@@ -226,22 +226,22 @@ _BY_EXIT: Final[Mapping[int, Reason]] = {
 }
 
 
-def _reason_and_message(pod: Pod, reported: FailureResult | None) -> tuple[Reason, str]:
-    if reported is not None:
-        return reported.reason, reported.message
+def _reason_and_message(pod: Pod, report: FailureResult | None) -> tuple[Reason, str]:
+    if report is not None:
+        return report.reason, report.message
     if pod.kubelet_message and pod.disrupted_at is None:
         return Reason.BACKOFF_LIMIT_EXCEEDED, f"The kubelet ended the pod: {pod.kubelet_message}"
     if pod.exit_reason == "OOMKilled":
         return Reason.OUT_OF_MEMORY, "The container needed more memory than its limit (OOMKilled); raise workers.resources.limits.memory."
     last_words = f": {pod.message.strip()[-700:]}" if pod.message.strip() else ""
-    reason = _BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)
+    reason = _REASONS_BY_EXIT.get(pod.exit_code or 0, Reason.INTERNAL_ERROR if pod.exit_code != 137 else Reason.BACKOFF_LIMIT_EXCEEDED)
     if pod.script:
         reason = Reason.SCRIPT_FAILED
-    what = "script" if pod.script else "container"
-    how = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
+    program = "script" if pod.script else "container"
+    ending = "was killed (exit code 137)" if pod.exit_code == 137 else f"ended with exit code {pod.exit_code}"
     if pod.terminated_unprompted:
-        how += ", as if told to stop, but it was neither evicted nor deleted"
-    return reason, f"The {what} {how}{last_words}"
+        ending += ", as if told to stop, but it was neither evicted nor deleted"
+    return reason, f"The {program} {ending}{last_words}"
 
 
 def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
@@ -251,7 +251,7 @@ def _container_state(status: Mapping[str, Any], kind: str, name: str) -> Mapping
     return {}
 
 
-def _unschedulable(condition: Mapping[str, Any]) -> Blockage | None:
+def _unschedulable_blockage(condition: Mapping[str, Any]) -> Blockage | None:
     if condition.get("status") != "False" or condition.get("reason") != "Unschedulable":
         return None
     return Blockage(
@@ -261,15 +261,19 @@ def _unschedulable(condition: Mapping[str, Any]) -> Blockage | None:
     )
 
 
-def _waiting(waiting: Mapping[str, Any]) -> Blockage | None:
+def _waiting_blockage(waiting: Mapping[str, Any]) -> Blockage | None:
     reason, message = untrusted.text(waiting.get("reason")), untrusted.text(waiting.get("message"))
-    for known, ours in ((_IMAGE, Reason.IMAGE_PULL_FAILED), (_CONFIG, Reason.CONFIG_MISSING), (_REFUSED, Reason.POD_REFUSED)):
-        if reason in known:
-            return Blockage(reason=ours, message=f"{reason}: {message}" if message else reason, fatal=True)
+    for kubelet_reasons, blockage_reason in (
+        (_IMAGE_REASONS, Reason.IMAGE_PULL_FAILED),
+        (_CONFIG_REASONS, Reason.CONFIG_MISSING),
+        (_REFUSED_REASONS, Reason.POD_REFUSED),
+    ):
+        if reason in kubelet_reasons:
+            return Blockage(reason=blockage_reason, message=f"{reason}: {message}" if message else reason, fatal=True)
     return None
 
 
-def _job(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+def _controlling_job(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the owner reference of the controlling Job, or an empty mapping."""
     controller = next((owner for owner in untrusted.mappings(metadata.get("ownerReferences")) if owner.get("controller")), {})
     return controller if controller.get("kind") == "Job" else {}

@@ -10,14 +10,14 @@ from dataprep_operator.objects import untrusted
 
 def runs(text: str | None) -> list[tuple[int, int]]:
     """Return the first and last index of each range, sorted and merged. Malformed parts are skipped."""
-    read: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for part in (text or "").split(","):
         first, _, last = part.partition("-")
         run = (untrusted.number(first, -1), untrusted.number(last or first, -1))
         if 0 <= run[0] <= run[1]:
-            read.append(run)
+            ranges.append(run)
     merged: list[tuple[int, int]] = []
-    for first_index, last_index in sorted(read):
+    for first_index, last_index in sorted(ranges):
         if merged and first_index <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(merged[-1][1], last_index))
         else:

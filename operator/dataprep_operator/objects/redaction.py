@@ -22,31 +22,35 @@ def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
     Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. The URIs are
     redacted only if they contain credentials.
     """
-    place = status.output.uri if status.output is not None else None
-    found = _redact_model(status, place if place is not None and redacted(place) == place else None)
-    taken = status.from_job
-    kept = taken if taken is None or redacted(taken.uri) == taken.uri else taken.model_copy(update={"uri": redacted(taken.uri)})
-    return found.model_copy(update={"from_job": kept, "handled_retry": status.handled_retry})
+    output_uri = status.output.uri if status.output is not None else None
+    redacted_status = _redact_model(status, output_uri if output_uri is not None and redacted(output_uri) == output_uri else None)
+    from_job = status.from_job
+    redacted_from_job = (
+        from_job
+        if from_job is None or redacted(from_job.uri) == from_job.uri
+        else from_job.model_copy(update={"uri": redacted(from_job.uri)})
+    )
+    return redacted_status.model_copy(update={"from_job": redacted_from_job, "handled_retry": status.handled_retry})
 
 
-def _redact_model(model: _M, place: str | None) -> _M:
+def _redact_model(model: _M, output_uri: str | None) -> _M:
     fields = {name: getattr(model, name) for name in type(model).model_fields}
-    changed = {name: of for name, value in fields.items() if (of := _redact(value, place)) != value}
-    return model.model_copy(update=changed) if changed else model
+    changes = {name: redacted_value for name, value in fields.items() if (redacted_value := _redact(value, output_uri)) != value}
+    return model.model_copy(update=changes) if changes else model
 
 
 # Any: a value of a status.
-def _redact(value: Any, place: str | None) -> Any:
+def _redact(value: Any, output_uri: str | None) -> Any:
     if isinstance(value, str):
-        return _text(value, place)
+        return _redact_text(value, output_uri)
     if isinstance(value, BaseModel):
-        return _redact_model(value, place)
+        return _redact_model(value, output_uri)
     if isinstance(value, Mapping):
-        return {_text(key, place): _redact(each, place) for key, each in value.items()}
-    return [_redact(each, place) for each in value] if isinstance(value, list) else value
+        return {_redact_text(key, output_uri): _redact(item, output_uri) for key, item in value.items()}
+    return [_redact(item, output_uri) for item in value] if isinstance(value, list) else value
 
 
-def _text(text: str, place: str | None) -> str:
-    kept = place if place is not None and text.startswith(place) else ""
-    found = kept + shown(text.removeprefix(kept))
-    return found if found == text else found[: max(len(text), _MIN_LENGTH)]
+def _redact_text(text: str, output_uri: str | None) -> str:
+    prefix = output_uri if output_uri is not None and text.startswith(output_uri) else ""
+    redacted_text = prefix + shown(text.removeprefix(prefix))
+    return redacted_text if redacted_text == text else redacted_text[: max(len(text), _MIN_LENGTH)]

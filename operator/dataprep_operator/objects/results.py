@@ -20,8 +20,8 @@ def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
     if result.run_id != run_id:
         return f"The commit step reports the run {result.run_id}, expected {run_id}."
     if records.in_ + records.added != records.out + records.bad + records.filtered:
-        more = f" and {records.added} were added" if records.added else ""
-        return f"{records.in_} records went in{more}, but {records.out} out + {records.bad} bad + {records.filtered} filtered don't add up to that."
+        added_text = f" and {records.added} were added" if records.added else ""
+        return f"{records.in_} records went in{added_text}, but {records.out} out + {records.bad} bad + {records.filtered} filtered don't add up to that."
     return None
 
 

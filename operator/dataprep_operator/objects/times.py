@@ -26,8 +26,8 @@ def parse(value: str | None) -> datetime | None:
     except ValueError:
         return None
     # Years near datetime.min and datetime.max are rejected, because arithmetic and time zone conversions overflow there.
-    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return known if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
+    utc_moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return utc_moment if _FIRST_YEAR <= moment.year <= _LAST_YEAR else None
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
@@ -39,11 +39,11 @@ def seconds_between(start: datetime | None, end: datetime | None) -> float | Non
 
 def for_people(seconds: float) -> str:
     """Format a duration as in `45s`, `1m20s`, `2h05m` or `3d04h`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+    whole_seconds = int(seconds)
+    if whole_seconds < 60:
+        return f"{whole_seconds}s"
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60}m{whole_seconds % 60:02d}s"
+    if whole_seconds < 86_400:
+        return f"{whole_seconds // 3600}h{whole_seconds % 3600 // 60:02d}m"
+    return f"{whole_seconds // 86_400}d{whole_seconds % 86_400 // 3600:02d}h"

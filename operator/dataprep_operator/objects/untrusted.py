@@ -20,7 +20,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
     """Return the mappings in `value` if it is a list, or else an empty list."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def text(value: Any) -> str:
@@ -40,4 +40,4 @@ def number(value: Any, default: int = 0) -> int:
 
 def conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the conditions of a status, by type."""
-    return {text(each.get("type")): each for each in mappings(status.get("conditions"))}
+    return {text(condition.get("type")): condition for condition in mappings(status.get("conditions"))}

@@ -68,17 +68,19 @@ class Actuator:
 
         If the job has changed since it was observed, this refreshes the cache and raises Conflict.
         """
-        place = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
+        target = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
-            written = await self._cluster.apply_status(*place, uid=observed.uid, resource_version=observed.version, status=as_json(desired))
+            response = await self._cluster.apply_status(
+                *target, uid=observed.uid, resource_version=observed.version, status=as_json(desired)
+            )
         except (Conflict, NotFound):
             await self._observer.refresh(observed.key)
             raise
-        self._cache.put_written(written)
+        self._cache.put_status_response(response)
         self._observer.confirm(observed.uid)
         if desired.phase != observed.status.phase:
             logger.info("%s: %s → %s", observed.key, observed.status.phase or "new", desired.phase)
-        return replace(observed, version=written["metadata"]["resourceVersion"])
+        return replace(observed, version=response["metadata"]["resourceVersion"])
 
     async def publish_handover(self, observed: Observed, desired: DataPrepJobStatus) -> str | None:
         """Ensure that the handover ConfigMap exists. If it can't be created, return the reason; the data set is complete nevertheless.
@@ -120,8 +122,8 @@ class Actuator:
     async def _confirm_exists(self, observed: Observed) -> None:
         """Refresh the cache, and raise Conflict if the job was deleted or replaced without the watch noticing."""
         await self._observer.refresh(observed.key)
-        now = self._cache.job(observed.key)
-        if now is None or now["metadata"]["uid"] != observed.uid:
+        raw = self._cache.job(observed.key)
+        if raw is None or raw["metadata"]["uid"] != observed.uid:
             raise Conflict("the job was deleted during its reconciliation")
 
     async def _set_finalizer(self, observed: Observed, *, on: bool) -> None:
@@ -131,14 +133,14 @@ class Actuator:
             return
         if raw["metadata"]["resourceVersion"] != observed.version:
             raise Conflict("the job changed during its reconciliation")
-        others = [each for each in raw["metadata"].get("finalizers") or [] if each != names.FINALIZER]
+        others = [finalizer for finalizer in raw["metadata"].get("finalizers") or [] if finalizer != names.FINALIZER]
         metadata = {
             "uid": observed.uid,
             "resourceVersion": observed.version,
             "finalizers": [*others, *([names.FINALIZER] if on else [])],
         }
         try:
-            written = await self._cluster.patch(DATAPREPJOBS, observed.key.namespace, observed.key.name, {"metadata": metadata})
+            response = await self._cluster.patch(DATAPREPJOBS, observed.key.namespace, observed.key.name, {"metadata": metadata})
         except (Conflict, NotFound):
             await self._observer.refresh(observed.key)
             raise
@@ -147,16 +149,16 @@ class Actuator:
             self._observer.forget(observed.uid)
             logger.info("%s: finalizer removed", observed.key)
         else:
-            self._cache.put(Kind.DATAPREPJOBS, written)
+            self._cache.put(Kind.DATAPREPJOBS, response)
 
     async def _delete(self, observed: Observed) -> None:
         """Delete the job. Raises Conflict if it has changed since it was observed.
 
         The user may just have requested a retry or a longer TTL.
         """
-        place = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
+        target = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
-            await self._cluster.delete(*place, uid=observed.uid, resource_version=observed.version)
+            await self._cluster.delete(*target, uid=observed.uid, resource_version=observed.version)
         except Conflict:
             await self._observer.refresh(observed.key)
             raise

@@ -66,11 +66,11 @@ class CronReconciler:
 
         A failed job may have been retried, and a running job may just have succeeded.
         """
-        place = (DATAPREPJOBS, key.namespace, job.name)
+        target = (DATAPREPJOBS, key.namespace, job.name)
         try:
-            await self._cluster.delete(*place, uid=job.uid, resource_version=job.version)
+            await self._cluster.delete(*target, uid=job.uid, resource_version=job.version)
         except Conflict:
-            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(*place))
+            self._cache.put(Kind.DATAPREPJOBS, await self._cluster.get(*target))
             raise
         logger.info("%s: %s deleted", key, job.name)
 
@@ -83,8 +83,8 @@ class CronReconciler:
         except Refused as exc:
             message = f"The job due at {times.text(due)} was refused: {exc}"
             status = crons.with_failure(observed, decision.status, Reason.JOB_REFUSED, message, now=now)
-            wait = min(_RETRY_REFUSED_SECONDS, decision.requeue_after_seconds or _RETRY_REFUSED_SECONDS)
-            return replace(decision, status=status, requeue_after_seconds=wait)
+            delay = min(_RETRY_REFUSED_SECONDS, decision.requeue_after_seconds or _RETRY_REFUSED_SECONDS)
+            return replace(decision, status=status, requeue_after_seconds=delay)
         if controller(raw).get("uid") != observed.uid:
             message = f"DataPrepJob {name} exists and doesn't belong to this DataPrepCronJob; delete it, or wait for the next time."
             return replace(decision, status=crons.with_failure(observed, decision.status, Reason.CONFLICTING_CHILD, message, now=now))
@@ -101,17 +101,17 @@ class CronReconciler:
 
     async def _write_status(self, observed: ObservedCron, status: DataPrepCronJobStatus) -> None:
         """Write the status. If the object has changed since it was observed, refresh the cache and raise Conflict."""
-        place = (DATAPREPCRONJOBS, observed.key.namespace, observed.key.name)
+        target = (DATAPREPCRONJOBS, observed.key.namespace, observed.key.name)
         version = observed.raw["metadata"]["resourceVersion"]
         try:
-            written = await self._cluster.apply_status(*place, uid=observed.uid, resource_version=version, status=crons.as_json(status))
+            response = await self._cluster.apply_status(*target, uid=observed.uid, resource_version=version, status=crons.as_json(status))
         except (Conflict, NotFound):
             try:
-                self._cache.put(Kind.DATAPREPCRONJOBS, await self._cluster.get(*place))
+                self._cache.put(Kind.DATAPREPCRONJOBS, await self._cluster.get(*target))
             except NotFound:
                 self._cache.drop(Kind.DATAPREPCRONJOBS, observed.raw)
             raise
-        self._cache.put(Kind.DATAPREPCRONJOBS, written)
+        self._cache.put(Kind.DATAPREPCRONJOBS, response)
 
 
 def _observe(key: Key, raw: Raw, cache: Cache) -> ObservedCron:
@@ -128,7 +128,7 @@ def _observe(key: Key, raw: Raw, cache: Cache) -> ObservedCron:
         status=_status(raw),
         spec=None,
         schedule=None,
-        jobs=tuple(crons.read_job(each) for each in cache.jobs_of_cron(key.namespace, metadata["uid"])),
+        jobs=tuple(crons.read_job(job) for job in cache.jobs_of_cron(key.namespace, metadata["uid"])),
     )
     try:
         spec = DataPrepCronJob.parse({key: value for key, value in raw.items() if key != "status"}).spec

@@ -45,5 +45,5 @@ class EventRecorder:
         try:
             await self._cluster.create(EVENTS, namespace, body)
         except AlreadyExists:
-            again = {"count": max(2, count + 1), "lastTimestamp": times.text(now)}
-            await self._cluster.patch(EVENTS, namespace, name, again)
+            changes = {"count": max(2, count + 1), "lastTimestamp": times.text(now)}
+            await self._cluster.patch(EVENTS, namespace, name, changes)

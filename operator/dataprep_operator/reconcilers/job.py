@@ -59,13 +59,13 @@ class Reconciler:
             desired = status.next_status(observed, now=now, defaults=self._settings.pods)
         log_context.bind_run(desired.run_id)
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
-        wait = self._progress_delay(observed, desired, now=now)
+        write_delay = self._progress_delay(observed, desired, now=now)
         if desired.phase == "Succeeded" and not observed.deleting:
             # Publish the handover before the status becomes Complete, because a training Job may start then.
             fault = await self._actuator.publish_handover(observed, desired)
             desired = handover.with_condition(desired, fault, now=now, generation=observed.generation)
         notes: list[events.Note] = []
-        if wait is None and desired != observed.status:
+        if write_delay is None and desired != observed.status:
             before, observed = observed.status, await self._actuator.write_status(observed, desired)
             notes = events.between(before, desired)
             _count_metrics(observed, before, desired, now=now)
@@ -78,7 +78,7 @@ class Reconciler:
             await self._actuator.record_events(observed, desired, notes)
         if desired.phase in TERMINAL_PHASES:
             self._observer.forget(observed.uid)
-        return _earliest(wait, decision.requeue_after_seconds)
+        return _earliest(write_delay, decision.requeue_after_seconds)
 
     def _needs_fresh_read(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> bool:
         """Return whether the job must be read from the API server before the next actions, because the cache may be outdated."""
@@ -115,9 +115,9 @@ def _has_records(status: DataPrepJobStatus) -> bool:
     return status.progress is not None and status.progress.records.in_ > 0
 
 
-def _earliest(*waits: float | None) -> float | None:
-    due = [wait for wait in waits if wait is not None]
-    return min(due) if due else None
+def _earliest(*delays: float | None) -> float | None:
+    known_delays = [delay for delay in delays if delay is not None]
+    return min(known_delays) if known_delays else None
 
 
 def _count_metrics(observed: Observed, before: DataPrepJobStatus, after: DataPrepJobStatus, *, now: datetime) -> None:

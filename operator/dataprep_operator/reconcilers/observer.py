@@ -58,8 +58,11 @@ class StatusUnreadable(OperatorError):
 
 
 @dataclass(frozen=True)
-class _Parsed:
+class _SpecResult:
+    """The result of parsing a spec: the parsed spec, or else the reason why it is rejected."""
+
     source: str
+    """The spec as JSON text."""
     spec: DataPrepJobSpec | None
     faults: str = ""
     too_new: tuple[str, ...] = ()
@@ -77,11 +80,11 @@ class Observer:
         self._defaults = defaults
         self._kueue = kueue
         self._warning_events = WarningEvents(cluster)
-        self._frozen: dict[str, str] = {}
+        self._frozen_specs: dict[str, str] = {}
         """Frozen specs as JSON text, which takes a seventh of the memory of Python objects."""
-        self._parsed: dict[str, _Parsed] = {}
+        self._spec_results: dict[str, _SpecResult] = {}
         self._refusals: dict[str, Blockage] = {}
-        self._confirmed: set[str] = set()
+        self._confirmed_uids: set[str] = set()
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
         """Maps a job's uid to all children that it ever had, by step and attempt, with the time since which each has been missing."""
         self._uids: dict[Key, str] = {}
@@ -97,15 +100,15 @@ class Observer:
             return None
         status = _status(raw)
         observed = await self._with_spec(_from_raw(key, raw, status))
-        own = self._cache.children_of(observed.key.namespace, observed.uid)
-        observed = replace(observed, missing_since=self._missing_since(observed.uid, own, now=now))
+        children = self._cache.children_of(observed.key.namespace, observed.uid)
+        observed = replace(observed, missing_since=self._missing_since(observed.uid, children, now=now))
         if observed.deleting and observed.has_finalizer:
-            return await self._observe_removal(observed, own, now=now)
+            return await self._observe_removal(observed, children, now=now)
         rival = await self._rival(key) if not observed.finished or observed.retry_wanted else None
         observed = replace(
             observed,
-            children=own,
-            pods={child.uid: self._cache.pods_of(child.namespace, child.uid) for child in own},
+            children=children,
+            pods={child.uid: self._cache.pods_of(child.namespace, child.uid) for child in children},
             rival=rival,
             dependencies=self._dependencies(observed),
             output_remover=self._cache.removing(key) if _not_started(observed) else None,
@@ -125,25 +128,25 @@ class Observer:
             )
         return observed
 
-    async def _observe_removal(self, observed: Observed, own: tuple[Child, ...], *, now: datetime) -> Observed:
+    async def _observe_removal(self, observed: Observed, children: tuple[Child, ...], *, now: datetime) -> Observed:
         """Return the state of a deleted job that waits for the removal of its output.
 
         Pods are listed from the API server, because the cache can't find pods whose Job is gone.
         """
         labels = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_JOB_UID}={observed.uid}"
-        found = [pods.read(raw) for raw in await self._cluster.list(PODS, observed.key.namespace, labels=labels)]
+        listed_pods = [pods.read(raw) for raw in await self._cluster.list(PODS, observed.key.namespace, labels=labels)]
         observed = replace(
             observed,
-            children=own,
-            pods={child.uid: tuple(pod for pod in found if pod.owner_uid == child.uid) for child in own},
-            writing_pods=tuple(pod for pod in found if not pod.finished and _may_write(observed, pod)),
+            children=children,
+            pods={child.uid: tuple(pod for pod in listed_pods if pod.owner_uid == child.uid) for child in children},
+            writing_pods=tuple(pod for pod in listed_pods if not pod.finished and _may_write(observed, pod)),
             namespace_terminating=await self._namespace_terminating(observed.key.namespace),
             refusal=self._refusals.get(observed.uid),
         )
         cleanup = observed.child(CLEANUP, 1)
-        missing = await self._start_blockage_of(observed, cleanup, now=now) if cleanup is not None else None
+        blockage = await self._start_blockage_of(observed, cleanup, now=now) if cleanup is not None else None
         return replace(
-            observed, output_user=self._cache.output_user_of(observed.key, runs=observed.written_run_ids), start_blockage=missing
+            observed, output_user=self._cache.output_user_of(observed.key, runs=observed.written_run_ids), start_blockage=blockage
         )
 
     def set_refusal(self, uid: str, refusal: Blockage | None) -> None:
@@ -156,34 +159,34 @@ class Observer:
     # Any: a spec as the API's JSON.
     def freeze_spec(self, uid: str, spec: Mapping[str, Any]) -> None:
         """Remember the spec in the job's immutable ConfigMap."""
-        self._frozen[uid] = json.dumps(spec, separators=(",", ":"))
+        self._frozen_specs[uid] = json.dumps(spec, separators=(",", ":"))
 
     def confirm(self, uid: str) -> None:
         """Mark the job as read from the API server. Before that, the watch may lag behind the previous leader's changes."""
-        self._confirmed.add(uid)
+        self._confirmed_uids.add(uid)
 
     def is_confirmed(self, uid: str) -> bool:
         """Return whether the job has been read from the API server."""
-        return uid in self._confirmed
+        return uid in self._confirmed_uids
 
     # Any: as above
     def frozen_spec(self, uid: str) -> Mapping[str, Any] | None:
         """Return the spec in the job's ConfigMap, if known. It applies even if the job's spec was edited later."""
-        text = self._frozen.get(uid)
+        text = self._frozen_specs.get(uid)
         return json.loads(text) if text is not None else None
 
     def _track_uid(self, key: Key, uid: str | None) -> None:
         """Forget the job that had this key before, if it was deleted or replaced."""
-        before = self._uids.pop(key, None)
-        if before is not None and before != uid:
-            self.forget(before)
-            self._confirmed.discard(before)
+        old_uid = self._uids.pop(key, None)
+        if old_uid is not None and old_uid != uid:
+            self.forget(old_uid)
+            self._confirmed_uids.discard(old_uid)
         if uid is not None:
             self._uids[key] = uid
 
     def forget(self, uid: str) -> None:
         """Forget a job that is deleted or finished."""
-        for memory in (self._frozen, self._parsed, self._refusals, self._children):
+        for memory in (self._frozen_specs, self._spec_results, self._refusals, self._children):
             memory.pop(uid, None)
         self._progress_store.forget(uid)
 
@@ -191,78 +194,78 @@ class Observer:
 
     async def _with_spec(self, observed: Observed) -> Observed:
         in_use = not observed.finished or observed.retry_wanted or (observed.deleting and observed.has_finalizer)
-        live = observed.raw_spec
-        frozen = await self._frozen_spec(observed, live) if observed.status.start_time and in_use else None
-        missing = None
+        live_spec = observed.raw_spec
+        frozen_spec = await self._frozen_spec(observed, live_spec) if observed.status.start_time and in_use else None
+        missing_profile = None
         spec: Mapping[str, Any]
-        if frozen is not None:
-            spec = _overlay(frozen, live)
+        if frozen_spec is not None:
+            spec = _overlay(frozen_spec, live_spec)
         else:
-            spec, missing = self._merge_profile(observed.key.namespace, live) if in_use else (live, None)
+            spec, missing_profile = self._merge_profile(observed.key.namespace, live_spec) if in_use else (live_spec, None)
         source = json.dumps(spec, sort_keys=True)
-        parsed = self._parsed.pop(observed.uid, None)
-        if parsed is None or parsed.source != source:
-            parsed = _parse(observed.key, spec, source=source, defaults=self._defaults)
-        self._parsed[observed.uid] = parsed
-        if len(self._parsed) > _MAX_PARSED_SPECS:
-            self._parsed.pop(next(iter(self._parsed)))
+        result = self._spec_results.pop(observed.uid, None)
+        if result is None or result.source != source:
+            result = _parse(observed.key, spec, source=source, defaults=self._defaults)
+        self._spec_results[observed.uid] = result
+        if len(self._spec_results) > _MAX_PARSED_SPECS:
+            self._spec_results.pop(next(iter(self._spec_results)))
         return replace(
             observed,
-            spec=parsed.spec,
-            faults=parsed.faults,
-            too_new=parsed.too_new,
-            raw_spec=frozen if frozen is not None else spec,
-            profile=spec.get("profile") if missing is None else None,
-            profile_missing=missing,
+            spec=result.spec,
+            faults=result.faults,
+            too_new=result.too_new,
+            raw_spec=frozen_spec if frozen_spec is not None else spec,
+            profile=spec.get("profile") if missing_profile is None else None,
+            profile_missing=missing_profile,
         )
 
     # Any: specs as the API's JSON.
     def _merge_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
         """Return the spec with its profile's defaults, and the name of the profile if it is missing."""
-        wanted = spec.get("profile")
-        found = self._cache.profile(namespace, wanted or profile.DEFAULT)
-        if found is None:
-            return spec, wanted
-        return profile.merged(spec, untrusted.mapping(found.get("spec")), name=found["metadata"]["name"]), None
+        name = spec.get("profile")
+        raw_profile = self._cache.profile(namespace, name or profile.DEFAULT)
+        if raw_profile is None:
+            return spec, name
+        return profile.merged(spec, untrusted.mapping(raw_profile.get("spec")), name=raw_profile["metadata"]["name"]), None
 
-    async def _frozen_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        if observed.uid not in self._frozen:
-            unedited = self._unedited_spec(observed, live)
-            if unedited is not None:
-                self.freeze_spec(observed.uid, unedited)
-                return unedited
+    async def _frozen_spec(self, observed: Observed, live_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if observed.uid not in self._frozen_specs:
+            unedited_spec = self._unedited_spec(observed, live_spec)
+            if unedited_spec is not None:
+                self.freeze_spec(observed.uid, unedited_spec)
+                return unedited_spec
             try:
-                stored = await self._cluster.get(CONFIG_MAPS, observed.key.namespace, spec_config_map_name(observed))
+                config_map = await self._cluster.get(CONFIG_MAPS, observed.key.namespace, spec_config_map_name(observed))
             except NotFound:
                 return None
-            if not owned_by(stored, uid=observed.uid):
+            if not owned_by(config_map, uid=observed.uid):
                 return None
-            self.freeze_spec(observed.uid, jobs.read_spec(stored))
+            self.freeze_spec(observed.uid, jobs.read_spec(config_map))
         return self.frozen_spec(observed.uid)
 
     async def spec_of_run(self, observed: Observed) -> DataPrepJobSpec | None:
         """Return the spec that a finished job ran with. The live spec may have been edited since. Raises SpecUnreadable."""
-        frozen = await self._frozen_spec(observed, observed.raw_spec)
-        found = _parse(observed.key, observed.raw_spec if frozen is None else frozen, source="", defaults=self._defaults).spec
-        place = observed.status.output.uri if observed.status.output is not None else None
-        if frozen is None and found is not None and found.output.uri != place:
+        frozen_spec = await self._frozen_spec(observed, observed.raw_spec)
+        spec = _parse(observed.key, observed.raw_spec if frozen_spec is None else frozen_spec, source="", defaults=self._defaults).spec
+        output_uri = observed.status.output.uri if observed.status.output is not None else None
+        if frozen_spec is None and spec is not None and spec.output.uri != output_uri:
             raise SpecUnreadable("the spec that the run used is gone, and the job's current spec has another output")
-        return found
+        return spec
 
-    def _unedited_spec(self, observed: Observed, live: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _unedited_spec(self, observed: Observed, live_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the live spec if the children's digests prove that it is unchanged. So a new leader needn't read every ConfigMap."""
         digests = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
         if len(digests) != 1 or None in digests:
             return None
-        spec = chaining.resolved(self._merge_profile(observed.key.namespace, live)[0], observed.status.from_job)
+        spec = chaining.resolved(self._merge_profile(observed.key.namespace, live_spec)[0], observed.status.from_job)
         return spec if canonical.sha256(spec) in digests else None
 
-    def _missing_since(self, uid: str, own: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
-        there = {(child.step, child.attempt): None for child in own}
-        gone = {which: since or now for which, since in self._children.get(uid, {}).items() if which not in there}
-        if own or gone:
-            self._children[uid] = {**there, **gone}
-        return gone
+    def _missing_since(self, uid: str, children: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
+        present = {(child.step, child.attempt): None for child in children}
+        missing = {child_id: since or now for child_id, since in self._children.get(uid, {}).items() if child_id not in present}
+        if children or missing:
+            self._children[uid] = {**present, **missing}
+        return missing
 
     def _dependencies(self, observed: Observed) -> tuple[Dependency, ...]:
         """Return the jobs that this job waits for. A started job doesn't wait any more."""
@@ -284,9 +287,9 @@ class Observer:
         """Update the cache with the job from the API server."""
         cached = self._cache.job(key)
         try:
-            found = await self._cluster.get(DATAPREPJOBS, key.namespace, key.name)
-            self._cache.put(Kind.DATAPREPJOBS, found)
-            self.confirm(found["metadata"]["uid"])
+            raw = await self._cluster.get(DATAPREPJOBS, key.namespace, key.name)
+            self._cache.put(Kind.DATAPREPJOBS, raw)
+            self.confirm(raw["metadata"]["uid"])
         except NotFound:
             # Drop only the cached job. In the meantime the watch may have delivered a new job with the same name.
             if cached is not None:
@@ -314,10 +317,10 @@ class Observer:
         replacement, and creating pods is forbidden in a terminating namespace. Only deleting the Job resolves this.
         """
         try:
-            found = await self._cluster.get(NAMESPACES, namespace, "")
+            raw = await self._cluster.get(NAMESPACES, namespace, "")
         except (NotFound, Refused):  # older installations lack the permission
             return False
-        return (found.get("status") or {}).get("phase") == "Terminating"
+        return (raw.get("status") or {}).get("phase") == "Terminating"
 
     async def _start_blockage(self, observed: Observed, *, now: datetime) -> Blockage | None:
         """Return why pods can't be created or started, if only Events report it."""
@@ -327,12 +330,12 @@ class Observer:
     async def _start_blockage_of(self, observed: Observed, child: Child, *, now: datetime) -> Blockage | None:
         if child.finished or child.suspended:
             return None
-        own = observed.pods_of(child)
-        if not own:
+        own_pods = observed.pods_of(child)
+        if not own_pods:
             return await self._pod_creation_blockage(child, now=now)
-        if any(pod.started for pod in own):
+        if any(pod.started for pod in own_pods):
             return None
-        for pod in [pod for pod in own if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
+        for pod in [pod for pod in own_pods if pod.stuck_creating(now)][:MOST_LOOK_UPS]:
             message = pods.missing_mount(await self._warning_events.about(pod.namespace, pod.uid, now=now))
             if message is not None:
                 # If the operator's ConfigMap is missing, the operator recreates it and the kubelet retries, so the job needn't fail.
@@ -344,14 +347,14 @@ class Observer:
         child = observed.child("convert", observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None
-        reserved = conditions.find(observed.status.conditions, ConditionType.QUOTA_RESERVED)
-        if not child.suspended and reserved is not None and reserved.status == "True":
+        condition = conditions.find(observed.status.conditions, ConditionType.QUOTA_RESERVED)
+        if not child.suspended and condition is not None and condition.status == "True":
             return None
         return await self._kueue.admission(child, queue=observed.queue)
 
     async def _pod_creation_blockage(self, child: Child, *, now: datetime) -> Blockage | None:
-        waited = times.seconds_between(child.started_at or child.created, now)
-        if waited is None or waited < STUCK_CREATING_SECONDS:
+        waited_seconds = times.seconds_between(child.started_at or child.created, now)
+        if waited_seconds is None or waited_seconds < STUCK_CREATING_SECONDS:
             return None
         message = pods.pod_creation_error(await self._warning_events.about(child.namespace, child.uid, now=now))
         return None if message is None else Blockage(Reason.POD_REFUSED, message, fatal=not pods.is_temporary(message))
@@ -359,8 +362,8 @@ class Observer:
 
 def _may_write(observed: Observed, pod: Pod) -> bool:
     """Return whether a pod of a deleted job may still write. This is decided by names, because the pod's Job may be gone."""
-    of = pod.owner_name or pod.name
-    return of.startswith(f"{observed.child_prefix}-") and not of.startswith(child_name(observed, CLEANUP, 1))
+    name = pod.owner_name or pod.name
+    return name.startswith(f"{observed.child_prefix}-") and not name.startswith(child_name(observed, CLEANUP, 1))
 
 
 def _not_started(observed: Observed) -> bool:
@@ -403,14 +406,14 @@ def _from_raw(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
         deleting="deletionTimestamp" in metadata,
         has_finalizer=isinstance(finalizers, list) and names.FINALIZER in finalizers,
         deletes_output=spec.get("deletionPolicy") == "Delete",
-        retry=_retry_value(annotations.get(names.ANNOTATION_RETRY)),
+        retry=_shorten_retry(annotations.get(names.ANNOTATION_RETRY)),
         queue=untrusted.text(labels.get(QUEUE_LABEL)) or None,
         queue_labels=_queue_marks(labels) if labels.get(QUEUE_LABEL) else {},
         queue_annotations=_queue_marks(annotations) if labels.get(QUEUE_LABEL) else {},
     )
 
 
-def _retry_value(retry: Any) -> str | None:  # Any: an annotation's value
+def _shorten_retry(retry: Any) -> str | None:  # Any: an annotation's value
     """Return the annotation's value, shortened to fit the status. A long value is cut and gets a digest, so that it stays unique."""
     if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
         return retry if isinstance(retry, str) else None
@@ -421,27 +424,27 @@ def _queue_marks(marks: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in marks.items() if key.partition("/")[0] == QUEUE_DOMAIN}
 
 
-def _overlay(frozen: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+def _overlay(frozen_spec: Mapping[str, Any], live_spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the frozen spec with the live spec's values for the fields that may change."""
-    spec = {key: value for key, value in frozen.items() if key not in _LIVE_FIELDS}
-    spec |= {key: live[key] for key in _LIVE_FIELDS if key in live}
-    parallelism = untrusted.mapping(live.get("workers")).get("parallelism")
+    spec = {key: value for key, value in frozen_spec.items() if key not in _LIVE_FIELDS}
+    spec |= {key: live_spec[key] for key in _LIVE_FIELDS if key in live_spec}
+    parallelism = untrusted.mapping(live_spec.get("workers")).get("parallelism")
     return spec if parallelism is None else spec | {"workers": {**untrusted.mapping(spec.get("workers")), "parallelism": parallelism}}
 
 
-def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefaults) -> _Parsed:
+def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefaults) -> _SpecResult:
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": key.name}, "spec": dict(spec)}
     try:
-        parsed = DataPrepJob.parse(document).spec
+        parsed_spec = DataPrepJob.parse(document).spec
     except SpecError as exc:
         if all(fault.unknown for fault in exc.faults):
             # The API server prunes unknown fields, so the CRD must be newer than this operator.
-            return _Parsed(source, None, too_new=tuple(fault.path for fault in exc.faults))
-        return _Parsed(source, None, str(exc))
-    set_refusal = privileges.fault(parsed, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
-    if set_refusal is not None:
-        return _Parsed(source, None, set_refusal)
-    unknown = scripts.framework_fault(parsed, defaults)
-    if unknown is not None:
-        return _Parsed(source, None, unknown)
-    return _Parsed(source, parsed)
+            return _SpecResult(source, None, too_new=tuple(fault.path for fault in exc.faults))
+        return _SpecResult(source, None, str(exc))
+    privilege_fault = privileges.fault(parsed_spec, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
+    if privilege_fault is not None:
+        return _SpecResult(source, None, privilege_fault)
+    framework_fault = scripts.framework_fault(parsed_spec, defaults)
+    if framework_fault is not None:
+        return _SpecResult(source, None, framework_fault)
+    return _SpecResult(source, parsed_spec)

@@ -55,7 +55,7 @@ class Endpoint:
         self._reviewer = reviewer
         self._clock = clock
         self._limiter = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
-        self._rendered: tuple[float, bytes] | None = None
+        self._last_rendering: tuple[float, bytes] | None = None
         """The time of the last rendering of the metrics, and its result."""
 
     def application(self) -> web.Application:
@@ -120,10 +120,10 @@ class Endpoint:
         return key, child.owner_uid
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return _answer(self._health.fault())
+        return _probe_response(self._health.fault())
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        return _answer(self._health.not_ready())
+        return _probe_response(self._health.not_ready())
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._reviewer is not None:
@@ -132,18 +132,18 @@ class Endpoint:
             except ReportRefused as exc:
                 return web.Response(text=f"{exc}\n", status=exc.status)
         now = time.monotonic()
-        if self._rendered is None or now - self._rendered[0] >= SHOWN_SECONDS:
-            self._rendered = now, self._render_metrics()
-        return web.Response(body=self._rendered[1], headers={"Content-Type": CONTENT_TYPE_LATEST})
+        if self._last_rendering is None or now - self._last_rendering[0] >= SHOWN_SECONDS:
+            self._last_rendering = now, self._render_metrics()
+        return web.Response(body=self._last_rendering[1], headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def _render_metrics(self) -> bytes:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
         # A standby has the jobs in its cache too, but only the leader counts them.
-        counted = self._cache if self._health.leading else Cache()
-        metrics.RATE.set(counted.records_per_second())
-        for phase, count in counted.phases().items():
+        cache = self._cache if self._health.leading else Cache()
+        metrics.RATE.set(cache.records_per_second())
+        for phase, count in cache.phases().items():
             metrics.JOBS.labels(phase=phase).set(count)
         return generate_latest(metrics.REGISTRY)
 
@@ -170,7 +170,7 @@ async def _close_connection(_: web.Request, response: web.StreamResponse) -> Non
     response.headers["Connection"] = "close"
 
 
-def _answer(fault: str | None) -> web.Response:
+def _probe_response(fault: str | None) -> web.Response:
     if fault is None:
         return web.Response(text="ok\n")
     logger.warning("probe: %s", fault)

@@ -32,43 +32,43 @@ class Gate:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: dict[str, dict[asyncio.Transport, None]] = {}
+        self._open_connections: dict[str, dict[asyncio.Transport, None]] = {}
         """The open connections by address, oldest first."""
         self._count = 0
         self._limiters: OrderedDict[str, TokenBucket] = OrderedDict()
 
-    def has_finalizer(self, factory: ProtocolFactory) -> ProtocolFactory:
+    def wrap(self, factory: ProtocolFactory) -> ProtocolFactory:
         """Wrap a protocol factory so that each new connection is either admitted or aborted."""
         return lambda: _GatedProtocol(self, factory)
 
     def admit(self, address: str, transport: asyncio.Transport) -> bool:
         """Return whether the connection may stay open. If so, the caller must call `release` when it closes."""
-        own = self._open.get(address, {})
-        if len(own) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(own)):
+        connections = self._open_connections.get(address, {})
+        if len(connections) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(connections)):
             metrics.CONNECTIONS_REFUSED.inc()
             return False
-        self._open.setdefault(address, own)[transport] = None
+        self._open_connections.setdefault(address, connections)[transport] = None
         self._count += 1
         return True
 
     def release(self, address: str, transport: asyncio.Transport) -> None:
         """Forget a closed connection."""
-        own = self._open.get(address, {})
-        if transport in own:
-            del own[transport]
+        connections = self._open_connections.get(address, {})
+        if transport in connections:
+            del connections[transport]
             self._count -= 1
-        if not own:
-            self._open.pop(address, None)
+        if not connections:
+            self._open_connections.pop(address, None)
 
-    def _make_room(self, others_of_its_own: int) -> bool:
+    def _make_room(self, own_count: int) -> bool:
         if self._count < MOST:
             return True
-        most = max(self._open, key=lambda address: len(self._open[address]))
-        if len(self._open[most]) <= others_of_its_own + 1:
+        busiest = max(self._open_connections, key=lambda address: len(self._open_connections[address]))
+        if len(self._open_connections[busiest]) <= own_count + 1:
             return False
-        oldest = next(iter(self._open[most]))
+        oldest = next(iter(self._open_connections[busiest]))
         oldest.abort()
-        self.release(most, oldest)
+        self.release(busiest, oldest)
         return True
 
     def _limiter(self, address: str) -> TokenBucket:
@@ -80,7 +80,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class _Admitted:
+class _Connection:
     """An admitted connection and its inner protocol."""
 
     address: str
@@ -95,7 +95,7 @@ class _GatedProtocol(asyncio.Protocol):
     def __init__(self, gate: Gate, factory: ProtocolFactory) -> None:
         self._gate = gate
         self._factory = factory
-        self._admitted: _Admitted | None = None
+        self._connection: _Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - true for every TCP server
@@ -105,26 +105,26 @@ class _GatedProtocol(asyncio.Protocol):
             transport.abort()
             return
         timeout = asyncio.get_running_loop().call_later(LIFE_SECONDS, transport.abort)
-        self._admitted = _Admitted(address, transport, self._factory(), timeout)
-        self._admitted.inner.connection_made(transport)
+        self._connection = _Connection(address, transport, self._factory(), timeout)
+        self._connection.inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._admitted is not None:
-            self._admitted.timeout.cancel()
-            self._gate.release(self._admitted.address, self._admitted.transport)
-            self._admitted.inner.connection_lost(exc)
+        if self._connection is not None:
+            self._connection.timeout.cancel()
+            self._gate.release(self._connection.address, self._connection.transport)
+            self._connection.inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._admitted is not None:
-            self._admitted.inner.data_received(data)
+        if self._connection is not None:
+            self._connection.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._admitted.inner.eof_received() if self._admitted is not None else None
+        return self._connection.inner.eof_received() if self._connection is not None else None
 
     def pause_writing(self) -> None:
-        if self._admitted is not None:
-            self._admitted.inner.pause_writing()
+        if self._connection is not None:
+            self._connection.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._admitted is not None:
-            self._admitted.inner.resume_writing()
+        if self._connection is not None:
+            self._connection.inner.resume_writing()

@@ -49,7 +49,7 @@ class Meter:
 class _Reports:
     by_pod: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
-    paces: dict[str, TokenBucket] = field(default_factory=dict)
+    limiters: dict[str, TokenBucket] = field(default_factory=dict)
 
 
 class ProgressStore:
@@ -60,14 +60,14 @@ class ProgressStore:
 
     def may_report(self, *, job_uid: str, pod_uid: str) -> bool:
         """Return whether the pod's rate limit allows a report now. Every call counts as a report."""
-        paces = self._jobs.setdefault(job_uid, _Reports()).paces
-        return paces.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
+        limiters = self._jobs.setdefault(job_uid, _Reports()).limiters
+        return limiters.setdefault(pod_uid, TokenBucket(rate=POD_REPORTS_A_SECOND, burst=POD_REPORTS_AT_ONCE)).allow()
 
     def record(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> None:
         """Store the report, unless a later report of the same pod is already stored."""
         reports = self._jobs.setdefault(job_uid, _Reports())
-        known = reports.by_pod.get(pod_uid)
-        if known is None or known[1].sequence < report.sequence:
+        previous = reports.by_pod.get(pod_uid)
+        if previous is None or previous[1].sequence < report.sequence:
             reports.by_pod[pod_uid] = (now, report)
 
     def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
@@ -76,30 +76,30 @@ class ProgressStore:
         if reports is None:
             return LiveProgress()
         best: dict[int, ProgressReport] = {}
-        active = 0
-        for pod_uid, (heard, report) in list(reports.by_pod.items()):
+        shards_active = 0
+        for pod_uid, (heard_at, report) in list(reports.by_pod.items()):
             if report.index in results:
                 del reports.by_pod[pod_uid]
                 continue
-            if report.attempt == attempt and (now - heard).total_seconds() < SILENCE_SECONDS:
-                active += report.shards_active
-            known = best.get(report.index)
-            if known is None or known.records.in_ < report.records.in_:
+            if report.attempt == attempt and (now - heard_at).total_seconds() < SILENCE_SECONDS:
+                shards_active += report.shards_active
+            best_report = best.get(report.index)
+            if best_report is None or best_report.records.in_ < report.records.in_:
                 best[report.index] = report
-        everyone: list[WorkResult | ProgressReport] = [*results.values(), *best.values()]
+        sources: list[WorkResult | ProgressReport] = [*results.values(), *best.values()]
         records = RecordProgress(
-            in_=sum(each.records.in_ for each in everyone),
-            out=sum(each.records.out for each in everyone),
-            bad=sum(each.records.bad for each in everyone),
-            filtered=sum(each.records.filtered for each in everyone),
-            added=sum(each.records.added for each in everyone),
+            in_=sum(source.records.in_ for source in sources),
+            out=sum(source.records.out for source in sources),
+            bad=sum(source.records.bad for source in sources),
+            filtered=sum(source.records.filtered for source in sources),
+            added=sum(source.records.added for source in sources),
         )
-        bytes_out = sum(each.bytes_out for each in everyone)
+        bytes_out = sum(source.bytes_out for source in sources)
         reports.meter.update(now, records=records.in_, bytes_out=bytes_out)
-        done = sum(result.shards_done + result.shards_skipped for result in results.values())
+        shards_done = sum(result.shards_done + result.shards_skipped for result in results.values())
         return LiveProgress(
-            shards_done=done + sum(report.shards_done for report in best.values()),
-            shards_active=active,
+            shards_done=shards_done + sum(report.shards_done for report in best.values()),
+            shards_active=shards_active,
             records=records,
             bytes_in=sum(report.bytes_in for report in best.values()),
             bytes_out=bytes_out,
@@ -117,8 +117,8 @@ class ProgressStore:
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 
 
-def _mean(before: float | None, value: float, seconds: float) -> float:
-    if before is None:
+def _mean(previous: float | None, value: float, seconds: float) -> float:
+    if previous is None:
         return value
     weight = 1 - math.exp(-seconds / MEMORY_SECONDS)
-    return before + weight * (value - before)
+    return previous + weight * (value - previous)

@@ -38,8 +38,8 @@ class Reviewer:
         The status is 401, 403 or 429, or 503 when the API server can't be asked.
         """
         digest = hashlib.sha256(token.encode()).digest()
-        attributes, refusal = self._answers.get(digest, (None, None))
-        if attributes is None or self._clock() - attributes >= KEPT_SECONDS:
+        reviewed_at, refusal = self._answers.get(digest, (None, None))
+        if reviewed_at is None or self._clock() - reviewed_at >= KEPT_SECONDS:
             if not self._limiter.allow():
                 raise ReportRefused(429, "too many requests with unknown tokens")
             refusal = await self._refusal(token)

@@ -92,25 +92,25 @@ class Verifier:
         except (ClusterError, KeyError) as exc:
             logger.warning("the API server's signing keys can't be read (%s); jobs report progress by completed tasks only", exc)
             raise ReportRefused(503, "the API server's signing keys can't be read now") from exc
-        self._keys = {key.key_id: key for key in _usable(document) if key.key_id}
+        self._keys = {key.key_id: key for key in _usable_keys(document) if key.key_id}
 
 
-def _usable(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
-    usable = []
-    for each in document.get("keys") or []:
+def _usable_keys(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
+    keys = []
+    for key in document.get("keys") or []:
         try:
-            usable.append(jwt.PyJWK(each))
+            keys.append(jwt.PyJWK(key))
         except (jwt.PyJWKError, jwt.InvalidKeyError):
-            logger.warning("the API server has a signing key of an unknown type: %s", each.get("kty"))
-    return usable
+            logger.warning("the API server has a signing key of an unknown type: %s", key.get("kty"))
+    return keys
 
 
 def _bearer(claims: Mapping[str, Any]) -> Bearer:
-    bound = claims.get("kubernetes.io")
-    bound = bound if isinstance(bound, dict) else {}
-    pod = bound.get("pod")
+    binding = claims.get("kubernetes.io")
+    binding = binding if isinstance(binding, dict) else {}
+    pod = binding.get("pod")
     pod = pod if isinstance(pod, dict) else {}
-    namespace, name, uid = bound.get("namespace"), pod.get("name"), pod.get("uid")
+    namespace, name, uid = binding.get("namespace"), pod.get("name"), pod.get("uid")
     if not (isinstance(namespace, str) and isinstance(name, str) and isinstance(uid, str)):
         raise ReportRefused(401, "the token is not bound to a pod")
     return Bearer(namespace=namespace, pod_name=name, pod_uid=uid)
