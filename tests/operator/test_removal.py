@@ -5,6 +5,7 @@ A deleted job disappears when its output is removed, or when it is certain that 
 
 from datetime import timedelta
 
+import pytest
 from tests.builders.removals import body, finalizers, step, succeeded
 from tests.operator.world import NAMESPACE, World, a_commit, a_failure, a_plan, retry
 
@@ -119,7 +120,7 @@ def test_nothing_is_removed_while_a_pod_may_write(world: World) -> None:
 
     assert world.job("convert-1")["spec"]["suspend"] is True
     assert "cleanup" not in world.jobs()
-    assert world.message("OutputRemoved") == f"Waiting for 1 pods to end ({pod['metadata']['name']}); then s3://out/mnist is removed."
+    assert world.message("OutputRemoved") == f"Waiting for 1 pod to end ({pod['metadata']['name']}); then s3://out/mnist is removed."
 
     world.cluster.remove("pods", NAMESPACE, pod["metadata"]["name"])
     look(world)
@@ -185,14 +186,24 @@ def test_a_plan_whose_message_nobody_has_read_counts(world: World) -> None:
     assert world.job("cleanup")["spec"]["template"]["spec"]["containers"][0]["args"][3:] == ["--run", "0123abcd"]
 
 
-def test_files_that_others_wrote_are_named_in_the_event(world: World) -> None:
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (
+            RemoveResult(files=3, bytes=9, kept=1, kept_files=["a"]),
+            "3 files of s3://out/mnist were removed; 1 file stays, because others wrote it later: a.",
+        ),
+        (
+            RemoveResult(files=1, bytes=9, kept=2, kept_files=["a", "b"]),
+            "1 file of s3://out/mnist was removed; 2 files stay, because others wrote them later: a, b.",
+        ),
+    ],
+)
+def test_files_that_others_wrote_are_named_in_the_event(world: World, result: RemoveResult, message: str) -> None:
     succeeded(world)
     delete(world)
-    removed(world, RemoveResult(files=3, bytes=9, kept=1, kept_files=["train.tfrecords"]))
-    assert note(world, "OutputRemoved") == (
-        "Warning",
-        "3 files of s3://out/mnist were removed; 1 files stay, because others wrote them later: train.tfrecords.",
-    )
+    removed(world, result)
+    assert note(world, "OutputRemoved") == ("Warning", message)
 
 
 def test_a_time_to_live_removes_the_output_too(world: World) -> None:

@@ -61,8 +61,9 @@ def judge(observed: Observed) -> Release | Wait | Remove:
     if release is not None:
         return release
     if observed.writing_pods:
+        count = "1 pod" if len(observed.writing_pods) == 1 else f"{len(observed.writing_pods)} pods"
         pod_names = ", ".join(pod.name for pod in observed.writing_pods[:3])
-        return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {len(observed.writing_pods)} pods to end ({pod_names}); then {uri} is removed.")
+        return Wait(Reason.REMOVING_OUTPUT, f"Waiting for {count} to end ({pod_names}); then {uri} is removed.")
     child = observed.child(CLEANUP, 1)
     if child is None:
         if observed.spec is None:
@@ -103,10 +104,13 @@ def _removal_note(observed: Observed, child: Child, uri: str) -> Note:
         return Note("Normal", Reason.OUTPUT_REMOVED, f"{uri} was removed.")
     if result.owner is not None:
         return Note("Normal", Reason.OUTPUT_KEPT, f"{uri} belongs to the run {result.owner} now and stays.")
+    removed_text = f"1 file of {uri} was removed" if result.files == 1 else f"{result.files} files of {uri} were removed"
     if result.kept:
-        kept_text = f"{result.kept} files stay, because others wrote them later: {', '.join(result.kept_files)}."
-        return Note("Warning", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed; {kept_text}")
-    return Note("Normal", Reason.OUTPUT_REMOVED, f"{result.files} files of {uri} were removed, {result.bytes} bytes.")
+        kept_text = "1 file stays, because others wrote it later"
+        if result.kept > 1:
+            kept_text = f"{result.kept} files stay, because others wrote them later"
+        return Note("Warning", Reason.OUTPUT_REMOVED, f"{removed_text}; {kept_text}: {', '.join(result.kept_files)}.")
+    return Note("Normal", Reason.OUTPUT_REMOVED, f"{removed_text}, {result.bytes} bytes.")
 
 
 def _await_cleanup(observed: Observed, child: Child, uri: str) -> Wait:
