@@ -55,24 +55,24 @@ class GzipMembers:
 
     def __init__(self, level: int) -> None:
         self._level = level
-        self._waiting = bytearray()
-        self._written = False
+        self._buffer = bytearray()
+        self._has_members = False
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes:
         """Return every member that is now full."""
-        self._waiting += data
-        done = bytearray()
-        while len(self._waiting) >= MEMBER_BYTES:
-            done += self._member(bytes(self._waiting[:MEMBER_BYTES]))
-            del self._waiting[:MEMBER_BYTES]
-        return bytes(done)
+        self._buffer += data
+        members = bytearray()
+        while len(self._buffer) >= MEMBER_BYTES:
+            members += self._member(bytes(self._buffer[:MEMBER_BYTES]))
+            del self._buffer[:MEMBER_BYTES]
+        return bytes(members)
 
     def finish(self) -> bytes:
         """Return the last member. An empty file is one empty member, because zero bytes aren't a valid gzip file."""
-        return self._member(bytes(self._waiting)) if self._waiting or not self._written else b""
+        return self._member(bytes(self._buffer)) if self._buffer or not self._has_members else b""
 
     def _member(self, raw: bytes) -> bytes:
-        self._written = True
+        self._has_members = True
         deflate = zlib.compressobj(self._level, zlib.DEFLATED, -15)
         body = deflate.compress(raw) + deflate.flush()
         return b"".join((_HEADER, body, struct.pack("<II", crc32(raw), len(raw))))
@@ -88,14 +88,14 @@ class ZstdFrame:
 
     def __init__(self, level: int) -> None:
         self._codec = _arrow.Codec("zstd", compression_level=level)
-        self._waiting = bytearray()
+        self._buffer = bytearray()
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes:
         """Hold the data and return no bytes yet."""
-        self._waiting += data
+        self._buffer += data
         return b""
 
     def finish(self) -> bytes:
         """Return the frame."""
-        made: bytes = self._codec.compress(bytes(self._waiting), asbytes=True)
-        return made
+        frame: bytes = self._codec.compress(bytes(self._buffer), asbytes=True)
+        return frame

@@ -64,7 +64,7 @@ def flatten_lists(column: Array) -> Lists:
     if is_tensor(column.type):
         size, *rest = shape_of(column.type)
         valid = to_numpy(column.drop_null() if column.null_count else column)
-        items = stored(to_arrow(valid.reshape(len(valid) * size, math.prod(rest)) if rest else valid.reshape(-1)))
+        items = storage(to_arrow(valid.reshape(len(valid) * size, math.prod(rest)) if rest else valid.reshape(-1)))
         counts = np.full(len(column), size, np.int64)
         return Lists(items=items, counts=counts if missing is None else np.where(missing, 0, counts), missing=missing)
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
@@ -75,16 +75,16 @@ def put_together(items: Array, lists: Lists) -> Array:
     """Return lists with the structure of `lists` and with other items."""
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts, dtype=np.int64)))
     is_large = ends[-1] > np.iinfo(np.int32).max
-    made: Array = (_arrow.LargeListArray if is_large else _arrow.ListArray).from_arrays(
+    column: Array = (_arrow.LargeListArray if is_large else _arrow.ListArray).from_arrays(
         to_arrow(ends if is_large else ends.astype(np.int32)),
-        stored(items),
+        storage(items),
         mask=None if lists.missing is None else pa.array(lists.missing),
     )
-    return made
+    return column
 
 
-def stored(column: Array) -> Array:
+def storage(column: Array) -> Array:
     """Return the storage of a tensor column, which is a column of lists. Any other column is returned unchanged."""
     tensors: Any = column
-    storage: Array = tensors.storage if is_tensor(column.type) else column
-    return storage
+    lists: Array = tensors.storage if is_tensor(column.type) else column
+    return lists

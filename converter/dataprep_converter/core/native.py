@@ -84,8 +84,8 @@ def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.u
         raise ValueError(f"{len(starts)} starts and {len(ends)} ends aren't valid ranges of {len(data)} bytes")
     if library is None:
         sliced: Any = data.tobytes() if len(data) <= len(starts) * _COPIED else memoryview(data.data)
-        found = map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist())))
-        return mask_all(np.fromiter(found, np.uint32, len(starts)))
+        values = map(crc32c, map(sliced.__getitem__, map(slice, starts.tolist(), ends.tolist())))
+        return mask_all(np.fromiter(values, np.uint32, len(starts)))
     crcs = np.empty(len(starts), np.uint32)
     library.masked_crcs(_address(data), _address(starts), _address(ends), len(starts), _address(crcs))
     return crcs
@@ -157,10 +157,10 @@ def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, li
         raise ValueError(f"expected a table of 256 entries and an output of shape {values.shape}, found {table.shape} and {out.shape}")
     library = _library()
     if library is not None and table.dtype.itemsize == _LOOKED_UP:
-        given = _address(values, np.uint8), values.size
-        if line is not None and library.look_up_line(_address(table), *line, *given, _is_wide(), _address(out, table.dtype)):
+        source = _address(values, np.uint8), values.size
+        if line is not None and library.look_up_line(_address(table), *line, *source, _is_wide(), _address(out, table.dtype)):
             return
-        library.look_up(_address(table), *given, _address(out, table.dtype))
+        library.look_up(_address(table), *source, _address(out, table.dtype))
     else:
         # Arrow uses bytes directly as indices, but numpy first converts each to eight bytes.
         out[...] = pc.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
@@ -184,25 +184,27 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
     """
     library, dtype, rows = _library(), columns[0].dtype, len(columns[0])
     if any(column.dtype != dtype or column.shape != (rows,) for column in columns) or not rows or first < 0 or every < 1:
-        raise ValueError(f"expected at least one column of {rows} {dtype}, found {[(len(each), each.dtype.name) for each in columns]}")
+        raise ValueError(
+            f"expected at least one column of {rows} {dtype}, found {[(len(column), column.dtype.name) for column in columns]}"
+        )
     if library is None:
         return _without_negative_zeros(_bounds(np.stack(columns), slice(first, None, every)))
     some = len(range(first, rows, every))
-    found = Bounds(np.empty(len(columns), dtype), np.empty(len(columns), dtype), np.empty((len(columns), some), dtype))
-    given = np.array([place_of(column)[0] for column in columns], np.uint64)
-    out = (_address(each) for each in (found.least, found.greatest, found.looked_at))
-    library.bounds(_address(given), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out, _is_wide())
-    return _without_negative_zeros(found)
+    result = Bounds(np.empty(len(columns), dtype), np.empty(len(columns), dtype), np.empty((len(columns), some), dtype))
+    addresses = np.array([place_of(column)[0] for column in columns], np.uint64)
+    out = (_address(array) for array in (result.least, result.greatest, result.looked_at))
+    library.bounds(_address(addresses), len(columns), rows, _BOUNDED.index(dtype.str), first, every, some, *out, _is_wide())
+    return _without_negative_zeros(result)
 
 
-def _without_negative_zeros(found: Bounds) -> Bounds:
+def _without_negative_zeros(result: Bounds) -> Bounds:
     """Turn negative zeros into positive ones, because it is arbitrary which of a column's zeros was found."""
-    if found.least.dtype.kind == "f":
+    if result.least.dtype.kind == "f":
         # A signalling NaN would cause a warning. The caller sees that the value isn't finite.
         with np.errstate(invalid="ignore"):
-            for ends in (found.least, found.greatest):
+            for ends in (result.least, result.greatest):
                 np.add(ends, 0.0, out=ends)
-    return found
+    return result
 
 
 def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes | None:
@@ -214,23 +216,23 @@ def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes 
     sizes = np.array([*image.shape[:2], height, width, image.shape[2]], np.int64)
     if library is None or image.shape[2] not in _RESAMPLED or sizes.min() < 1 or sizes.max() >= _LONGEST:
         return None
-    image, made = np.ascontiguousarray(image), np.empty((height, width, image.shape[2]), np.uint8)
+    image, resized = np.ascontiguousarray(image), np.empty((height, width, image.shape[2]), np.uint8)
     room = np.empty(library.resampling_room(_address(sizes), is_cubic), np.uint8)
-    library.resample(_address(image, np.uint8), _address(sizes), is_cubic, _is_wide(), _address(room), _address(made))
-    return made
+    library.resample(_address(image, np.uint8), _address(sizes), is_cubic, _is_wide(), _address(room), _address(resized))
+    return resized
 
 
 def join(pieces: Sequence[Piece], rows: int) -> Array:
     """Concatenate the pieces of each row to a large_binary column. At least one piece must be a column."""
     library = _library()
     if library is None:
-        joined: Array = pc.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
-        return joined
-    given = _given(pieces, rows)
+        column: Array = pc.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
+        return column
+    c_pieces = _c_pieces(pieces, rows)
     ends = np.empty(rows + 1, np.int64)
-    library.row_ends(given, len(pieces), rows, 0, _address(ends))
+    library.row_ends(c_pieces, len(pieces), rows, 0, _address(ends))
     data = np.empty(ends[-1] + _BLOCK, np.uint8)
-    library.join(given, len(pieces), rows, 0, _address(ends), _address(data))
+    library.join(c_pieces, len(pieces), rows, 0, _address(ends), _address(data))
     return binary(data, ends)
 
 
@@ -243,11 +245,11 @@ def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
     if library is None:
         return _framed(pieces, sizes)
     ends = np.empty(len(sizes) + 1, np.int64)
-    given = _given(pieces, len(sizes))
-    library.row_ends(given, len(pieces), len(sizes), HEADER + FOOTER, _address(ends))
+    c_pieces = _c_pieces(pieces, len(sizes))
+    library.row_ends(c_pieces, len(pieces), len(sizes), HEADER + FOOTER, _address(ends))
     if ends[-1] + _BLOCK > len(room):
         room = np.empty(ends[-1] + _BLOCK, np.uint8)
-    library.join(given, len(pieces), len(sizes), 1, _address(ends), _address(room))
+    library.join(c_pieces, len(pieces), len(sizes), 1, _address(ends), _address(room))
     return room[: ends[-1]]
 
 
@@ -260,13 +262,13 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
     rows, large = len(sizes), [piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart]
     if library is None:
         return _framed_apart(pieces, sizes, apart)
-    given = _given(pieces, rows)
+    c_pieces = _c_pieces(pieces, rows)
     ends = np.empty(rows + 1, np.int64)
-    library.row_ends(given, len(pieces), rows, 0, _address(ends))
+    library.row_ends(c_pieces, len(pieces), rows, 0, _address(ends))
     left_out = sum(int(offsets[-1] - offsets[0]) for _, offsets in map(binary_data, large))  # type: ignore[arg-type, misc]  # they are columns
     room = np.empty(int(ends[-1]) - left_out + rows * (HEADER + FOOTER) + _BLOCK, np.uint8)
     cuts = np.empty(rows * len(large), np.int64)
-    library.frame_apart(given, len(pieces), rows, bytes(apart), _address(ends), _address(room), _address(cuts))
+    library.frame_apart(c_pieces, len(pieces), rows, bytes(apart), _address(ends), _address(room), _address(cuts))
     return room[:-_BLOCK], cuts
 
 
@@ -301,8 +303,8 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
 
 def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple[int, int]:
     """Return the address and the size in bytes of a buffer. The buffer must outlive the use of the address."""
-    whole = pa.py_buffer(data)  # type: ignore[arg-type]  # its stubs know no arrays
-    return whole.address, whole.size
+    buffer = pa.py_buffer(data)  # type: ignore[arg-type]  # its stubs know no arrays
+    return buffer.address, buffer.size
 
 
 def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> None:
@@ -400,7 +402,7 @@ def _load() -> Any:
     return library if library.begin() else None
 
 
-def _given(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
+def _c_pieces(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
     """Convert the pieces for a call of native.c, and keep no reference to them. Raises ValueError if native.c would read out of bounds."""
     return (_Piece * len(pieces))(*(_piece(piece, rows) for piece in pieces))
 
@@ -452,8 +454,8 @@ def _framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]
     is_apart = np.array(apart, np.bool_)
     ends = (starts[:, None] + np.cumsum(lengths, axis=1))[:, is_apart].reshape(-1)
     begins = ends - lengths[:, is_apart].reshape(-1)
-    kept = [records[start:end] for start, end in zip([0, *ends.tolist()], [*begins.tolist(), len(records)], strict=True)]
-    return np.concatenate(kept), np.cumsum([len(each) for each in kept])[:-1]
+    segments = [records[start:end] for start, end in zip([0, *ends.tolist()], [*begins.tolist(), len(records)], strict=True)]
+    return np.concatenate(segments), np.cumsum([len(segment) for segment in segments])[:-1]
 
 
 def _lengths(piece: Piece, rows: int) -> Lengths:

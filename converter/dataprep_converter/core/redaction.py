@@ -61,5 +61,5 @@ def yaml_text(document: object) -> str:
     """Return a document as YAML that is safe to display: characters that aren't `printable` are escaped in YAML's way."""
     import yaml
 
-    written = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
-    return written if printable(written) == written else str(yaml.safe_dump(document, sort_keys=False, width=120))
+    text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
+    return text if printable(text) == text else str(yaml.safe_dump(document, sort_keys=False, width=120))

@@ -38,14 +38,14 @@ class Sha256:
 
     def hexdigest(self) -> str:
         """Return the digest of all bytes added so far, in hexadecimal."""
-        found = ctypes.create_string_buffer(hashlib.sha256().digest_size)
+        digest = ctypes.create_string_buffer(hashlib.sha256().digest_size)
         copy = _context(self._openssl)
         try:
             self._openssl.EVP_MD_CTX_copy_ex(copy, self._context)
-            self._openssl.EVP_DigestFinal_ex(copy, found, None)
+            self._openssl.EVP_DigestFinal_ex(copy, digest, None)
         finally:
             self._openssl.EVP_MD_CTX_free(copy)
-        return found.raw.hex()
+        return digest.raw.hex()
 
 
 def is_there() -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.lists import is_list, item_type, stored
+from dataprep_converter.core.lists import is_list, item_type, storage
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.statistics.top_values import LONGEST
@@ -44,7 +44,7 @@ class ClassCounts:
             self._add_places(to_numpy(column))
             return
         while is_tensor(column.type) or is_list(column.type):
-            lists: Any = stored(column)
+            lists: Any = storage(column)
             column = lists.flatten()
         self._add_values(column.drop_null() if column.null_count else column)
 
@@ -59,25 +59,25 @@ class ClassCounts:
         return [[name.decode("latin-1") if isinstance(name, bytes) else name for name, _ in items], [n for _, n in items], self.is_class]
 
     @classmethod
-    def from_json(cls, found: list[Any]) -> "ClassCounts":
+    def from_json(cls, document: list[Any]) -> "ClassCounts":
         """Rebuild the counts from the form that `to_json` returns."""
-        classes, counts, is_class = found
-        named = (name.encode("latin-1") if isinstance(name, str) else name for name in classes)
-        return cls(Counter(dict(zip(named, counts, strict=True))), is_class)
+        classes, counts, is_class = document
+        names = (name.encode("latin-1") if isinstance(name, str) else name for name in classes)
+        return cls(Counter(dict(zip(names, counts, strict=True))), is_class)
 
     def _add_values(self, values: Array) -> None:
         if pa.types.is_floating(values.type):
             numbers = values.to_numpy().astype(np.float64)
-            whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < _LARGEST)
-            values = pa.array(np.where(whole, numbers, 0).astype(np.int64))
-            self._judge(is_class=bool(whole.all()))
+            is_whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < _LARGEST)
+            values = pa.array(np.where(is_whole, numbers, 0).astype(np.int64))
+            self._judge(is_class=bool(is_whole.all()))
         elif not pa.types.is_integer(values.type) and not pa.types.is_boolean(values.type):
             self._judge(is_class=not len(values) or pc.max(pc.binary_length(values)).as_py() <= LONGEST)
         if not self.is_class:
             return
-        counted: Any = pc.value_counts(values)
+        value_counts: Any = pc.value_counts(values)
         texts = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-        for value, count in zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True):
+        for value, count in zip(value_counts.field(0).to_pylist(), value_counts.field(1).to_pylist(), strict=True):
             self.counts[value.encode() if texts else value if isinstance(value, bytes) else int(value)] += count
         self._judge(is_class=True)
 

@@ -34,62 +34,66 @@ _SHOWN: Final = 5
 Counts = npt.NDArray[np.float64]
 
 
-def warnings(manifest: Manifest, found: Mapping[str, SplitStatistics]) -> list[str]:
+def warnings(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[str]:
     """Return one sentence for each difference between splits. Differences in classes come first."""
-    splits = [split.name for split in manifest.splits if split.name in found and found[split.name].records]
+    splits = [split.name for split in manifest.splits if split.name in statistics and statistics[split.name].records]
     if len(splits) < 2:
         return []
     base = "train" if "train" in splits else splits[0]
     others = [name for name in splits if name != base]
-    said = [line for other in others for line in _classes(manifest.labels, found, base=base, other=other)]
-    said += [line for other in others for line in _values(manifest.features, found, base=base, other=other)]
-    return said[:MOST]
+    messages = [line for other in others for line in _compare_classes(manifest.labels, statistics, base=base, other=other)]
+    messages += [line for other in others for line in _compare_values(manifest.features, statistics, base=base, other=other)]
+    return messages[:MOST]
 
 
-def _classes(labels: Mapping[str, Sequence[str]], found: Mapping[str, SplitStatistics], *, base: str, other: str) -> list[str]:
-    said: list[str] = []
-    for label in sorted(found[base].classes.keys() & found[other].classes.keys()):
+def _compare_classes(labels: Mapping[str, Sequence[str]], statistics: Mapping[str, SplitStatistics], *, base: str, other: str) -> list[str]:
+    messages: list[str] = []
+    for label in sorted(statistics[base].classes.keys() & statistics[other].classes.keys()):
         names = labels.get(label, [])
-        mine, theirs = _counts(found[base].classes[label]), _counts(found[other].classes[label])
-        for there, absent, of, in_ in ((mine, theirs, base, other), (theirs, mine, other, base)):
-            lacking = [each for each in there if each not in absent]
+        mine, theirs = _counts(statistics[base].classes[label]), _counts(statistics[other].classes[label])
+        for present, absent, split, other_split in ((mine, theirs, base, other), (theirs, mine, other, base)):
+            lacking = [class_ for class_ in present if class_ not in absent]
             if lacking and absent:
-                said.append(f"{label}: {_some(lacking, names)} of {of} {'is' if len(lacking) == 1 else 'are'} not in {in_}.")
+                messages.append(
+                    f"{label}: {_describe_classes(lacking, names)} of {split} {'is' if len(lacking) == 1 else 'are'} not in {other_split}."
+                )
         classes = sorted({*mine, *theirs}, key=order)
-        first, second = (np.array([counts.get(each, 0) for each in classes], np.float64) for counts in (mine, theirs))
+        first, second = (np.array([counts.get(class_, 0) for class_ in classes], np.float64) for counts in (mine, theirs))
         apart = distance(first, second)
         if apart >= _CLASSES_APART and is_unlikely(first, second):
             shares = second / second.sum() - first / first.sum()
             most = classes[int(np.argmax(np.abs(shares)))]
             was, is_now = (counts.get(most, 0) / sum(counts.values()) for counts in (mine, theirs))
-            said.append(
+            messages.append(
                 f"{label}: classes are spread differently in {base} and {other} (distance {apart:.2f});"
                 f" {class_name(most, names)} is {was:.1%} of {base} and {is_now:.1%} of {other}."
             )
-    return said
+    return messages
 
 
-def _values(features: Sequence[Mapping[str, Any]], found: Mapping[str, SplitStatistics], *, base: str, other: str) -> list[str]:
-    said: list[str] = []
+def _compare_values(
+    features: Sequence[Mapping[str, Any]], statistics: Mapping[str, SplitStatistics], *, base: str, other: str
+) -> list[str]:
+    messages: list[str] = []
     for feature in features:
         name = feature["name"]
-        mine, theirs = found[base].features.get(name), found[other].features.get(name)
+        mine, theirs = statistics[base].features.get(name), statistics[other].features.get(name)
         if mine is None or theirs is None:
             continue
-        said += _missing(name, mine, theirs, base=base, other=other)
+        messages += _compare_missing(name, mine, theirs, base=base, other=other)
         # Classes are compared separately, and the lengths of texts say little.
-        if mine.numbers is None or theirs.numbers is None or name in found[base].classes:
+        if mine.numbers is None or theirs.numbers is None or name in statistics[base].classes:
             continue
         if not _are_identifiers(mine, theirs):
-            said += _range(name, mine.numbers, theirs.numbers, base=base, other=other)
-            said += _shift(name, mine, theirs, base=base, other=other)
-    return said
+            messages += _compare_ranges(name, mine.numbers, theirs.numbers, base=base, other=other)
+            messages += _compare_distributions(name, mine, theirs, base=base, other=other)
+    return messages
 
 
 def _are_identifiers(mine: Summary, theirs: Summary) -> bool:
     """Return whether both splits have distinct integers without large gaps, such as row numbers. Comparing their values is meaningless."""
-    for each in (mine, theirs):
-        numbers, top = each.numbers, each.top
+    for summary in (mine, theirs):
+        numbers, top = summary.numbers, summary.top
         if numbers is None or top is None or not top.mostly_different or numbers.least is None or numbers.greatest is None:
             return False
         if numbers.greatest - numbers.least > _GAPS * (mine.values + theirs.values):
@@ -97,15 +101,15 @@ def _are_identifiers(mine: Summary, theirs: Summary) -> bool:
     return True
 
 
-def _missing(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) -> list[str]:
-    first, second = (np.array([each.missing, each.records - each.missing], np.float64) for each in (mine, theirs))
+def _compare_missing(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) -> list[str]:
+    first, second = (np.array([summary.missing, summary.records - summary.missing], np.float64) for summary in (mine, theirs))
     if distance(first, second) < _MISSING_APART or not is_unlikely(first, second):
         return []
     was, is_now = mine.missing / mine.records, theirs.missing / theirs.records
     return [f"{name}: {was:.1%} of the records of {base} have no value, and {is_now:.1%} of {other}."]
 
 
-def _range(name: str, mine: NumberSummary, theirs: NumberSummary, *, base: str, other: str) -> list[str]:
+def _compare_ranges(name: str, mine: NumberSummary, theirs: NumberSummary, *, base: str, other: str) -> list[str]:
     if mine.least is None or mine.greatest is None or theirs.least is None or theirs.greatest is None:
         return []
     room = _BEYOND * (mine.greatest - mine.least)
@@ -116,14 +120,14 @@ def _range(name: str, mine: NumberSummary, theirs: NumberSummary, *, base: str, 
     ]
 
 
-def _shift(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) -> list[str]:
+def _compare_distributions(name: str, mine: Summary, theirs: Summary, *, base: str, other: str) -> list[str]:
     if mine.numbers is None or theirs.numbers is None:
         return []
     first, second = _parts(mine.numbers, theirs.numbers)
     apart = distance(first, second)
     # The values within a record are similar (an image is dark or bright), so only records count as independent samples.
     independent = ((first, mine), (second, theirs))
-    per_record = [counts * min(1.0, each.records / max(1.0, float(counts.sum()) * each.every)) for counts, each in independent]
+    per_record = [counts * min(1.0, summary.records / max(1.0, float(counts.sum()) * summary.every)) for counts, summary in independent]
     if apart < _VALUES_APART or not is_unlikely(*per_record):
         return []
     means = f"the mean is {mine.numbers.moments.mean:.4g} in {base} and {theirs.numbers.moments.mean:.4g} in {other}"
@@ -140,10 +144,10 @@ def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
         return first, second
     ends = np.cumsum(first)
     part = np.minimum((ends - first / 2) * _PARTS / max(1.0, ends[-1]), _PARTS - 1).astype(np.int64)
-    told: tuple[Counts, Counts] = np.zeros(_PARTS), np.zeros(_PARTS)
-    for parts, counts in zip(told, (first, second), strict=True):
+    part_counts: tuple[Counts, Counts] = np.zeros(_PARTS), np.zeros(_PARTS)
+    for parts, counts in zip(part_counts, (first, second), strict=True):
         np.add.at(parts, part, counts)
-    return told
+    return part_counts
 
 
 def distance(first: Counts, second: Counts) -> float:
@@ -158,36 +162,36 @@ def is_unlikely(first: Counts, second: Counts) -> bool:
 
     The quantile is computed by the approximation of Wilson and Hilferty: the cube root of (chi-square / degrees of freedom) is nearly normal.
     """
-    there = (first + second) > 0
-    first, second = first[there], second[there]
+    occurs = (first + second) > 0
+    first, second = first[occurs], second[occurs]
     degrees = len(first) - 1
     if degrees < 1 or not first.sum() or not second.sum():
         return False
     one, two = math.sqrt(second.sum() / first.sum()), math.sqrt(first.sum() / second.sum())
-    found = float(((one * first - two * second) ** 2 / (first + second)).sum())
+    chi_square = float(((one * first - two * second) ** 2 / (first + second)).sum())
     spread = 2 / (9 * degrees)
-    return found > degrees * (1 - spread + _UNLIKELY * math.sqrt(spread)) ** 3
+    return chi_square > degrees * (1 - spread + _UNLIKELY * math.sqrt(spread)) ** 3
 
 
-def class_name(found: Class, names: Sequence[str]) -> str:
+def class_name(class_: Class, names: Sequence[str]) -> str:
     """Return a class in a readable form, such as `3 (frog)`."""
-    if isinstance(found, bytes):
-        return repr(found.decode(errors="backslashreplace"))
-    return f"{found} ({names[found]})" if 0 <= found < len(names) else str(found)
+    if isinstance(class_, bytes):
+        return repr(class_.decode(errors="backslashreplace"))
+    return f"{class_} ({names[class_]})" if 0 <= class_ < len(names) else str(class_)
 
 
-def _some(classes: Sequence[Class], names: Sequence[str]) -> str:
+def _describe_classes(classes: Sequence[Class], names: Sequence[str]) -> str:
     if len(classes) == 1:
         return f"the class {class_name(classes[0], names)}"
-    shown = ", ".join(class_name(each, names) for each in sorted(classes, key=order)[:_SHOWN])
+    examples = ", ".join(class_name(class_, names) for class_ in sorted(classes, key=order)[:_SHOWN])
     more = f" and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
-    return f"the {len(classes)} classes {shown}{more}"
+    return f"the {len(classes)} classes {examples}{more}"
 
 
-def order(found: Class) -> tuple[bool, int, bytes]:
+def order(class_: Class) -> tuple[bool, int, bytes]:
     """Return a sort key that puts numbers before texts."""
-    return (True, 0, found) if isinstance(found, bytes) else (False, found, b"")
+    return (True, 0, class_) if isinstance(class_, bytes) else (False, class_, b"")
 
 
 def _counts(classes: ClassCounts) -> dict[Class, int]:
-    return {each: count for each, count in classes.counts.items() if count}
+    return {class_: count for class_, count in classes.counts.items() if count}

@@ -51,26 +51,26 @@ class Histogram:
             values = values[_FIRST:]
         keys = _keys(values, self.shift)
         if counts is None:
-            self._take(*_counted(keys))
+            self._take(*_count_keys(keys))
         else:
             order = np.argsort(keys, kind="stable")
-            self._take(*_grouped(keys[order], counts[order]))
+            self._take(*_add_up_equal(keys[order], counts[order]))
 
     def merge(self, other: "Histogram") -> None:
         """Add the counts of another histogram. Buckets become as wide as the wider ones of both histograms."""
         wider = max(self.shift, other.shift)
         self._widen(wider - self.shift)
-        self._take(*_grouped(other.keys >> (wider - other.shift), other.counts))
+        self._take(*_add_up_equal(other.keys >> (wider - other.shift), other.counts))
 
     def narrowed_to(self, limit: int) -> "Histogram":
         """Return the same counts in at most `limit` buckets."""
-        made = Histogram(limit=limit, shift=self.shift)
-        made._take(self.keys, self.counts)
-        return made
+        narrowed = Histogram(limit=limit, shift=self.shift)
+        narrowed._take(self.keys, self.counts)
+        return narrowed
 
     def at(self, shift: int) -> dict[int, int]:
         """Return the counts by bucket number for another shift, which must not be smaller than the histogram's shift."""
-        keys, counts = _grouped(self.keys >> (shift - self.shift), self.counts)
+        keys, counts = _add_up_equal(self.keys >> (shift - self.shift), self.counts)
         return dict(zip(keys.tolist(), counts.tolist(), strict=True))
 
     def total(self) -> int:
@@ -89,18 +89,18 @@ class Histogram:
         ranks = np.array(shares) * int(ends[-1])
         places = np.minimum(np.searchsorted(ends, ranks), len(ends) - 1)
         within = (ranks - (ends - self.counts)[places]) / self.counts[places]
-        found = zip(*_bounds(self.keys[places], self.shift), within.tolist(), strict=True)
+        buckets = zip(*_bounds(self.keys[places], self.shift), within.tolist(), strict=True)
         # The bucket of zero extends only to the smallest floats, so its quantile is zero.
-        return [0.0 if low == 0 or high == 0 else low + (high - low) * share for low, high, share in found]
+        return [0.0 if low == 0 or high == 0 else low + (high - low) * share for low, high, share in buckets]
 
     def to_json(self) -> list[Any]:
         """Return a compact form for JSON: the shift, the first key, the steps between keys, and the counts."""
         return [self.shift, self.keys[:1].tolist(), np.diff(self.keys).tolist(), self.counts.tolist()]
 
     @classmethod
-    def from_json(cls, found: Sequence[Any], *, limit: int) -> "Histogram":
+    def from_json(cls, document: Sequence[Any], *, limit: int) -> "Histogram":
         """Rebuild a histogram from the form that `to_json` returns."""
-        shift, first, steps, counts = found
+        shift, first, steps, counts = document
         keys = np.cumsum(np.array([*first, *steps], np.int64))
         return cls(limit=limit, shift=shift, keys=keys, counts=np.array(counts, np.int64))
 
@@ -109,14 +109,14 @@ class Histogram:
         if len(self.keys):
             both = np.concatenate((self.keys, keys))
             order = np.argsort(both, kind="stable")
-            keys, counts = _grouped(both[order], np.concatenate((self.counts, counts))[order])
+            keys, counts = _add_up_equal(both[order], np.concatenate((self.counts, counts))[order])
         self.keys, self.counts = keys, counts
         while len(self.keys) > self.limit:
             self._widen(1)
 
     def _widen(self, bits: int) -> None:
         self.shift += bits
-        self.keys, self.counts = _grouped(self.keys >> bits, self.counts)
+        self.keys, self.counts = _add_up_equal(self.keys >> bits, self.counts)
 
 
 def _bounds(keys: Integers, shift: int) -> tuple[list[float], list[float]]:
@@ -141,19 +141,19 @@ def _keys(values: Floats, shift: int) -> Integers:
     return np.where(below, ~keys, keys) if below.any() else keys
 
 
-def _counted(keys: Integers) -> tuple[Integers, Integers]:
+def _count_keys(keys: Integers) -> tuple[Integers, Integers]:
     """Return the distinct keys in ascending order, and the number of occurrences of each."""
     lowest = keys.min()
     span = int(keys.max()) - int(lowest)
     if span > _DENSE * len(keys):
-        found, counts = np.unique(keys, return_counts=True)
-        return found, counts.astype(np.int64, copy=False)
+        distinct, counts = np.unique(keys, return_counts=True)
+        return distinct, counts.astype(np.int64, copy=False)
     dense = np.bincount(keys - lowest)
     places = np.flatnonzero(dense)
     return places + lowest, dense[places].astype(np.int64, copy=False)
 
 
-def _grouped(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
+def _add_up_equal(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
     """Add up the counts of equal keys, which must be adjacent."""
     if not len(keys):
         return keys, counts

@@ -31,22 +31,22 @@ class PlainColumns:
         self._least = np.full(len(summarisers), limits.max, dtype)
         self._greatest = np.full(len(summarisers), limits.min, dtype)
         self._together = max(TOGETHER, min(_ROWS, _VALUES // len(summarisers)))
-        self._waiting: list[npt.NDArray[Any]] = []
-        self._held = 0
+        self._batches: list[npt.NDArray[Any]] = []
+        self._batched_values = 0
 
     def add(self, columns: Sequence[Array]) -> None:
         """Add the columns of a batch."""
         values = [column.to_numpy() for column in columns]
-        found = bounds(values, first=-(self._before + self._records) % self._every, every=self._every)
-        is_finite = np.isfinite(found.least) & np.isfinite(found.greatest)
+        column_bounds = bounds(values, first=-(self._before + self._records) % self._every, every=self._every)
+        is_finite = np.isfinite(column_bounds.least) & np.isfinite(column_bounds.greatest)
         for place in np.flatnonzero(~is_finite).tolist():
             self.summarisers[place].numbers.bound(values[place])
-        np.minimum(self._least, found.least, out=self._least, where=is_finite)
-        np.maximum(self._greatest, found.greatest, out=self._greatest, where=is_finite)
+        np.minimum(self._least, column_bounds.least, out=self._least, where=is_finite)
+        np.maximum(self._greatest, column_bounds.greatest, out=self._greatest, where=is_finite)
         self._records += len(values[0])
-        self._waiting.append(found.looked_at)
-        self._held += found.looked_at.shape[1]
-        if self._held >= self._together:
+        self._batches.append(column_bounds.looked_at)
+        self._batched_values += column_bounds.looked_at.shape[1]
+        if self._batched_values >= self._together:
             self._describe()
 
     def end(self) -> None:
@@ -56,11 +56,11 @@ class PlainColumns:
             summariser.take_plain(self._records, least, greatest)
 
     def _describe(self) -> None:
-        if not self._waiting:
+        if not self._batches:
             return
-        whole = np.concatenate(self._waiting, axis=1)
-        self._waiting, self._held = [], 0
-        for summariser, values in zip(self.summarisers, whole, strict=True):
+        matrix = np.concatenate(self._batches, axis=1)
+        self._batches, self._batched_values = [], 0
+        for summariser, values in zip(self.summarisers, matrix, strict=True):
             summariser.describe_plain(values)
 
 
@@ -87,11 +87,11 @@ class Columns:
                 self._plain.pop(key).end()
         for summariser, column in alone:
             summariser.add(column)
-        for key, found in alike.items():
+        for key, group in alike.items():
             if key not in self._plain:
-                dtype = found[0][1].to_numpy().dtype
-                self._plain[key] = PlainColumns([summariser for summariser, _ in found], dtype=dtype, every=key[1])
-            self._plain[key].add([column for _, column in found])
+                dtype = group[0][1].to_numpy().dtype
+                self._plain[key] = PlainColumns([summariser for summariser, _ in group], dtype=dtype, every=key[1])
+            self._plain[key].add([column for _, column in group])
 
     def end(self) -> None:
         """Pass the remaining results to the summarisers, after all batches."""

@@ -61,11 +61,11 @@ class ShardStatistics:
     def packed(self) -> str:
         """Return all statistics as a compressed text for the report."""
         self._columns.end()
-        found = {
-            "features": {name: each.finished().to_json(self._room) for name, each in self._summarisers.items()},
+        document = {
+            "features": {name: summariser.finished().to_json(self._room) for name, summariser in self._summarisers.items()},
             "classes": {name: counts.to_json() for name, (_, counts) in self._labels.items()},
         }
-        return base64.b64encode(zlib.compress(canonical.dumps(found), _LEVEL)).decode()
+        return base64.b64encode(zlib.compress(canonical.dumps(document), _LEVEL)).decode()
 
 
 def room(*, features: int, shards: int) -> int:
@@ -85,10 +85,10 @@ def merged(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
         split.records += report.records_out
         if not report.statistics:
             continue
-        found = json.loads(zlib.decompress(base64.b64decode(report.statistics)))
-        for name, packed in found["features"].items():
-            split.features.setdefault(name, Summary()).merge(Summary.from_json(packed))
-        for name, counts in found["classes"].items():
+        document = json.loads(zlib.decompress(base64.b64decode(report.statistics)))
+        for name, summary in document["features"].items():
+            split.features.setdefault(name, Summary()).merge(Summary.from_json(summary))
+        for name, counts in document["classes"].items():
             split.classes.setdefault(name, ClassCounts()).merge(ClassCounts.from_json(counts))
     for name in {name for split in splits.values() for name, counts in split.classes.items() if not counts.is_class}:
         # A label that is a number to predict in one split isn't a class in any other split.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_converter.core.lists import is_list, is_ragged, item_type, stored
+from dataprep_converter.core.lists import is_list, is_ragged, item_type, storage
 from dataprep_converter.core.native import bounds
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow, to_numpy
 from dataprep_converter.records.feature import FeatureSpec
@@ -108,14 +108,14 @@ class NumberSummary:
 
     def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
         """Add the integers low, low + 1, …. `counts` has the exact number of occurrences of each."""
-        there = np.flatnonzero(counts)
-        if not len(there):
+        places = np.flatnonzero(counts)
+        if not len(places):
             return
-        times = counts[there]
+        times = counts[places]
         total = int(times.sum())
         # The mean is computed relative to the lowest integer, so that products fit into 64 bits.
-        mean = low + int((there * times).sum()) / total
-        values = (there + low).astype(np.float64)
+        mean = low + int((places * times).sum()) / total
+        values = (places + low).astype(np.float64)
         self.moments.add(total, mean, math.fsum((times * np.square(values - mean)).tolist()))
         self.histogram.add(values, times)
 
@@ -136,9 +136,9 @@ class NumberSummary:
         return [buckets, self.moments.count, *finite, self.least, self.greatest, self.nan, self.infinite]
 
     @classmethod
-    def from_json(cls, found: list[Any]) -> Self:
+    def from_json(cls, document: list[Any]) -> Self:
         """Rebuild a summary from the form that `to_json` returns."""
-        buckets, count, mean, squares, least, greatest, nan, infinite = found
+        buckets, count, mean, squares, least, greatest, nan, infinite = document
         moments = Moments(count, *(math.nan if value is None else value for value in (mean, squares)))
         return cls(Histogram.from_json(buckets, limit=MOST_BUCKETS), moments, least, greatest, nan, infinite)
 
@@ -175,16 +175,18 @@ class Summary:
 
     def to_json(self, room: int) -> dict[str, Any]:
         """Return a compact form for JSON, with at most `room` buckets and frequent values."""
-        numbers = {name: found.to_json(room) for name, found in (("n", self.numbers), ("s", self.sizes), ("l", self.lengths)) if found}
+        numbers = {
+            name: summary.to_json(room) for name, summary in (("n", self.numbers), ("s", self.sizes), ("l", self.lengths)) if summary
+        }
         top = {"t": self.top.cut_to(room).to_json()} if self.top is not None else {}
         return {"c": [self.records, self.missing, self.values, self.every], **numbers, **top}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Rebuild a summary from the form that `to_json` returns."""
-        numbers, sizes, lengths = (NumberSummary.from_json(found[key]) if key in found else None for key in ("n", "s", "l"))
-        top = TopValues.from_json(found["t"]) if "t" in found else None
-        records, missing, values, every = found["c"]
+        numbers, sizes, lengths = (NumberSummary.from_json(document[key]) if key in document else None for key in ("n", "s", "l"))
+        top = TopValues.from_json(document["t"]) if "t" in document else None
+        records, missing, values, every = document["c"]
         return cls(records, missing, values, every, numbers, sizes, lengths, top)
 
 
@@ -200,7 +202,7 @@ class Summariser:
         self._octets: npt.NDArray[np.int64] | None = None
         self._low = 0
         self._counts_values = math.prod(size for size in feature.shape if size > 0) == 1
-        self._waiting: dict[str, list[Array]] = {}
+        self._deferred: dict[str, list[Array]] = {}
 
     def add(self, column: Array) -> None:
         """Add the column of a batch, in any form that encoders accept."""
@@ -216,14 +218,14 @@ class Summariser:
             summary.sizes = summary.sizes or NumberSummary()
             sizes = pc.list_value_length(column).drop_null()
             summary.sizes.bound(sizes.to_numpy())
-            self._later("sizes", sizes)
+            self._defer("sizes", sizes)
         values = _values(column)
         summary.values += len(values)
         if len(column):
             self.settle(kind, rows=len(column), values=len(values))
         looked_at = values
         if self._every is not None and self._every > 1:
-            looked_at = _values(_thinned(column, first=-first % self._every, every=self._every))
+            looked_at = _values(_thin(column, first=-first % self._every, every=self._every))
         self._describe(kind, values, looked_at)
 
     def take_plain(self, count: int, least: float, greatest: float) -> None:
@@ -264,8 +266,8 @@ class Summariser:
 
     def finished(self) -> Summary:
         """Return the summary, after all batches."""
-        for name in list(self._waiting):
-            self._now(name)
+        for name in list(self._deferred):
+            self._add_now(name)
         if self._octets is not None:
             self.numbers.add_counted(self._low, self._octets)
             self._octets = None
@@ -284,10 +286,10 @@ class Summariser:
                 self._count_octets(self.numbers, _numpy(values), _numpy(looked_at))
             else:
                 self.numbers.bound(_numpy(values))
-                self._later("numbers", looked_at)
+                self._defer("numbers", looked_at)
             if self._counts_values and pa.types.is_integer(kind):
                 summary.top = summary.top or TopValues()
-                self._later("top", looked_at)
+                self._defer("top", looked_at)
         elif _is_text(kind):
             summary.lengths = summary.lengths or NumberSummary()
             summary.top = summary.top or TopValues()
@@ -295,29 +297,29 @@ class Summariser:
             summary.lengths.bound(lengths.to_numpy())
             if looked_at is not values:
                 lengths = pc.binary_length(looked_at)
-            self._later("lengths", lengths)
+            self._defer("lengths", lengths)
             if summary.lengths.least is not None and summary.lengths.least <= LONGEST:
-                self._later("top", looked_at.filter(pc.less_equal(lengths, LONGEST)))
+                self._defer("top", looked_at.filter(pc.less_equal(lengths, LONGEST)))
 
-    def _later(self, name: str, values: Array) -> None:
+    def _defer(self, name: str, values: Array) -> None:
         """Collect values from batches of few records (files, images) and describe them together, to save function calls."""
         if not len(values):
             return
-        if not self._waiting.get(name) and len(values) >= TOGETHER:
+        if not self._deferred.get(name) and len(values) >= TOGETHER:
             self._take(name, values)
             return
         # A copy, so that the rest of the batch isn't kept in memory.
-        self._waiting.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]))
-        if sum(map(len, self._waiting[name])) >= TOGETHER:
-            self._now(name)
+        self._deferred.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]))
+        if sum(map(len, self._deferred[name])) >= TOGETHER:
+            self._add_now(name)
 
-    def _now(self, name: str) -> None:
-        waiting = self._waiting.pop(name)
-        self._take(name, pa.concat_arrays(waiting))
+    def _add_now(self, name: str) -> None:
+        arrays = self._deferred.pop(name)
+        self._take(name, pa.concat_arrays(arrays))
 
     def _take(self, name: str, values: Array) -> None:
-        found = getattr(self.summary, name)
-        found.add(values if isinstance(found, TopValues) else _numpy(values))
+        target = getattr(self.summary, name)
+        target.add(values if isinstance(target, TopValues) else _numpy(values))
 
     def _count_octets(self, numbers: NumberSummary, values: npt.NDArray[Any], looked_at: npt.NDArray[Any]) -> None:
         if not values.size:
@@ -328,8 +330,8 @@ class Summariser:
             numbers.bound(values)
         if values.dtype == np.int8:
             self._low, looked_at = -128, (looked_at.view(np.uint8) ^ np.uint8(128))
-        found = octet_counts(looked_at.view(np.uint8))
-        self._octets = found if self._octets is None else self._octets + found
+        counts = octet_counts(looked_at.view(np.uint8))
+        self._octets = counts if self._octets is None else self._octets + counts
 
 
 def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
@@ -339,8 +341,8 @@ def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
     """
     if values.dtype != np.float16:
         return values.min().item(), values.max().item()
-    found = bounds([np.ascontiguousarray(values).reshape(-1)], first=0, every=values.size)
-    return found.least.item(), found.greatest.item()
+    result = bounds([np.ascontiguousarray(values).reshape(-1)], first=0, every=values.size)
+    return result.least.item(), result.greatest.item()
 
 
 def enough(shards: int) -> int:
@@ -364,7 +366,7 @@ def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return counts.astype(np.int64, copy=False)
 
 
-def _thinned(column: Array, *, first: int, every: int) -> Array:
+def _thin(column: Array, *, first: int, every: int) -> Array:
     """Return every `every`th row of a column, beginning with row `first`."""
     if not column.null_count and (column.type in NUMPY_NAMES or is_tensor(column.type)):
         return to_arrow(to_numpy(column)[first::every])
@@ -374,7 +376,7 @@ def _thinned(column: Array, *, first: int, every: int) -> Array:
 def _values(column: Array) -> Array:
     """Return all innermost values of a column as a flat array, without nulls."""
     while is_tensor(column.type) or is_list(column.type):
-        lists: Any = stored(column)
+        lists: Any = storage(column)
         # `flatten` copies lists of fixed size, and is needed only to drop the values below a null.
         is_whole = pa.types.is_fixed_size_list(lists.type) and not lists.null_count
         size = lists.type.list_size if is_whole else 0

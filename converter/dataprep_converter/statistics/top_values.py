@@ -42,18 +42,18 @@ class TopValues:
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             values = values.cast(pa.large_binary())
         self.seen += len(values)
-        counted: Any = pc.value_counts(values)
-        found, counts = counted.field(0), counted.field(1).to_numpy()
-        if self.seen >= _ENOUGH and len(found) + len(self.counts) > self.seen // 2:
+        value_counts: Any = pc.value_counts(values)
+        distinct, counts = value_counts.field(0), value_counts.field(1).to_numpy()
+        if self.seen >= _ENOUGH and len(distinct) + len(self.counts) > self.seen // 2:
             self._give_up()
             return
-        if len(found) > self.limit:
+        if len(distinct) > self.limit:
             # Values that won't be kept are dropped here, to avoid creating a Python object for each.
             most = np.partition(counts, len(counts) - self.limit - 1)[len(counts) - self.limit - 1]
-            kept = counts > most
-            found, counts = found.filter(pa.array(kept)), counts[kept]
+            is_frequent = counts > most
+            distinct, counts = distinct.filter(pa.array(is_frequent)), counts[is_frequent]
             self.error += int(most)
-        self._take(zip(found.to_pylist(), counts.tolist(), strict=True))
+        self._take(zip(distinct.to_pylist(), counts.tolist(), strict=True))
 
     def merge(self, other: "TopValues") -> None:
         """Add the counts and the error of another column or shard."""
@@ -70,9 +70,9 @@ class TopValues:
 
     def cut_to(self, limit: int) -> "TopValues":
         """Return a copy with at most `limit` values."""
-        made = TopValues(limit=limit, error=self.error, seen=self.seen, mostly_different=self.mostly_different)
-        made._take(self.counts.items())
-        return made
+        copy = TopValues(limit=limit, error=self.error, seen=self.seen, mostly_different=self.mostly_different)
+        copy._take(self.counts.items())
+        return copy
 
     def to_json(self) -> list[Any]:
         """Return a compact form for JSON. Byte strings become texts with one character per byte."""
@@ -81,9 +81,9 @@ class TopValues:
         return [texts, [count for _, count in items], self.error, self.seen, self.mostly_different]
 
     @classmethod
-    def from_json(cls, found: Sequence[Any]) -> "TopValues":
+    def from_json(cls, document: Sequence[Any]) -> "TopValues":
         """Rebuild the counts from the form that `to_json` returns."""
-        texts, counts, error, seen, mostly_different = found
+        texts, counts, error, seen, mostly_different = document
         values = [value.encode("latin-1") if isinstance(value, str) else value for value in texts]
         return cls(counts=dict(zip(values, counts, strict=True)), error=error, seen=seen, mostly_different=mostly_different)
 
@@ -91,9 +91,9 @@ class TopValues:
         for value, count in items:
             self.counts[value] = self.counts.get(value, 0) + count
         if len(self.counts) > self.limit:
-            ordered = self.most(len(self.counts))
-            self.counts = dict(ordered[: self.limit])
-            self.error += ordered[self.limit][1]
+            by_count = self.most(len(self.counts))
+            self.counts = dict(by_count[: self.limit])
+            self.error += by_count[self.limit][1]
 
     def _give_up(self) -> None:
         self.mostly_different = True
