@@ -58,23 +58,25 @@ class Header:
         return (self.width, self.height) if swapped else (self.height, self.width)
 
 
-def require_libraries(of: str) -> None:
-    """Raise BadSpec if a library for decoding is missing. `of` is what needs it, for the message."""
+def require_libraries(purpose: str) -> None:
+    """Raise BadSpec if a library for decoding is missing. `purpose` is what needs it, for the message."""
     for name in ("simplejpeg", "PIL.Image"):
         try:
             import_module(name)
         except ModuleNotFoundError as exc:
-            raise BadSpec(f"{of} needs {exc.name}: pip install 'dataprep-operator[images]'.") from exc
+            raise BadSpec(f"{purpose} needs {exc.name}: pip install 'dataprep-operator[images]'.") from exc
 
 
 def header(data: bytes, decode: Decode) -> Header:
     """Return the header of a complete file. Raises BadSample if it isn't an image, is incomplete, or has more pixels than `maxPixels`."""
-    found = image_headers.parse(data)
-    if found.height * found.width > decode.max_pixels:
+    image_header = image_headers.parse(data)
+    if image_header.height * image_header.width > decode.max_pixels:
         raise BadSample(
-            f"the {found.format} image is {found.width:,} x {found.height:,} pixels, more than the {decode.max_pixels:,} of decode.maxPixels"
+            f"the {image_header.format} image is {image_header.width:,} x {image_header.height:,} pixels, more than the {decode.max_pixels:,} of decode.maxPixels"
         )
-    return Header(found.format, found.height, found.width, orientation.of(data, found.format), decode.apply_orientation)
+    return Header(
+        image_header.format, image_header.height, image_header.width, orientation.of(data, image_header.format), decode.apply_orientation
+    )
 
 
 def decoded(data: bytes, head: Header, decode: Decode, *, at_least: tuple[int, int] | None = None) -> Pixels:
@@ -136,8 +138,8 @@ def _jpeg(data: bytes, head: Header, channels: int, at_least: tuple[int, int] | 
 
 def _scans(data: bytes) -> int:
     """Count the occurrences of the two bytes that begin a scan. `data.count` would take four times as long."""
-    found = np.frombuffer(data, np.uint8)
-    return int(np.count_nonzero((found[:-1] == _MARKER) & (found[1:] == _SCAN)))
+    octets = np.frombuffer(data, np.uint8)
+    return int(np.count_nonzero((octets[:-1] == _MARKER) & (octets[1:] == _SCAN)))
 
 
 def _scale(head: Header, at_least: tuple[int, int] | None) -> int:
@@ -174,7 +176,7 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
                 expected = (head.width, head.height) if turned else (head.height, head.width)
                 _check_size(head.format, *expected, picture.height, picture.width)
                 picture.load()
-                return _by_strips(picture, decode)
+                return _convert_by_strips(picture, decode)
     except (BadSample, MemoryError):
         raise
     except Exception as exc:
@@ -195,7 +197,7 @@ def _quiet_libtiff() -> None:
             library.TIFFSetWarningHandler(None)
 
 
-def _by_strips(picture: Any, decode: Decode) -> Pixels:
+def _convert_by_strips(picture: Any, decode: Decode) -> Pixels:
     """Convert a Pillow image to pixels.
 
     A large image is converted some rows at a time. Otherwise intermediate results would double the memory of the picture and its pixels.

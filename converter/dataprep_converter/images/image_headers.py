@@ -37,7 +37,7 @@ def parse(data: bytes) -> ImageHeader:
     if not data:
         raise BadSample("the file is empty")
     try:
-        header = _parsed(data)
+        header = _parse_format(data)
     except (struct.error, IndexError, OverflowError) as exc:
         raise BadSample(f"truncated image: the header is incomplete in {len(data):,} bytes") from exc
     if header.height <= 0 or header.width <= 0:
@@ -47,7 +47,7 @@ def parse(data: bytes) -> ImageHeader:
     return header
 
 
-def _parsed(data: bytes) -> ImageHeader:
+def _parse_format(data: bytes) -> ImageHeader:
     if data.startswith(b"\xff\xd8\xff"):
         return _jpeg(data)
     if data.startswith(_PNG):
@@ -148,11 +148,11 @@ def _tiff(data: bytes) -> ImageHeader:
         (at,) = struct.unpack_from(f"{order}I", data, 4)
         (count,) = struct.unpack_from(f"{order}H", data, at)
         at, step, inline = at + 2, 12, 8
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for entry in range(at, at + min(count, 4096) * step, step):
         tag, kind = struct.unpack_from(f"{order}HH", data, entry)
         if tag in (_TIFF_WIDTH, _TIFF_HEIGHT) and kind in _TIFF_SIZES:
-            (found[tag],) = struct.unpack_from(f"{order}{_TIFF_SIZES[kind]}", data, entry + inline)
-    if len(found) < 2:
+            (sizes[tag],) = struct.unpack_from(f"{order}{_TIFF_SIZES[kind]}", data, entry + inline)
+    if len(sizes) < 2:
         raise BadSample("damaged tiff: its directory has no width and height")
-    return ImageHeader("tiff", found[_TIFF_HEIGHT], found[_TIFF_WIDTH])
+    return ImageHeader("tiff", sizes[_TIFF_HEIGHT], sizes[_TIFF_WIDTH])

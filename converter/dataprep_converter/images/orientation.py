@@ -51,10 +51,10 @@ def of(data: bytes, kind: str) -> int:
     """Return the orientation of a complete file of the format `kind`: 1 to 8, or 1 if it is missing or damaged."""
     try:
         block = _BLOCKS[kind](data) if kind in _BLOCKS else None
-        found = 1 if block is None else _orientation(block)
+        orientation = 1 if block is None else _orientation(block)
     except (struct.error, IndexError):
         return 1
-    return found if found in _TURNS else 1
+    return orientation if orientation in _TURNS else 1
 
 
 def _jpeg(data: bytes) -> bytes | None:
@@ -111,6 +111,6 @@ def _orientation(block: bytes) -> int:
     for entry in range(first, first + min(count, _MOST_ENTRIES) * step, step):
         tag, kind = struct.unpack_from(f"{order}HH", block, entry)
         if tag == _TAG and kind == _SHORT:
-            found: tuple[Any, ...] = struct.unpack_from(f"{order}H", block, entry + value)
-            return int(found[0])
+            values: tuple[Any, ...] = struct.unpack_from(f"{order}H", block, entry + value)
+            return int(values[0])
     return 1

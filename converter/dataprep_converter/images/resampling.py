@@ -33,15 +33,15 @@ def resized(image: Pixels, height: int, width: int, method: str) -> Pixels:
     if image.shape[:2] == (height, width):
         return image
     if method == "Area":
-        rows = _averaged(image.reshape(len(image), -1), height).reshape(height, *image.shape[1:])
-        columns = _averaged(rows.swapaxes(0, 1).reshape(image.shape[1], -1), width)
+        rows = _average(image.reshape(len(image), -1), height).reshape(height, *image.shape[1:])
+        columns = _average(rows.swapaxes(0, 1).reshape(image.shape[1], -1), width)
         averaged = columns.reshape(width, height, image.shape[2]).swapaxes(0, 1)
         # This rounds half to even, and never exceeds 255, because the values are means of bytes.
         return np.rint(averaged).astype(np.uint8)
     if method != "Nearest":
-        made = native.resample(image, height, width, is_cubic=method == "Bicubic")
-        if made is not None:
-            return made
+        resized_image = native.resample(image, height, width, is_cubic=method == "Bicubic")
+        if resized_image is not None:
+            return resized_image
     picture = to_picture(image).resize((width, height), _filter(method))
     return np.asarray(picture, np.uint8).reshape(height, width, image.shape[2])
 
@@ -60,16 +60,16 @@ def _filter(method: str) -> Any:
     return Image.Resampling[method.upper()]
 
 
-def _averaged(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
+def _average(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
     """Average an array [n, k] to [size, k]. Each new row is the mean of the rows that it covers. Partly covered rows count by their covered part.
 
     The sum of a new row is the sum of the complete rows, minus the part of the first row before it, plus the covered part of the last row.
     """
     edges = np.arange(size + 1) * len(values)
-    whole, part = edges // size, (edges % size / size)[:, None]
+    edge_rows, part = edges // size, (edges % size / size)[:, None]
     # After the last row there is no row left, and the part is 0.
-    at_edges = part * values[np.minimum(whole, len(values) - 1)]
-    sums = np.add.reduceat(values, whole[:-1], axis=0, dtype=np.float64)
-    sums[whole[:-1] == whole[1:]] = 0
-    found: npt.NDArray[np.float64] = (sums - at_edges[:-1] + at_edges[1:]) * (size / len(values))
-    return found
+    at_edges = part * values[np.minimum(edge_rows, len(values) - 1)]
+    sums = np.add.reduceat(values, edge_rows[:-1], axis=0, dtype=np.float64)
+    sums[edge_rows[:-1] == edge_rows[1:]] = 0
+    averages: npt.NDArray[np.float64] = (sums - at_edges[:-1] + at_edges[1:]) * (size / len(values))
+    return averages
