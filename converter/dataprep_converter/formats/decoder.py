@@ -34,7 +34,7 @@ Places: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True)
-class Checked:
+class VerifiedRecords:
     """A run of consecutive, complete records that have passed all checks."""
 
     data: bytes
@@ -62,7 +62,7 @@ class Checked:
 class ReadsBlocks(Protocol):
     """A decoder that is faster when it reads many records in one call. The records are the same."""
 
-    def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
+    def blocks(self, pieces: Iterable[bytes]) -> Iterator[VerifiedRecords]:
         """Yield the same records as `read`, several at a time."""
         ...
 

@@ -37,7 +37,7 @@ class _File(io.RawIOBase):
     def __init__(self, pieces: Iterable[bytes]) -> None:
         super().__init__()
         self._pieces = iter(pieces)
-        self._waiting = b""
+        self._buffer = b""
 
     def readable(self) -> bool:
         """Return True."""
@@ -45,11 +45,11 @@ class _File(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return at most `size` bytes of the next piece."""
-        if not self._waiting:
-            self._waiting = next(filter(None, self._pieces), b"")
-        end = len(self._waiting) if size < 0 else size
-        taken, self._waiting = self._waiting[:end], self._waiting[end:]
-        return taken
+        if not self._buffer:
+            self._buffer = next(filter(None, self._pieces), b"")
+        end = len(self._buffer) if size < 0 else size
+        data, self._buffer = self._buffer[:end], self._buffer[end:]
+        return data
 
 
 def _zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:

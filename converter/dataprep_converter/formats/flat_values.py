@@ -16,7 +16,7 @@ def flat(values: Any, *, steps: bool) -> list[Any]:
         return [flat(step, steps=False) for step in values]
     if not isinstance(values, list):
         return [values.encode() if isinstance(values, str) else values]
-    return [value for each in values for value in flat(each, steps=False)]
+    return [value for item in values for value in flat(item, steps=False)]
 
 
 def narrowed(values: list[Any], dtype: str) -> list[Any]:

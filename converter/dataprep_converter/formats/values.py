@@ -37,31 +37,31 @@ def fault(features: Sequence[Described], record: Record) -> str | None:
             if feature["shape"][:1] == [-1]:
                 continue  # formats omit empty lists
             return f"the feature {feature['name']!r} is missing"
-        wrong = _wrong(feature, record[feature["name"]])
+        wrong = _describe_fault(feature, record[feature["name"]])
         if wrong:
             return f"the feature {feature['name']!r} {wrong}"
     return None
 
 
-def _wrong(feature: Described, values: Sequence[Any]) -> str | None:
+def _describe_fault(feature: Described, values: Sequence[Any]) -> str | None:
     if not values:
         return None  # a null, or a list without items
     if not feature.get("sequence"):
-        return _wrong_values(feature, feature["shape"], values)
+        return _describe_values_fault(feature, feature["shape"], values)
     for number, step in enumerate(values):
-        wrong = _wrong_values(feature, feature["shape"][1:], step if isinstance(step, list) else [step])
+        wrong = _describe_values_fault(feature, feature["shape"][1:], step if isinstance(step, list) else [step])
         if wrong:
             return f"{wrong} in step {number + 1}"
     return None
 
 
-def _wrong_values(feature: Described, shape: Sequence[int], values: Sequence[Any]) -> str | None:
+def _describe_values_fault(feature: Described, shape: Sequence[int], values: Sequence[Any]) -> str | None:
     dtype = feature["dtype"]
     expected = None if -1 in shape else math.prod(shape)
     kinds = set(map(type, values))
     kind = "bytes" if feature["raw"] or dtype == "bytes" else "float" if dtype.startswith("float") else "int"
     if not kinds <= _NUMBERS[kind]:
-        return f"holds {', '.join(sorted(each.__name__ for each in kinds))}, expected {dtype}{' as bytes' if feature['raw'] else ''}"
+        return f"holds {', '.join(sorted(value_type.__name__ for value_type in kinds))}, expected {dtype}{' as bytes' if feature['raw'] else ''}"
     if feature["raw"]:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if len(values) != 1 or len(values[0]) != size:
@@ -71,7 +71,7 @@ def _wrong_values(feature: Described, shape: Sequence[int], values: Sequence[Any
         return f"has {len(values):,} values, expected {expected:,}"
     if kind == "int" and values and dtype != "bool":
         limits = np.iinfo(dtype)
-        beyond = next((each for each in (min(values), max(values)) if not limits.min <= each <= limits.max), None)
+        beyond = next((value for value in (min(values), max(values)) if not limits.min <= value <= limits.max), None)
         if beyond is not None:
             return f"has the value {beyond}, which is outside the range of {dtype}"
     return None
@@ -95,7 +95,7 @@ def _type(feature: Described) -> pa.DataType:
     shape = feature["shape"]
     if not feature.get("sequence"):
         return _row_type(feature, shape)
-    steps: pa.DataType = _arrow.large_list(_nested(_value_type(feature), shape[1:]))
+    steps: pa.DataType = _arrow.large_list(_nest(_value_type(feature), shape[1:]))
     return steps
 
 
@@ -103,7 +103,7 @@ def _row_type(feature: Described, shape: Sequence[int]) -> pa.DataType:
     value = _value_type(feature)
     if shape and -1 not in shape and feature["dtype"] != "bytes":
         return arrow_type(feature["dtype"], tuple(shape))
-    return _nested(value, shape)
+    return _nest(value, shape)
 
 
 def _value_type(feature: Described) -> pa.DataType:
@@ -112,7 +112,7 @@ def _value_type(feature: Described) -> pa.DataType:
     return arrow_type(feature["dtype"])
 
 
-def _nested(value: pa.DataType, shape: Sequence[int]) -> pa.DataType:
+def _nest(value: pa.DataType, shape: Sequence[int]) -> pa.DataType:
     for size in reversed(shape):
         value = _arrow.large_list(value) if size == -1 else _arrow.list_(value, size)
     return value
@@ -120,9 +120,9 @@ def _nested(value: pa.DataType, shape: Sequence[int]) -> pa.DataType:
 
 def columns(features: Sequence[Described], records: Sequence[Record]) -> pa.RecordBatch:
     """Convert records to the columns of `schema`. `fault` must have returned None for each record."""
-    wanted = schema(features)
-    made = [_column(feature, [record.get(feature["name"], []) for record in records]) for feature in features]
-    return pa.RecordBatch.from_arrays(made, schema=wanted)
+    batch_schema = schema(features)
+    arrays = [_column(feature, [record.get(feature["name"], []) for record in records]) for feature in features]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch_schema)
 
 
 def _column(feature: Described, rows: Sequence[Any]) -> Array:

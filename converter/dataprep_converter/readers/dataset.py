@@ -24,7 +24,7 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.formats import values
 from dataprep_converter.formats.decoder import Decoder
 from dataprep_converter.formats.registry import by_feature, decoder, format_of
-from dataprep_converter.formats.tfrecord.examples import Expected, parse
+from dataprep_converter.formats.tfrecord.examples import ColumnFeature, parse
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
@@ -103,7 +103,7 @@ class DatasetReader(BlockReader):
         return row, values.fault(self._features, row)
 
 
-def examples_of(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
+def examples_of(features: Sequence[Mapping[str, Any]]) -> list[ColumnFeature] | None:
     """The features in the form that the batch parser of plain tf.train.Examples expects; None for records of another kind."""
     if any(
         each.get("sequence") or each.get("record") or (each["dtype"] == "bytes" and each["shape"] not in ([], [-1])) for each in features
@@ -111,14 +111,14 @@ def examples_of(features: Sequence[Mapping[str, Any]]) -> list[Expected] | None:
         return None
     tags = {"int64": INTS, "float": FLOATS, "bytes": BYTES}
     return [
-        Expected(
+        ColumnFeature(
             each["name"], tags[each["kind"]], None if -1 in each["shape"] else tuple(each["shape"]), each["dtype"] if each["raw"] else None
         )
         for each in features
     ]
 
 
-def _parsed(records: Sequence[bytes], expected: Sequence[Expected], schema: pa.Schema) -> pa.RecordBatch | None:
+def _parsed(records: Sequence[bytes], expected: Sequence[ColumnFeature], schema: pa.Schema) -> pa.RecordBatch | None:
     """The records as columns. None if a record has a null or an error; then each record must be parsed separately."""
     ends = np.cumsum([len(record) for record in records], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]

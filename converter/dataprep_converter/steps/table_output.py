@@ -20,7 +20,7 @@ from dataprep_api.dataset.report import ShardReport
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_converter.core.errors import BadData, BadSpec, Missing, NotFound, NotWhole, OutputExists, OutputLost
 from dataprep_converter.dataset.output_folder import RunFolder
-from dataprep_converter.formats.columnar.tables_decoder import spooled
+from dataprep_converter.formats.columnar.tables_decoder import spooled_to_file
 from dataprep_converter.formats.columnar.tables_encoder import ordered, schema_of
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import SessionEnded, Table, Upload
@@ -121,7 +121,7 @@ class TableRows:
 
     def _rows(self, report: ShardReport) -> Iterator[pa.RecordBatch]:
         uri = self._folder.at(report.file)
-        with self._access.store(uri).open(uri) as source, spooled(source.stream()) as file:
+        with self._access.store(uri).open(uri) as source, spooled_to_file(source.stream()) as file:
             reader = _ipc.open_file(file, options=_ipc.IpcReadOptions(use_threads=False))
             casts = _check_casts(reader.schema, self._columns, self._upload.uri)
             for number in range(reader.num_record_batches):

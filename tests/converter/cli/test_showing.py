@@ -19,7 +19,7 @@ from tests.converter.cli.commandline import DATAPREP, code_of, dataprep, environ
 from dataprep_api.dataset.messages import BadRecord, CommitResult, PlanResult
 from dataprep_api.resources.status import RecordProgress
 from dataprep_converter.cli.display import Display, duration
-from dataprep_converter.formats.decoder import Checked
+from dataprep_converter.formats.decoder import VerifiedRecords
 from dataprep_converter.formats.tfrecord import records
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
@@ -326,7 +326,7 @@ def test_verify_does_not_read_on_behind_the_first_fault(few: Path, tmp_path: Pat
     fault_seen = threading.Event()
     whole = records.blocks
 
-    def counted(pieces: Iterator[bytes], *, compression: str) -> Iterator[Checked]:
+    def counted(pieces: Iterator[bytes], *, compression: str) -> Iterator[VerifiedRecords]:
         read.append(pieces)
         if len(read) > 1:
             fault_seen.wait(0.05)

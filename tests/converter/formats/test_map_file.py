@@ -27,7 +27,7 @@ def test_records_are_numbered_and_the_index_has_each_as_dl4j_s_does() -> None:
     )
     assert made.entries() == [(struct.pack(">q", 7), len(begin)), (struct.pack(">q", 8), len(begin) + 26)]
     assert made.index.startswith(
-        header("org.apache.hadoop.io.LongWritable", "org.apache.hadoop.io.LongWritable", "Block", marker(a_shard(), seed=0, of="index"))
+        header("org.apache.hadoop.io.LongWritable", "org.apache.hadoop.io.LongWritable", "Block", marker(a_shard(), seed=0, file="index"))
     )
 
 

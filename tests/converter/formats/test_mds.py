@@ -53,7 +53,7 @@ def test_bytes_are_those_of_the_librarys_writer() -> None:
     assert hashlib.sha256(made.data).hexdigest() == "bee34456563a9dd05d1d7ebe35fbfd0b8fd9c6eb18324caf6261348b20eed03c"
     shard = mds_encoder.shard_of_index(
         mds_encoder.columns(made.features, made.output.mds),
-        raw=mds_encoder.Stored("shard.00000.mds", len(made.data), hashlib.sha256(made.data).hexdigest()),
+        raw=mds_encoder.MdsFile("shard.00000.mds", len(made.data), hashlib.sha256(made.data).hexdigest()),
         records=2,
     )
     assert hashlib.sha256(mds_encoder.index([shard])).hexdigest() == "824231b1e0347ba03fc294694037301c48cdd14995baeff698e3ff66f019e4ff"

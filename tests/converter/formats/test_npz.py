@@ -18,7 +18,7 @@ from tests.converter.formats.batches import Encoded, breaks, flipped
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord
 from dataprep_converter.core.tensors import to_arrow
-from dataprep_converter.formats.archives.held import Held
+from dataprep_converter.formats.archives.number_buffer import NumberBuffer
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.tools.verification import verify
@@ -120,7 +120,7 @@ def test_what_is_no_array_of_numbers_is_refused_before_anything_is_read(
 
 
 def test_a_null_is_refused() -> None:
-    held = Held(FeatureSpec("x", kind="float", dtype="float64", shape=()), format_="npz")
+    held = NumberBuffer(FeatureSpec("x", kind="float", dtype="float64", shape=()), format_="npz")
     with pytest.raises(BadData, match="The feature 'x' has no value in some records, and npz can't store missing values."):
         held.add(pa.array([1.0, None]))
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 from dataprep_api import names
 from dataprep_api.dataset.report import ShardReport
 from dataprep_converter.dataset.sidecars import Finished, Made
-from dataprep_converter.formats.mds.mds_encoder import Stored, algorithm, columns, index, shard_of_index
+from dataprep_converter.formats.mds.mds_encoder import MdsFile, algorithm, columns, index, shard_of_index
 
 
 def make(finished: Finished) -> Made:
@@ -28,14 +28,14 @@ def make(finished: Finished) -> Made:
 
 
 class _Files(TypedDict):
-    raw: Stored
-    compressed: Stored | None
+    raw: MdsFile
+    compressed: MdsFile | None
 
 
 def _files(report: ShardReport) -> _Files:
     """Returns a shard's file in its raw form, and in its compressed form if it is compressed. The raw name lacks the last extension."""
     name = report.file.rpartition("/")[2]
-    there = Stored(name, report.size, report.sha256)
+    there = MdsFile(name, report.size, report.sha256)
     if report.sha256 == report.raw_sha256:
         return {"raw": there, "compressed": None}
-    return {"raw": Stored(name.rpartition(".")[0], report.raw_size, report.raw_sha256), "compressed": there}
+    return {"raw": MdsFile(name.rpartition(".")[0], report.raw_size, report.raw_sha256), "compressed": there}

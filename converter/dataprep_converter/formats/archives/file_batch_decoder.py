@@ -7,7 +7,7 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec.formats.file_batch import FileBatchOptions
 from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.formats.archives.file_batch_encoder import URIS, content_and_uri
-from dataprep_converter.formats.archives.zip_decoder import Found, members
+from dataprep_converter.formats.archives.zip_decoder import VerifiedMember, members
 from dataprep_converter.records.feature import FeatureSpec
 
 
@@ -15,24 +15,24 @@ class FileBatchDecoder:
     """Decodes each record to a (URI, content) pair."""
 
     def __init__(self, manifest: Manifest) -> None:
-        features = [FeatureSpec(**each | {"shape": tuple(each["shape"])}) for each in manifest.features]
+        features = [FeatureSpec(**description | {"shape": tuple(description["shape"])}) for description in manifest.features]
         options = FileBatchOptions.model_validate(manifest.content["output"].get("fileBatch") or {})
         self._content, self._uri = content_and_uri(options, features)
         self._labels = [feature.name for feature in features if feature.label]
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
         """Yield the stored files. If the list of URIs is lost, the files before the fault have empty URIs."""
-        found, fault = members(pieces)
-        uris = _uris(found)
-        files = found[:-1] if uris is not None else found
+        archive_members, fault = members(pieces)
+        uris = _uris(archive_members)
+        files = archive_members[:-1] if uris is not None else archive_members
         if uris is not None and len(uris) != len(files) and fault is None:
-            fault = BrokenRecord(f"{URIS} has {len(uris)} lines for {len(files)} files", offset=found[-1].offset)
+            fault = BrokenRecord(f"{URIS} has {len(uris)} lines for {len(files)} files", offset=archive_members[-1].offset)
         for number, file in enumerate(files):
             if not file.name.startswith(f"file_{number}."):
                 raise BrokenRecord(f"expected file_{number}, got {file.name}", offset=file.offset)
             yield file.offset, (uris[number] if uris is not None and number < len(uris) else b"", file.content)
         if fault is None and uris is None:
-            fault = BrokenRecord(f"the archive has no {URIS}", offset=found[-1].offset if found else 0)
+            fault = BrokenRecord(f"the archive has no {URIS}", offset=archive_members[-1].offset if archive_members else 0)
         if fault is not None:
             raise fault
 
@@ -42,9 +42,9 @@ class FileBatchDecoder:
         return {self._content: [content], self._uri: [uri], **{label: [] for label in self._labels}}
 
 
-def _uris(found: list[Found]) -> list[bytes] | None:
+def _uris(archive_members: list[VerifiedMember]) -> list[bytes] | None:
     """Return the lines of the list of URIs, which is the archive's last member. None if the list is missing."""
-    if not found or found[-1].name != URIS:
+    if not archive_members or archive_members[-1].name != URIS:
         return None
-    content = found[-1].content
+    content = archive_members[-1].content
     return content.split(b"\n") if content else []

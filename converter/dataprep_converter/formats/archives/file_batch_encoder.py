@@ -53,10 +53,10 @@ class FileBatchEncoder(SingleFile):
         """Return the archive members of the batch's files. Raises BadData for a record without content or URI."""
         pieces: list[Bytes] = []
         contents: Any = batch.column(self._content)
-        for content, written in zip(contents, batch.column(self._uri).to_pylist(), strict=True):
-            if not content.is_valid or not written:
+        for content, uri_or_path in zip(contents, batch.column(self._uri).to_pylist(), strict=True):
+            if not content.is_valid or not uri_or_path:
                 raise BadData(f"fileBatch: a record has no {self._uri if content.is_valid else self._content}.")
-            uri = uri_of(written if isinstance(written, str) else written.decode(), self._base)
+            uri = uri_of(uri_or_path if isinstance(uri_or_path, str) else uri_or_path.decode(), self._base)
             pieces += self._archive.add(f"file_{len(self._uris)}.{_extension(uri)}", [memoryview(content.as_buffer())])
             self._uris.append(uri)
         return b"".join(pieces)
@@ -69,14 +69,14 @@ class FileBatchEncoder(SingleFile):
 def content_and_uri(options: FileBatchOptions, features: Sequence[FeatureSpec]) -> tuple[str, str]:
     """Return the names of the features with the files' bytes and URIs. Raises BadSpec if either feature is missing."""
     return (
-        _found(features, options.content, _CONTENTS, option="content"),
-        _found(features, options.uri, _PATHS, option="uri"),
+        _choose_feature(features, options.content, _CONTENTS, option="content"),
+        _choose_feature(features, options.uri, _PATHS, option="uri"),
     )
 
 
-def uri_of(written: str, base: str) -> str:
-    """Return `written` unchanged if it is a URI, or else as a path below `base`. Characters that a URI can't contain are escaped."""
-    return quote(written, safe=f"{_PATH_SIGNS}%?#[]") if _SCHEME.match(written) else base + quote(written, safe=_PATH_SIGNS)
+def uri_of(uri_or_path: str, base: str) -> str:
+    """Return `uri_or_path` unchanged if it is a URI, or else as a path below `base`. Characters that a URI can't contain are escaped."""
+    return quote(uri_or_path, safe=f"{_PATH_SIGNS}%?#[]") if _SCHEME.match(uri_or_path) else base + quote(uri_or_path, safe=_PATH_SIGNS)
 
 
 def _base(base: str | None) -> str:
@@ -95,16 +95,16 @@ def _extension(uri: str) -> str:
     return extension if dot and extension else "bin"
 
 
-def _found(features: Sequence[FeatureSpec], named: str | None, usual: Sequence[str], *, option: str) -> str:
+def _choose_feature(features: Sequence[FeatureSpec], requested_name: str | None, usual: Sequence[str], *, option: str) -> str:
     """Return the feature that the option names, or else the first existing feature with a usual name."""
-    wanted = [named] if named is not None else usual
+    candidates = [requested_name] if requested_name is not None else usual
     fitting = {f.name for f in features if f.dtype == "bytes" and not f.shape and not f.sequence and (f.text or option == "content")}
-    for name in wanted:
+    for name in candidates:
         if name in fitting:
             return name
-    known = ", ".join(feature.name for feature in features)
+    feature_names = ", ".join(feature.name for feature in features)
     raise BadSpec(
-        f"output.fileBatch.{option}: there is no feature named {' or '.join(wanted)} that holds {_OF[option]}; the features are {known}."
+        f"output.fileBatch.{option}: there is no feature named {' or '.join(candidates)} that holds {_OF[option]}; the features are {feature_names}."
     )
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BrokenRecord
-from dataprep_converter.formats.archives.held import Values
 from dataprep_converter.formats.archives.npz_encoder import MAGIC, header
-from dataprep_converter.formats.archives.zip_decoder import Found, members
+from dataprep_converter.formats.archives.number_buffer import Values
+from dataprep_converter.formats.archives.zip_decoder import VerifiedMember, members
 
 
 class NpzDecoder:
@@ -21,12 +21,12 @@ class NpzDecoder:
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {
-            f"{'labels' if each['label'] else 'features'}/{each['name']}.npy": (
-                each["name"],
-                np.dtype(each["dtype"]).newbyteorder("<"),
-                tuple(each["shape"]),
+            f"{'labels' if feature['label'] else 'features'}/{feature['name']}.npy": (
+                feature["name"],
+                np.dtype(feature["dtype"]).newbyteorder("<"),
+                tuple(feature["shape"]),
             )
-            for each in manifest.features
+            for feature in manifest.features
         }
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
@@ -37,13 +37,13 @@ class NpzDecoder:
 
     def arrays(self, pieces: Iterable[bytes]) -> dict[str, Values]:
         """Return a file's arrays by feature. All have the same length. Raises BrokenRecord."""
-        found, fault = members(pieces)
+        archive_members, fault = members(pieces)
         if fault is not None:
             raise fault
-        if [each.name for each in found] != list(self._features):
-            named = ", ".join(each.name for each in found) or "no array"
-            raise BrokenRecord(f"expected the arrays {', '.join(self._features)}, got {named}", offset=0)
-        arrays = {self._features[each.name][0]: self._array(each) for each in found}
+        if [member.name for member in archive_members] != list(self._features):
+            member_names = ", ".join(member.name for member in archive_members) or "no array"
+            raise BrokenRecord(f"expected the arrays {', '.join(self._features)}, got {member_names}", offset=0)
+        arrays = {self._features[member.name][0]: self._array(member) for member in archive_members}
         records = {len(array) for array in arrays.values()}
         if len(records) > 1:
             raise BrokenRecord(f"arrays of {' and '.join(map(str, sorted(records)))} records in one file", offset=0)
@@ -53,12 +53,12 @@ class NpzDecoder:
         """Return the values as flat lists."""
         return {name: np.ravel(values).tolist() for name, values in record.items()}
 
-    def _array(self, found: Found) -> Values:
+    def _array(self, member: VerifiedMember) -> Values:
         """Return the array in a member. Its header must fit the number of records that follows from the member's size."""
-        _, dtype, shape = self._features[found.name]
-        begin = len(MAGIC) + 2 + int.from_bytes(found.content[len(MAGIC) : len(MAGIC) + 2], "little")
-        records = max(0, len(found.content) - begin) // (math.prod(shape) * dtype.itemsize)
+        _, dtype, shape = self._features[member.name]
+        begin = len(MAGIC) + 2 + int.from_bytes(member.content[len(MAGIC) : len(MAGIC) + 2], "little")
+        records = max(0, len(member.content) - begin) // (math.prod(shape) * dtype.itemsize)
         head = header(dtype, (records, *shape))
-        if not found.content.startswith(head) or len(found.content) != len(head) + records * math.prod(shape) * dtype.itemsize:
-            raise BrokenRecord(f"{found.name} isn't an array of {dtype.name} of shape {['records', *shape]}", offset=found.offset)
-        return np.frombuffer(found.content, dtype, offset=len(head)).reshape(records, *shape)
+        if not member.content.startswith(head) or len(member.content) != len(head) + records * math.prod(shape) * dtype.itemsize:
+            raise BrokenRecord(f"{member.name} isn't an array of {dtype.name} of shape {['records', *shape]}", offset=member.offset)
+        return np.frombuffer(member.content, dtype, offset=len(head)).reshape(records, *shape)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dataprep_api.spec import Output
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.formats.archives.held import Held, Values
+from dataprep_converter.formats.archives.number_buffer import NumberBuffer, Values
 from dataprep_converter.formats.archives.zip_encoder import Bytes, Zip
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.records.feature import FeatureSpec
@@ -33,7 +33,7 @@ class NpzEncoder(SingleFile):
         for feature in features:
             if feature.sequence:
                 raise BadSpec(f"The feature {feature.name!r} is a sequence, but npz holds arrays of a fixed shape.")
-        self._held = {member_name(feature): Held(feature, format_="npz") for feature in features}
+        self._buffers = {member_name(feature): NumberBuffer(feature, format_="npz") for feature in features}
 
     @staticmethod
     def extension(_output: Output) -> str:
@@ -42,8 +42,8 @@ class NpzEncoder(SingleFile):
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Hold the batch and return no bytes yet."""
-        for held in self._held.values():
-            held.add(batch.column(held.feature.name))
+        for buffer in self._buffers.values():
+            buffer.add(batch.column(buffer.feature.name))
         return b""
 
     def close(self) -> bytes:
@@ -53,11 +53,11 @@ class NpzEncoder(SingleFile):
     def rest(self) -> Iterator[Bytes]:
         """Yield the complete file in pieces."""
         archive = Zip(deflated=self._deflated)
-        for name, held in self._held.items():
-            stored = np.dtype(held.feature.dtype).newbyteorder("<")
-            records = sum(map(len, held.parts))
-            values = [_bytes(part.astype(stored, copy=False)) for part in held.parts]
-            yield from archive.add(name, [header(stored, (records, *held.feature.shape)), *values])
+        for name, buffer in self._buffers.items():
+            dtype = np.dtype(buffer.feature.dtype).newbyteorder("<")
+            records = sum(map(len, buffer.parts))
+            values = [_bytes(part.astype(dtype, copy=False)) for part in buffer.parts]
+            yield from archive.add(name, [header(dtype, (records, *buffer.feature.shape)), *values])
         yield archive.end()
 
 
@@ -75,8 +75,8 @@ def header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """Return the header that precedes the values of an array."""
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     spaces = " " * (-(len(MAGIC) + 2 + len(text) + 1) % _ALIGNED)
-    filled = f"{text}{spaces}\n".encode("latin-1")
-    return MAGIC + len(filled).to_bytes(2, "little") + filled
+    padded_text = f"{text}{spaces}\n".encode("latin-1")
+    return MAGIC + len(padded_text).to_bytes(2, "little") + padded_text
 
 
 def _bytes(values: Values) -> memoryview:

@@ -63,21 +63,21 @@ def as_json(column: Array, *, name: str) -> Array:
     if is_number and is_ragged(column.type) and not is_list(column.type.value_type) and not is_tensor(column.type.value_type):
         lists = flatten_lists(column)
         inner = pc.binary_join(put_together(_texts(lists.items), lists), ",")
-        joined: Array = pc.binary_join_element_wise("[", inner, "]", "").cast(pa.large_binary())
-        return joined
+        json_lists: Array = pc.binary_join_element_wise("[", inner, "]", "").cast(pa.large_binary())
+        return json_lists
     rows: Any = column.to_pylist() if not is_tensor(column.type) else to_numpy(column).tolist()
     try:
-        made = [json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")).encode() for row in rows]
+        json_texts = [json.dumps(_jsonable(row), ensure_ascii=False, separators=(",", ":")).encode() for row in rows]
     except UnicodeError as exc:
         raise BadData(
             f"The feature {name!r} is stored as JSON, which can hold only text, but it has bytes that aren't UTF-8: {exc}."
         ) from exc
-    return pa.array(made, pa.large_binary())
+    return pa.array(json_texts, pa.large_binary())
 
 
 def _jsonable(value: Any) -> Any:
     if isinstance(value, list):
-        return [_jsonable(each) for each in value]
+        return [_jsonable(item) for item in value]
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -87,9 +87,9 @@ def npy(column: Array) -> Array:
         values = to_numpy(column)
         matrix = _bytes_of(values)
         head = np.frombuffer(_npy_header(values.dtype, values.shape[1:]), np.uint8)
-        joined = np.empty((len(values), len(head) + matrix.shape[1]), np.uint8)
-        joined[:, : len(head)], joined[:, len(head) :] = head, matrix
-        return binary(joined, even_offsets(*joined.shape))
+        files = np.empty((len(values), len(head) + matrix.shape[1]), np.uint8)
+        files[:, : len(head)], files[:, len(head) :] = head, matrix
+        return binary(files, even_offsets(*files.shape))
     content, counts, step = list_bytes(column)
     heads, _ = look_up(counts, lambda count: _npy_header(step.dtype, (count, *step.shape)))
     return join([heads, content], len(counts))

@@ -34,45 +34,45 @@ class WebdatasetDecoder:
 
         Contents have no checksum of their own. Only the file's digest reveals a flipped bit in them.
         """
-        begun = 0
+        sample_offset = 0
         sample: dict[str, bytes] = {}
         seen: set[int] = set()
         for offset, name, content in _members(pieces):
             folder, slash, last = name.rpartition(b"/")
             base, dot, extension = last.partition(b".")
             if not (base and dot and extension):
-                raise BrokenRecord(f"the name {_shown(name)} doesn't consist of a key and an extension", offset=offset)
+                raise BrokenRecord(f"the name {_quote(name)} doesn't consist of a key and an extension", offset=offset)
             key = folder + slash + base
             if sample and key != sample["__key__"]:
-                yield begun, sample
+                yield sample_offset, sample
                 sample = {}
             if not sample:
                 if hash(key) in seen:
-                    raise BrokenRecord(f"the key {_shown(key)} comes again", offset=offset)
+                    raise BrokenRecord(f"the key {_quote(key)} comes again", offset=offset)
                 seen.add(hash(key))
-                begun, sample = offset, {"__key__": key}
-            written = extension.decode("utf-8", "surrogateescape")
-            if written in sample:
-                raise BrokenRecord(f"the member {_shown(name)} comes twice", offset=offset)
-            sample[written] = content
+                sample_offset, sample = offset, {"__key__": key}
+            extension_text = extension.decode("utf-8", "surrogateescape")
+            if extension_text in sample:
+                raise BrokenRecord(f"the member {_quote(name)} comes twice", offset=offset)
+            sample[extension_text] = content
         if sample:
-            yield begun, sample
+            yield sample_offset, sample
 
     def parse(self, record: dict[str, bytes]) -> dict[str, Any]:
         """Return the values by feature. A missing member is an empty list."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, member in self._members.items():
-            extension = next((each for each in member.extensions() if each in record), None)
-            found[name] = [] if extension is None else _values(record[extension], member)
-        if self._key is not None and self._key not in found:
-            found[self._key] = [record["__key__"]]
-        return found
+            extension = next((candidate for candidate in member.extensions() if candidate in record), None)
+            values[name] = [] if extension is None else _values(record[extension], member)
+        if self._key is not None and self._key not in values:
+            values[self._key] = [record["__key__"]]
+        return values
 
 
 def _values(content: bytes, member: Member) -> list[Any]:
     """Return a member's values as flat lists, like `Decoder.parse`. Raises BrokenRecord for content that the encoder can't have written."""
     try:
-        match member.stored:
+        match member.storage:
             case "bytes":
                 return [content]
             case "text":
@@ -83,9 +83,9 @@ def _values(content: bytes, member: Member) -> list[Any]:
         shape, dtype = _header(content[:end])
         array = np.frombuffer(content, dtype, offset=end).reshape(shape)
     except (ValueError, RecursionError) as exc:
-        raise BrokenRecord(f"the member of {member.feature.name!r} isn't valid {member.stored}: {exc}", offset=0) from exc
-    listed: list[Any] = [step.reshape(-1).tolist() for step in array] if member.feature.sequence else array.reshape(-1).tolist()
-    return listed
+        raise BrokenRecord(f"the member of {member.feature.name!r} isn't valid {member.storage}: {exc}", offset=0) from exc
+    values: list[Any] = [step.reshape(-1).tolist() for step in array] if member.feature.sequence else array.reshape(-1).tolist()
+    return values
 
 
 @lru_cache(maxsize=1024)
@@ -107,13 +107,13 @@ def _members(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
             break
         if len(header) < BLOCK:
             raise BrokenRecord(_no_end(len(header)), offset=offset)
-        name, size = _parsed(header, offset)
+        name, size = _parse_header(header, offset)
         content = source.take(size)
         padding = source.take(-size % BLOCK)
         if len(content) < size or len(padding) < -size % BLOCK:
-            raise BrokenRecord(f"the member {_shown(name)} is cut off: {len(content)} of {size} bytes", offset=offset)
+            raise BrokenRecord(f"the member {_quote(name)} is cut off: {len(content)} of {size} bytes", offset=offset)
         if padding.strip(b"\0"):
-            raise BrokenRecord(f"bytes other than zero after the member {_shown(name)}", offset=offset)
+            raise BrokenRecord(f"bytes other than zero after the member {_quote(name)}", offset=offset)
         yield offset, name, content
     while rest := source.take(RECORD):
         if rest.strip(b"\0"):
@@ -126,7 +126,7 @@ def _no_end(size: int) -> str:
     return f"expected a member, or two empty blocks and padding to a multiple of {RECORD:,} bytes, got {size} bytes"
 
 
-def _parsed(header: bytes, offset: int) -> tuple[bytes, int]:
+def _parse_header(header: bytes, offset: int) -> tuple[bytes, int]:
     """Return a member's name and size. Raises BrokenRecord for a header that the encoder can't have written."""
     numbers = [header[_CHECKSUM][:6], header[124:135]]
     if b"".join(numbers).translate(None, b"01234567"):
@@ -140,5 +140,5 @@ def _parsed(header: bytes, offset: int) -> tuple[bytes, int]:
     return (prefix + b"/" + name if prefix else name), size
 
 
-def _shown(name: bytes) -> str:
+def _quote(name: bytes) -> str:
     return repr(name.decode(errors="replace"))

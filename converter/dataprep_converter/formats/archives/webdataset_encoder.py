@@ -78,17 +78,17 @@ class Member:
         return [self.extension_of(kind) for kind in (range(1, len(_EXTENSIONS)) if self.is_image else (0,))]
 
     @property
-    def stored(self) -> str:
+    def storage(self) -> str:
         """`npy`, `json`, `text` (numbers in decimal) or `bytes` (text and bytes as they are)."""
         last = self.extension.rpartition(".")[2]
-        one = not self.feature.shape
+        is_single = not self.feature.shape
         if self.feature.dtype == "bytes":
-            return "bytes" if one else "json"
-        return last if last in ("npy", "json") else "text" if one else "npy"
+            return "bytes" if is_single else "json"
+        return last if last in ("npy", "json") else "text" if is_single else "npy"
 
     def payload(self, column: Array) -> Array:
         """Return the content of each row's member."""
-        match self.stored:
+        match self.storage:
             case "bytes":
                 return payloads.as_it_is(column)
             case "json":
@@ -103,37 +103,37 @@ def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list
 
     Raises BadSpec for options that name no existing feature, and for extensions that collide or can't store their feature.
     """
-    known = {feature.name: feature for feature in features}
-    given = options.extensions or {}
-    for name in [*given, *([options.key] if options.key else [])]:
-        if name not in known:
-            raise BadSpec(f"output.webdataset: there is no feature {name!r}; the features are {', '.join(known)}.")
-    if options.key and (known[options.key].shape or known[options.key].kind == "float"):
+    by_name = {feature.name: feature for feature in features}
+    extensions = options.extensions or {}
+    for name in [*extensions, *([options.key] if options.key else [])]:
+        if name not in by_name:
+            raise BadSpec(f"output.webdataset: there is no feature {name!r}; the features are {', '.join(by_name)}.")
+    if options.key and (by_name[options.key].shape or by_name[options.key].kind == "float"):
         raise BadSpec(f"output.webdataset.key: {options.key!r} isn't a feature of text or integers.")
-    kept = [feature for feature in features if feature.name != options.key or feature.name in given]
-    if not kept:
+    stored_features = [feature for feature in features if feature.name != options.key or feature.name in extensions]
+    if not stored_features:
         raise BadSpec("webdataset needs at least one feature besides the key.")
-    own = {feature.name: _own_extension(feature) for feature in kept}
-    made: list[Member] = []
-    for feature in kept:
-        if feature.name in given:
-            made.append(Member(feature, given[feature.name]))
-            _check(made[-1])
+    own = {feature.name: _own_extension(feature) for feature in stored_features}
+    sample_members: list[Member] = []
+    for feature in stored_features:
+        if feature.name in extensions:
+            sample_members.append(Member(feature, extensions[feature.name]))
+            _check(sample_members[-1])
             continue
-        alike = [other for other in kept if own[other.name] == own[feature.name] and other.name not in given]
+        alike = [other for other in stored_features if own[other.name] == own[feature.name] and other.name not in extensions]
         is_the_one = len(alike) == 1 or (feature.label and sum(other.label for other in alike) == 1)
         parts = [*([] if is_the_one else [_name_part(feature.name)]), *filter(None, [own[feature.name]])]
-        made.append(Member(feature, ".".join(parts), is_image=own[feature.name] == ""))
-    taken: dict[str, str] = {}
-    for member in made:
+        sample_members.append(Member(feature, ".".join(parts), is_image=own[feature.name] == ""))
+    owners: dict[str, str] = {}
+    for member in sample_members:
         for extension in member.extensions():
-            if extension in taken:
+            if extension in owners:
                 raise BadSpec(
-                    f"The features {taken[extension]!r} and {member.feature.name!r} would both have the extension {extension!r}; "
+                    f"The features {owners[extension]!r} and {member.feature.name!r} would both have the extension {extension!r}; "
                     f"give one of them another in output.webdataset.extensions."
                 )
-            taken[extension] = member.feature.name
-    return made
+            owners[extension] = member.feature.name
+    return sample_members
 
 
 def _own_extension(feature: FeatureSpec) -> str:
@@ -189,13 +189,13 @@ class WebdatasetEncoder(SingleFile):
         keys = self._keys(batch)
         kinds = np.stack([_kinds(member, batch.column(member.feature.name)) for member in self._members], axis=1)
         if np.all(kinds == kinds[0]):
-            joined = self._samples(batch, keys, kinds[0])
+            samples = self._samples(batch, keys, kinds[0])
         else:
-            found, which = np.unique(kinds, axis=0, return_inverse=True)
-            groups = [np.flatnonzero(which.reshape(-1) == number) for number in range(len(found))]
-            parts = [self._samples(batch.take(at), keys.take(at), kind) for at, kind in zip(groups, found, strict=True)]
-            joined = pa.concat_arrays(parts).take(np.argsort(np.concatenate(groups)))
-        data, offsets = binary_data(joined)
+            distinct_kinds, kind_numbers = np.unique(kinds, axis=0, return_inverse=True)
+            groups = [np.flatnonzero(kind_numbers.reshape(-1) == number) for number in range(len(distinct_kinds))]
+            parts = [self._samples(batch.take(at), keys.take(at), kind) for at, kind in zip(groups, distinct_kinds, strict=True)]
+            samples = pa.concat_arrays(parts).take(np.argsort(np.concatenate(groups)))
+        data, offsets = binary_data(samples)
         self._records += rows
         self._size += int(offsets[-1] - offsets[0])
         return memoryview(data[offsets[0] : offsets[-1]].data).toreadonly()
@@ -214,18 +214,18 @@ class WebdatasetEncoder(SingleFile):
             raise BadData(f"The feature {self._key!r} has no value in some records, so they have no key.")
         is_text = payloads.is_text_or_bytes(column.type)
         values: Any = payloads.as_it_is(column) if is_text else payloads.text(column)
-        made = [key_of(value) for value in values.to_pylist()]
-        for key in made:
+        keys = [key_of(value) for value in values.to_pylist()]
+        for key in keys:
             if hash(key) in self._seen:
                 raise BadData(f"The key {key.decode(errors='replace')!r} (feature {self._key!r}) comes twice in a shard; keys are unique.")
             self._seen.add(hash(key))
-        return pa.array(made, pa.large_binary())
+        return pa.array(keys, pa.large_binary())
 
     def _samples(self, batch: pa.RecordBatch, keys: Array, kinds: npt.NDArray[np.int64]) -> Array:
         """Return the members of each row as one byte string. All rows have members of the same kinds."""
         present = [(member.extension_of(kind), member) for member, kind in zip(self._members, kinds.tolist(), strict=True) if kind >= 0]
         pieces: list[Piece] = []
-        for extension, member in sorted(present, key=lambda each: each[0].encode()):
+        for extension, member in sorted(present, key=lambda item: item[0].encode()):
             content = member.payload(batch.column(member.feature.name))
             _, offsets = binary_data(content)
             sizes = np.diff(offsets)
@@ -270,10 +270,10 @@ def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Arr
     headers = np.tile(_TEMPLATE, (len(sizes), 1))
     names: Any = join([keys, b"." + extension], len(keys))
     if np.diff(binary_data(names)[1]).max() > _NAME:
-        cut = [_cut(name) for name in names.to_pylist()]
-        _put(headers[:, _PREFIX_AT : _PREFIX_AT + _PREFIX], pa.array([prefix for prefix, _ in cut], pa.large_binary()))
-        names = pa.array([name for _, name in cut], pa.large_binary())
-    _put(headers[:, :_NAME], names)
+        split_names = [_split_name(name) for name in names.to_pylist()]
+        _write_texts(headers[:, _PREFIX_AT : _PREFIX_AT + _PREFIX], pa.array([prefix for prefix, _ in split_names], pa.large_binary()))
+        names = pa.array([name for _, name in split_names], pa.large_binary())
+    _write_texts(headers[:, :_NAME], names)
     digits = sizes[:, None] >> np.arange(30, -1, -3)
     headers[:, _SIZE] = (digits & 7) + 48
     sums = headers.sum(axis=1, dtype=np.int64)
@@ -282,14 +282,14 @@ def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Arr
     return binary(headers, even_offsets(*headers.shape))
 
 
-def _put(field: Bytes, texts: Array) -> None:
+def _write_texts(field: Bytes, texts: Array) -> None:
     """Write each row's text at the beginning of its field."""
     data, offsets = binary_data(texts)
     lengths = np.diff(offsets)
     field[np.arange(field.shape[1]) < lengths[:, None]] = data[offsets[0] : offsets[-1]]
 
 
-def _cut(name: bytes) -> tuple[bytes, bytes]:
+def _split_name(name: bytes) -> tuple[bytes, bytes]:
     """Split a path into USTAR's prefix and name, at the first slash after which the name fits. Raises BadData if no slash fits."""
     if len(name) <= _NAME:
         return b"", name

@@ -10,13 +10,13 @@ from typing import Final
 
 from dataprep_converter.core.crc32 import crc32
 from dataprep_converter.core.errors import BrokenRecord
-from dataprep_converter.formats.archives.zip_encoder import DEFLATED, HEAD, LOCAL, STORED, Member, ending
+from dataprep_converter.formats.archives.zip_encoder import DEFLATED, HEAD, LOCAL, STORED, Member, directory_and_end
 
 _DIRECTORY: Final = (b"PK\x01\x02", b"PK\x05\x06")
 
 
 @dataclass(frozen=True)
-class Found:
+class VerifiedMember:
     """A member whose checksum is correct."""
 
     name: str
@@ -25,45 +25,47 @@ class Found:
     """The offset of the member in the file."""
 
 
-def members(pieces: Iterable[bytes]) -> tuple[list[Found], BrokenRecord | None]:
+def members(pieces: Iterable[bytes]) -> tuple[list[VerifiedMember], BrokenRecord | None]:
     """Return the members before the first fault, and that fault, if any. The complete file is held in memory."""
     data = b"".join(pieces)
-    found: list[Found] = []
-    seen: list[Member] = []
+    verified_members: list[VerifiedMember] = []
+    headers: list[Member] = []
     at = 0
     try:
         while data[at : at + 4] not in _DIRECTORY:
             member, end = _head(data, at)
-            found.append(Found(name=member.name.decode(), content=_content(data[end - member.packed : end], member), offset=at))
-            seen.append(member)
+            verified_members.append(
+                VerifiedMember(name=member.name.decode(), content=_content(data[end - member.packed : end], member), offset=at)
+            )
+            headers.append(member)
             at = end
     except BrokenRecord as fault:
-        return found, fault
-    return found, _difference(data[at:], ending(seen, at), offset=at)
+        return verified_members, fault
+    return verified_members, _difference(data[at:], directory_and_end(headers, at), offset=at)
 
 
 def _head(data: bytes, at: int) -> tuple[Member, int]:
     """Return the member that begins at this offset, and the offset of its end."""
     if len(data) - at < HEAD.size:
         raise BrokenRecord(f"truncated header of a member ({len(data) - at} of {HEAD.size} bytes)", offset=at)
-    signature, _, _, method, _, _, crc, packed, size, named, _ = HEAD.unpack_from(data, at)
+    signature, _, _, method, _, _, crc, packed_size, size, name_size, _ = HEAD.unpack_from(data, at)
     if signature != LOCAL:
         raise BrokenRecord(f"expected a member of a zip archive, got {signature.hex()}", offset=at)
-    begin = at + HEAD.size + named
-    member = Member(name=data[at + HEAD.size : begin], method=method, crc=crc, packed=packed, size=size, offset=at)
-    if len(data) < begin + packed:
-        raise BrokenRecord(f"truncated member ({len(data) - at} of {begin + packed - at} bytes)", offset=at)
+    begin = at + HEAD.size + name_size
+    member = Member(name=data[at + HEAD.size : begin], method=method, crc=crc, packed=packed_size, size=size, offset=at)
+    if len(data) < begin + packed_size:
+        raise BrokenRecord(f"truncated member ({len(data) - at} of {begin + packed_size - at} bytes)", offset=at)
     if method not in (STORED, DEFLATED) or data[at:begin] != member.head() or not _is_text(member.name):
         raise BrokenRecord("damaged header of a member", offset=at)
-    return member, begin + packed
+    return member, begin + packed_size
 
 
-def _content(packed: bytes, member: Member) -> bytes:
-    content = packed
+def _content(packed_content: bytes, member: Member) -> bytes:
+    content = packed_content
     if member.method == DEFLATED:
         inflate = zlib.decompressobj(-zlib.MAX_WBITS)
         try:
-            content = inflate.decompress(packed, member.size + 1)
+            content = inflate.decompress(packed_content, member.size + 1)
         except zlib.error as exc:
             raise BrokenRecord(f"damaged content of {member.name.decode()}", offset=member.offset) from exc
         if not inflate.eof or inflate.unused_data:

@@ -80,12 +80,12 @@ class Zip:
         for content in contents:
             crc = crc32(content, crc)
             size += len(content)
-        packed = _deflated(contents) if self._deflated else contents
+        packed_contents = _deflate(contents) if self._deflated else contents
         member = Member(
             name=name.encode(),
             method=DEFLATED if self._deflated else STORED,
             crc=crc,
-            packed=sum(map(len, packed)),
+            packed=sum(map(len, packed_contents)),
             size=size,
             offset=self._size,
         )
@@ -96,19 +96,19 @@ class Zip:
             )
         head = member.head()
         self._size += len(head) + member.packed
-        return [head, *packed]
+        return [head, *packed_contents]
 
     def end(self) -> bytes:
         """Return the bytes that end the archive."""
-        return ending(self._members, self._size)
+        return directory_and_end(self._members, self._size)
 
 
-def ending(members: Sequence[Member], offset: int) -> bytes:
+def directory_and_end(members: Sequence[Member], offset: int) -> bytes:
     """Return the directory and the end record of an archive whose directory begins at `offset`."""
     directory = b"".join(member.entry() for member in members)
     return directory + _END.pack(b"PK\x05\x06", 0, 0, len(members), len(members), len(directory), offset, 0)
 
 
-def _deflated(contents: Sequence[Bytes]) -> list[bytes]:
+def _deflate(contents: Sequence[Bytes]) -> list[bytes]:
     deflate: Any = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return [*(deflate.compress(content) for content in contents), deflate.flush()]

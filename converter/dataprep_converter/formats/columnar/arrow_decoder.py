@@ -24,7 +24,7 @@ class ArrowDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tables_decoder.Row]]:
         """Yield the rows. The file is first copied to $TMPDIR, because its index is at its end."""
         options = _ipc.IpcReadOptions(use_threads=False)
-        with tables_decoder.spooled(pieces) as spool:
+        with tables_decoder.spooled_to_file(pieces) as spool:
             with tables_decoder.faults("not a complete Arrow IPC file", offset=0):
                 count = _ipc.open_file(spool, options=options).num_record_batches
                 spool.seek(_MAGIC)

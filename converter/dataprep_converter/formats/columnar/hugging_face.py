@@ -36,12 +36,12 @@ def images(features: Sequence[FeatureSpec], options: HuggingFace) -> frozenset[s
     able = {feature.name for feature in features if feature.dtype == "bytes" and not feature.shape and not feature.text}
     for name in options.images or []:
         if name not in able:
-            known = ", ".join(sorted(able)) or "none"
-            raise BadSpec(f"output.parquet.huggingFace.images: {name!r} isn't a feature of bytes; the features of bytes are {known}.")
+            names = ", ".join(sorted(able)) or "none"
+            raise BadSpec(f"output.parquet.huggingFace.images: {name!r} isn't a feature of bytes; the features of bytes are {names}.")
     return frozenset(options.images if options.images is not None else able.intersection(_USUAL))
 
 
-def stored(schema: pa.Schema, pictures: Collection[str]) -> pa.Schema:
+def hugging_face_schema(schema: pa.Schema, pictures: Collection[str]) -> pa.Schema:
     """Return the schema of the columns in the form that `datasets` reads."""
     return pa.schema([(field.name, IMAGE if field.name in pictures else _plain(field.type)) for field in schema])
 
@@ -58,16 +58,16 @@ def metadata(schema: pa.Schema, pictures: Collection[str], classes: Mapping[str,
 
 
 def wrapped(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Convert the columns to the types of the schema that `stored` returns."""
-    columns = [_wrapped(records.column(field.name), field.type) for field in schema]
+    """Convert the columns to the types of the schema that `hugging_face_schema` returns."""
+    columns = [_wrap_column(records.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def unwrapped(column: Array, kind: pa.DataType) -> Array:
     """Convert a column back to type `kind`. A column that was never wrapped is returned unchanged."""
     if column.type == IMAGE:
-        found: Array = pc.struct_field(column, "bytes")
-        return found
+        image_bytes: Array = pc.struct_field(column, "bytes")
+        return image_bytes
     if is_tensor(kind) and not is_tensor(column.type):
         return _tensors(column, kind)
     return column
@@ -82,20 +82,20 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return plain
 
 
-def _wrapped(column: Array, kind: pa.DataType) -> Array:
+def _wrap_column(column: Array, kind: pa.DataType) -> Array:
     missing = column.is_null() if column.null_count else None
     if kind == IMAGE:
         parts = [column, pa.nulls(len(column), pa.string())]
-        made: Array = _arrow.StructArray.from_arrays(parts, fields=list(_arrow.struct(IMAGE)), mask=missing)
-        return made
+        pictures: Array = _arrow.StructArray.from_arrays(parts, fields=list(_arrow.struct(IMAGE)), mask=missing)
+        return pictures
     if is_tensor(column.type):
         tensors: Any = column
         shape = shape_of(column.type)
         nested: Array = tensors.storage.take(to_arrow(np.arange(len(column)))).values
         for depth in range(len(shape) - 1, 0, -1):
             nested = _arrow.FixedSizeListArray.from_arrays(nested, shape[depth])
-        whole: Array = _arrow.FixedSizeListArray.from_arrays(nested, shape[0], mask=missing)
-        return whole
+        lists: Array = _arrow.FixedSizeListArray.from_arrays(nested, shape[0], mask=missing)
+        return lists
     return column
 
 

@@ -24,30 +24,32 @@ class ParquetDecoder:
     def __init__(self, manifest: Manifest) -> None:
         self._features = {feature.name: feature for feature in tables_decoder.features_of(manifest)}
         self._schema = schema_of(list(self._features.values()))
-        written = ParquetOptions.model_validate(manifest.content.get("output", {}).get("parquet", {})).hugging_face
-        self._images = hugging_face.images(list(self._features.values()), written) if written is not None else None
+        hugging_face_options = ParquetOptions.model_validate(manifest.content.get("output", {}).get("parquet", {})).hugging_face
+        self._images = (
+            hugging_face.images(list(self._features.values()), hugging_face_options) if hugging_face_options is not None else None
+        )
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, tables_decoder.Row]]:
         """Yield the rows. The file is first copied to $TMPDIR, because its index is at its end."""
-        with tables_decoder.spooled(pieces) as spool:
+        with tables_decoder.spooled_to_file(pieces) as spool:
             with tables_decoder.faults("not a complete Parquet file", offset=0):
                 file = _parquet.ParquetFile(spool, page_checksum_verification=True)
-                tables_decoder.check_schema(file.schema_arrow, self._expected())
+                tables_decoder.check_schema(file.schema_arrow, self._expected_schema())
             offset = _MAGIC
             for number in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(number)
                 size = max(1, group.num_rows * _DECODED // max(group.total_byte_size, _DECODED))
                 batches = file.iter_batches(size, row_groups=[number], use_threads=False)
-                read = 0
+                rows_read = 0
                 while (batch := _next(batches, offset)) is not None:
-                    read += batch.num_rows
+                    rows_read += batch.num_rows
                     batch = batch if self._images is None else self._as_features(batch)
                     for row in range(batch.num_rows):
                         yield offset, (batch, row)
-                offset += _size(group) if read else 0
+                offset += _size(group) if rows_read else 0
 
-    def _expected(self) -> pa.Schema:
-        return self._schema if self._images is None else hugging_face.stored(self._schema, self._images)
+    def _expected_schema(self) -> pa.Schema:
+        return self._schema if self._images is None else hugging_face.hugging_face_schema(self._schema, self._images)
 
     def _as_features(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [hugging_face.unwrapped(batch.column(field.name), field.type) for field in self._schema]

@@ -37,9 +37,9 @@ class ParquetEncoder(SingleFile):
         level = options.compression_level
         default, highest = _LEVELS.get(options.compression, (None, 0))
         if level is not None and level > highest:
-            known = ", ".join(f"{name} (1 to {most})" for name, (_, most) in _LEVELS.items())
+            levels = ", ".join(f"{name} (1 to {most})" for name, (_, most) in _LEVELS.items())
             raise BadSpec(
-                f"output.parquet.compressionLevel {level} isn't a level of {options.compression}; these compressions have levels: {known}."
+                f"output.parquet.compressionLevel {level} isn't a level of {options.compression}; these compressions have levels: {levels}."
             )
         self._groups = Groups(features, most_bytes=most_bytes, most_records=options.row_group_records, least_bytes=_LEAST)
         self._images = hugging_face.images(features, options.hugging_face) if options.hugging_face is not None else None
@@ -74,8 +74,8 @@ class ParquetEncoder(SingleFile):
     def _schema(self) -> pa.Schema:
         if self._images is None:
             return self._groups.schema
-        found = hugging_face.stored(self._groups.schema, self._images)
-        return found.with_metadata(hugging_face.metadata(found, self._images, self._classes))
+        schema = hugging_face.hugging_face_schema(self._groups.schema, self._images)
+        return schema.with_metadata(hugging_face.metadata(schema, self._images, self._classes))
 
     @cached_property
     def _writer(self) -> Any:

@@ -24,7 +24,7 @@ def features_of(manifest: Manifest) -> list[FeatureSpec]:
 
 
 @contextmanager
-def spooled(pieces: Iterable[bytes]) -> Iterator[IO[bytes]]:
+def spooled_to_file(pieces: Iterable[bytes]) -> Iterator[IO[bytes]]:
     """Copy the pieces to an unnamed temporary file in $TMPDIR, because these formats have their index at the end."""
     with TemporaryFile.of("a shard that is read back", pieces) as file:
         file.file.seek(0)
@@ -32,41 +32,41 @@ def spooled(pieces: Iterable[bytes]) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def faults(what: str, *, offset: int) -> Iterator[None]:
+def faults(description: str, *, offset: int) -> Iterator[None]:
     """Turn Arrow's errors into BrokenRecord."""
     try:
         yield
     # Arrow raises ValueError and OSError, among others. A damaged length can ask for more memory than exists.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as exc:
-        raise BrokenRecord(f"{what}: {' '.join(str(exc).split())}", offset=offset) from exc
+        raise BrokenRecord(f"{description}: {' '.join(str(exc).split())}", offset=offset) from exc
 
 
-def check_schema(found: pa.Schema, expected: pa.Schema) -> None:
+def check_schema(schema: pa.Schema, expected: pa.Schema) -> None:
     """Raise BrokenRecord if the columns differ from those of the manifest."""
-    if not found.equals(expected):
-        pairs = zip_longest(_described(found), _described(expected), fillvalue="nothing")
-        differing = "; ".join(f"{there} instead of {wanted}" for there, wanted in pairs if there != wanted)
+    if not schema.equals(expected):
+        pairs = zip_longest(_describe_columns(schema), _describe_columns(expected), fillvalue="nothing")
+        differing = "; ".join(f"{column} instead of {expected_column}" for column, expected_column in pairs if column != expected_column)
         raise BrokenRecord(f"the columns are not those of the manifest: {differing}", offset=0)
 
 
-def _described(schema: pa.Schema) -> list[str]:
+def _describe_columns(schema: pa.Schema) -> list[str]:
     return [f"{field.name}: {field.type}" for field in schema]
 
 
 def values_of(row: Row, features: Mapping[str, FeatureSpec]) -> dict[str, Any]:
     """Return the values of a row by feature."""
     batch, number = row
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, feature in features.items():
         column: Any = batch.column(name)
         value = (column.storage if is_tensor(column.type) else column)[number].as_py()
-        found[name] = [_flat(step) for step in value or []] if feature.sequence else _flat(value)
-    return found
+        values[name] = [_flat(step) for step in value or []] if feature.sequence else _flat(value)
+    return values
 
 
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, list):
-        return [each for inner in value for each in _flat(inner)]
+        return [item for inner in value for item in _flat(inner)]
     if value is None:
         return []
     return [value.encode() if isinstance(value, str) else value]

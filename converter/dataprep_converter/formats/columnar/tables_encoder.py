@@ -61,7 +61,7 @@ class Groups:
         self.schema = schema_of(self._features)
         self._most_bytes = most_bytes
         self._most_records = most_records
-        self._waiting: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         self._records = 0
         self._bytes = 0
 
@@ -71,34 +71,34 @@ class Groups:
         for feature in self._features:
             width = 0 if feature.dtype == "bytes" else max(self._least_bytes, np.dtype(feature.dtype).itemsize)
             sizes += _row_bytes(batch.column(feature.name), feature.shape, width)
-        done = 0
-        while done < batch.num_rows:
-            ends = np.cumsum(sizes[done:])
-            taken = int(np.searchsorted(ends, self._most_bytes - self._bytes, side="right"))
-            taken = max(taken, 0 if self._records else 1)
+        start = 0
+        while start < batch.num_rows:
+            ends = np.cumsum(sizes[start:])
+            count = int(np.searchsorted(ends, self._most_bytes - self._bytes, side="right"))
+            count = max(count, 0 if self._records else 1)
             if self._most_records is not None:
-                taken = min(taken, self._most_records - self._records)
-            is_whole = taken < batch.num_rows - done
-            if taken:
-                self._waiting.append(batch.slice(done, taken))
-                self._records += taken
-                self._bytes += int(ends[taken - 1])
-                done += taken
+                count = min(count, self._most_records - self._records)
+            is_whole = count < batch.num_rows - start
+            if count:
+                self._batches.append(batch.slice(start, count))
+                self._records += count
+                self._bytes += int(ends[count - 1])
+                start += count
             if is_whole:
-                yield self._made()
+                yield self._build_group()
 
     def rest(self) -> pa.RecordBatch | None:
         """Return the last group, which has the remaining records, or None if there are none."""
-        return self._made() if self._records else None
+        return self._build_group() if self._records else None
 
-    def _made(self) -> pa.RecordBatch:
-        waiting, self._waiting, self._records, self._bytes = self._waiting, [], 0, 0
+    def _build_group(self) -> pa.RecordBatch:
+        batches, self._batches, self._records, self._bytes = self._batches, [], 0, 0
         columns = []
         for feature, field in zip(self._features, self.schema, strict=True):
-            parts: list[Any] = [batch.column(feature.name) for batch in waiting]
+            parts: list[Any] = [batch.column(feature.name) for batch in batches]
             if len({part.type for part in parts}) > 1 or isinstance(parts[0].type, pa.DictionaryType):
-                parts = [conformed(part, field.type, of=feature.name) for part in parts]
-            columns.append(conformed(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), field.type, of=feature.name))
+                parts = [conformed(part, field.type, feature_name=feature.name) for part in parts]
+            columns.append(conformed(parts[0] if len(parts) == 1 else pa.concat_arrays(parts), field.type, feature_name=feature.name))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -108,7 +108,7 @@ class Pieces(io.RawIOBase):
     def __init__(self) -> None:
         super().__init__()
         self._pieces: list[bytes] = []
-        self._written = 0
+        self._size = 0
 
     def writable(self) -> bool:
         """Return True."""
@@ -117,18 +117,18 @@ class Pieces(io.RawIOBase):
     def write(self, data: Any) -> int:
         """Append a copy of `data`, because Arrow's buffer is only valid during the call."""
         self._pieces.append(bytes(data))
-        self._written += len(self._pieces[-1])
+        self._size += len(self._pieces[-1])
         return len(self._pieces[-1])
 
     def tell(self) -> int:
         """Return the total number of bytes written."""
-        return self._written
+        return self._size
 
     def take(self) -> bytes:
         """Return the bytes written since the last call."""
-        taken = b"".join(self._pieces)
+        data = b"".join(self._pieces)
         self._pieces.clear()
-        return taken
+        return data
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
@@ -156,33 +156,37 @@ def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
 # --- values -------------------------------------------------------------------------------------------------------
 
 
-def conformed(column: Array, kind: pa.DataType, *, of: str) -> Array:
-    """Return the values as a column of exactly type `kind`, in buffers without any other bytes. `of` is the feature's name, for messages."""
+def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
+    """Return the values as a column of exactly type `kind`, in buffers without any other bytes. `feature_name` is for messages."""
     inner: Any = kind
     if is_tensor(kind):
-        tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, of=of))
+        tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, feature_name=feature_name))
         return tensors
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     if pa.types.is_fixed_size_list(kind):
-        return _of_one_size(column, kind, missing, of=of)
+        return _build_fixed_size_lists(column, kind, missing, feature_name=feature_name)
     if pa.types.is_list(kind):
         lists = flatten_lists(column)
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts)))
-        items = conformed(lists.items, inner.value_type, of=of)
-        return _made(kind, len(column), [_validity(missing), ends.astype(np.int32)], children=[items])
+        items = conformed(lists.items, inner.value_type, feature_name=feature_name)
+        return _build_array(kind, len(column), [_validity(missing), ends.astype(np.int32)], children=[items])
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
-    whole = pc.fill_null(column, _nothing(column.type)) if missing is not None else column
+    without_nulls = pc.fill_null(column, _nothing(column.type)) if missing is not None else column
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        data, offsets = binary_data(whole.cast(pa.large_binary())) if len(column) else (np.empty(0, np.uint8), np.zeros(1, np.int64))
-        made = _made(kind, len(column), [_validity(missing), (offsets - offsets[0]).astype(np.int32), data[offsets[0] : offsets[-1]]])
-        return _checked(made, of)
-    values = to_numpy(whole)
-    stored = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
-    return _made(kind, len(column), [_validity(missing), stored])
+        data, offsets = (
+            binary_data(without_nulls.cast(pa.large_binary())) if len(column) else (np.empty(0, np.uint8), np.zeros(1, np.int64))
+        )
+        text_column = _build_array(
+            kind, len(column), [_validity(missing), (offsets - offsets[0]).astype(np.int32), data[offsets[0] : offsets[-1]]]
+        )
+        return _check_utf8(text_column, feature_name)
+    values = to_numpy(without_nulls)
+    buffer = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    return _build_array(kind, len(column), [_validity(missing), buffer])
 
 
-def _of_one_size(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None, *, of: str) -> Array:
+def _build_fixed_size_lists(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None, *, feature_name: str) -> Array:
     """Return a column of fixed-size lists, which may be nested. The values below a null are zeros."""
     sizes = []
     leaf = kind
@@ -191,19 +195,19 @@ def _of_one_size(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None
         leaf = leaf.value_type
     values = leaves(column.drop_null() if missing is not None else column)
     if missing is not None:
-        each = math.prod(sizes)
-        places = np.zeros(len(column) * each, np.int64)
-        absent = np.repeat(missing, each)
+        width = math.prod(sizes)
+        places = np.zeros(len(column) * width, np.int64)
+        absent = np.repeat(missing, width)
         places[~absent] = np.arange(len(values))
-        found: Any = values.take(_arrow.array(places, mask=absent))
-        values = pc.fill_null(found, _nothing(values.type))
-    made = conformed(values, leaf, of=of)
+        with_nulls: Any = values.take(_arrow.array(places, mask=absent))
+        values = pc.fill_null(with_nulls, _nothing(values.type))
+    lists = conformed(values, leaf, feature_name=feature_name)
     for depth in range(len(sizes) - 1, -1, -1):
         inner = kind
         for _ in range(depth):
             inner = inner.value_type
-        made = _made(inner, len(column) * math.prod(sizes[:depth]), [_validity(missing) if depth == 0 else None], children=[made])
-    return made
+        lists = _build_array(inner, len(column) * math.prod(sizes[:depth]), [_validity(missing) if depth == 0 else None], children=[lists])
+    return lists
 
 
 def leaves(column: Array) -> Array:
@@ -211,8 +215,8 @@ def leaves(column: Array) -> Array:
     values: Any = to_arrow(to_numpy(column).reshape(-1)) if is_tensor(column.type) else column
     while is_list(values.type):
         values = values.flatten()
-    whole: Array = values.cast(values.type.value_type) if isinstance(values.type, pa.DictionaryType) else values
-    return whole
+    plain: Array = values.cast(values.type.value_type) if isinstance(values.type, pa.DictionaryType) else values
+    return plain
 
 
 def _nothing(kind: pa.DataType) -> Any:
@@ -228,16 +232,18 @@ def _validity(missing: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.uint8] | 
     return None if missing is None else np.packbits(~missing, bitorder="little")
 
 
-def _made(kind: pa.DataType, rows: int, buffers: Sequence[npt.NDArray[Any] | None], *, children: Sequence[Array] | None = None) -> Array:
-    whole = [None if each is None else _arrow.py_buffer(each) for each in buffers]
-    made: Array = _arrow.Array.from_buffers(kind, rows, whole, children=children)
-    return made
+def _build_array(
+    kind: pa.DataType, rows: int, buffers: Sequence[npt.NDArray[Any] | None], *, children: Sequence[Array] | None = None
+) -> Array:
+    arrow_buffers = [None if buffer is None else _arrow.py_buffer(buffer) for buffer in buffers]
+    array: Array = _arrow.Array.from_buffers(kind, rows, arrow_buffers, children=children)
+    return array
 
 
-def _checked(text: Array, of: str) -> Array:
+def _check_utf8(text: Array, feature_name: str) -> Array:
     """Return the column unchanged. Raises BadData, naming the feature, if a text in it isn't UTF-8."""
     try:
         text.validate(full=True)
     except pa.ArrowInvalid as exc:
-        raise BadData(f"The feature {of!r} has a text that isn't UTF-8.") from exc
+        raise BadData(f"The feature {feature_name!r} has a text that isn't UTF-8.") from exc
     return text

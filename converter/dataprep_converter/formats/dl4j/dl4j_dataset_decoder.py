@@ -11,7 +11,7 @@ import numpy as np
 
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import BrokenRecord
-from dataprep_converter.formats.archives.held import Values
+from dataprep_converter.formats.archives.number_buffer import Values
 from dataprep_converter.formats.dl4j.dl4j_dataset_encoder import COUNTS, FEATURES, FEATURES_MASK, LABELS, LABELS_MASK
 from dataprep_converter.formats.dl4j.nd4j import KINDS, MODE, ROW_MAJOR
 
@@ -24,9 +24,9 @@ class Dl4jDatasetDecoder:
     """Decodes each record to one row of each array. A sequence's row is cut to its steps."""
 
     def __init__(self, manifest: Manifest) -> None:
-        order = sorted(manifest.features, key=lambda each: int(each["place"]))
-        self._features = [each for each in order if not each["label"]]
-        self._labels = [each for each in order if each["label"]]
+        order = sorted(manifest.features, key=lambda feature: int(feature["place"]))
+        self._features = [feature for feature in order if not feature["label"]]
+        self._labels = [feature for feature in order if feature["label"]]
         options = manifest.content["output"].get("dl4jDataset") or {}
         self._is_multi = options.get("holds") == "MultiDataSet"
 
@@ -35,14 +35,16 @@ class Dl4jDatasetDecoder:
         data = _Bytes(b"".join(pieces))
         counts = self._counts(data)
         first = data.at
-        found = [[_array(data) for _ in range(count)] for count in counts]
+        parts = [[_array(data) for _ in range(count)] for count in counts]
         if data.at != len(data.content):
             raise BrokenRecord(f"{len(data.content) - data.at} bytes after the last array", offset=data.at)
         if not any(counts):
             return
-        features, labels, feature_masks, label_masks = found
-        arrays = dict(self._named(self._features, features, feature_masks) + self._named(self._labels, labels, label_masks))
-        lengths = {len(array) for part in found for array in part}
+        features, labels, feature_masks, label_masks = parts
+        arrays = dict(
+            self._pair_with_names(self._features, features, feature_masks) + self._pair_with_names(self._labels, labels, label_masks)
+        )
+        lengths = {len(array) for part in parts for array in part}
         if len(lengths) > 1:
             raise BrokenRecord(f"arrays of {' and '.join(map(str, sorted(lengths)))} records in one file", offset=first)
         for number in range(lengths.pop()):
@@ -50,7 +52,7 @@ class Dl4jDatasetDecoder:
 
     def parse(self, record: dict[str, Values]) -> dict[str, Any]:
         """Return the values as flat lists, or as a list of steps for a sequence."""
-        sequences = {each["name"] for each in (*self._features, *self._labels) if each["sequence"]}
+        sequences = {feature["name"] for feature in (*self._features, *self._labels) if feature["sequence"]}
         return {name: (values if name in sequences else np.ravel(values)).tolist() for name, values in record.items()}
 
     def _counts(self, data: "_Bytes") -> list[int]:
@@ -58,27 +60,30 @@ class Dl4jDatasetDecoder:
 
         Raises BrokenRecord if these numbers fit neither the manifest nor a file without records.
         """
-        wanted = [len(self._features), len(self._labels), *(self._masks(part) for part in (self._features, self._labels))]
+        expected_counts = [len(self._features), len(self._labels), *(self._masks(part) for part in (self._features, self._labels))]
         if self._is_multi:
             counts = list(COUNTS.unpack(data.take(COUNTS.size)))
-            if any(counts) and counts != wanted:
-                raise BrokenRecord(f"numbers of arrays {counts}, expected {wanted}", offset=0)
+            if any(counts) and counts != expected_counts:
+                raise BrokenRecord(f"numbers of arrays {counts}, expected {expected_counts}", offset=0)
             return counts
         (flags,) = data.take(1)
-        expected = sum(bit for bit, count in zip(_PARTS, wanted, strict=True) if count)
+        expected = sum(bit for bit, count in zip(_PARTS, expected_counts, strict=True) if count)
         if flags not in (0, expected):
             raise BrokenRecord(f"flags {flags:#04x}, expected {expected:#04x}", offset=0)
-        return wanted if flags else [0, 0, 0, 0]
+        return expected_counts if flags else [0, 0, 0, 0]
 
     def _masks(self, part: Sequence[dict[str, Any]]) -> int:
-        return len(part) if any(each["sequence"] for each in part) else 0
+        return len(part) if any(feature["sequence"] for feature in part) else 0
 
-    def _named(
+    def _pair_with_names(
         self, specs: Sequence[dict[str, Any]], arrays: Sequence[Values], masks: Sequence[Values]
     ) -> list[tuple[str, tuple[Values, Values | None]]]:
         """Return a (name, (array, mask)) pair for each feature. The mask is None unless the feature is a sequence."""
-        given: Sequence[Values | None] = masks or [None] * len(arrays)
-        return [(spec["name"], (array, mask if spec["sequence"] else None)) for spec, array, mask in zip(specs, arrays, given, strict=True)]
+        array_masks: Sequence[Values | None] = masks or [None] * len(arrays)
+        return [
+            (spec["name"], (array, mask if spec["sequence"] else None))
+            for spec, array, mask in zip(specs, arrays, array_masks, strict=True)
+        ]
 
 
 def _row(values: Values, mask: Values | None, number: int) -> Values:
@@ -112,8 +117,8 @@ def _array(data: _Bytes) -> Values:
     rank, *rest = (int(value) for value in np.frombuffer(data.take(8 * length), ">i8"))
     dimensions = length // 2 - 2
     shape, strides, (flags, spread, order) = rest[:dimensions], rest[dimensions:-3], rest[-3:]
-    ordered = [math.prod(shape[axis + 1 :]) for axis in range(dimensions)]
-    if rank != dimensions or strides != ordered or (spread, order) != (1, ROW_MAJOR) or min(shape) < 1:
+    row_major_strides = [math.prod(shape[axis + 1 :]) for axis in range(dimensions)]
+    if rank != dimensions or strides != row_major_strides or (spread, order) != (1, ROW_MAJOR) or min(shape) < 1:
         raise BrokenRecord(f"expected the shape of a row-major array, got {[rank, *rest]}", offset=begin)
     begin = data.at
     kind, length = _buffer(data)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from dataprep_api.spec import Output
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES
-from dataprep_converter.formats.archives.held import Held, Values
+from dataprep_converter.formats.archives.number_buffer import NumberBuffer, Values
 from dataprep_converter.formats.dl4j import nd4j
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
@@ -35,14 +35,14 @@ class Dl4jDatasetEncoder(SingleFile):
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._is_multi = output.dl4j_dataset.holds == "MultiDataSet"
-        held = [Held(feature, format_="dl4jDataset") for feature in sorted(features, key=lambda feature: feature.place)]
-        for each in held:
-            if each.feature.sequence and len(each.step_shape) > 1:
+        buffers = [NumberBuffer(feature, format_="dl4jDataset") for feature in sorted(features, key=lambda feature: feature.place)]
+        for buffer in buffers:
+            if buffer.feature.sequence and len(buffer.step_shape) > 1:
                 raise BadSpec(
-                    f"The feature {each.feature.name!r} has steps of shape {list(each.step_shape)}, but in dl4jDataset a step is a single value or a vector."
+                    f"The feature {buffer.feature.name!r} has steps of shape {list(buffer.step_shape)}, but in dl4jDataset a step is a single value or a vector."
                 )
-        self._features = [each for each in held if not each.feature.label]
-        self._labels = [each for each in held if each.feature.label]
+        self._features = [buffer for buffer in buffers if not buffer.feature.label]
+        self._labels = [buffer for buffer in buffers if buffer.feature.label]
         if not self._features:
             raise BadSpec("dl4jDataset needs at least one feature that isn't a label.")
         if not self._is_multi:
@@ -61,8 +61,8 @@ class Dl4jDatasetEncoder(SingleFile):
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Hold the batch and return no bytes yet."""
-        for held in (*self._features, *self._labels):
-            held.add(batch.column(held.feature.name))
+        for buffer in (*self._features, *self._labels):
+            buffer.add(batch.column(buffer.feature.name))
         return b""
 
     def close(self) -> bytes:
@@ -80,32 +80,34 @@ class Dl4jDatasetEncoder(SingleFile):
         return b"".join([head, *(piece for part in parts for array in part for piece in nd4j.array(array))])
 
 
-def _check_single(held: Sequence[Held], what: str) -> None:
-    if len(held) > 1:
-        named = ", ".join(each.feature.name for each in held)
+def _check_single(buffers: Sequence[NumberBuffer], kind: str) -> None:
+    if len(buffers) > 1:
+        names = ", ".join(buffer.feature.name for buffer in buffers)
         raise BadSpec(
-            f"A DataSet has one array of {what}s, but there are {len(held)}: {named}. Join columns into one {what}, or set output.dl4jDataset.holds: MultiDataSet."
+            f"A DataSet has one array of {kind}s, but there are {len(buffers)}: {names}. Join columns into one {kind}, or set output.dl4jDataset.holds: MultiDataSet."
         )
 
 
-def _arrays(held: Sequence[Held]) -> tuple[list[Values], list[Values]]:
+def _arrays(buffers: Sequence[NumberBuffer]) -> tuple[list[Values], list[Values]]:
     """Return the arrays and their masks. There is a mask for each array, or no mask if no array needs one."""
-    made = [_filled_up(each) if each.feature.sequence else (_of_two_dimensions(each.values()), None) for each in held]
-    arrays = [array for array, _ in made]
-    if all(mask is None for _, mask in made):
+    masked_arrays = [
+        _pad_sequences(buffer) if buffer.feature.sequence else (_reshape_to_matrix(buffer.values()), None) for buffer in buffers
+    ]
+    arrays = [array for array, _ in masked_arrays]
+    if all(mask is None for _, mask in masked_arrays):
         return arrays, []
     # ND4J has a placeholder for a missing mask, but recognises it only in the process that wrote it.
-    return arrays, [np.ones((len(array), 1), np.float32) if mask is None else mask for array, mask in made]
+    return arrays, [np.ones((len(array), 1), np.float32) if mask is None else mask for array, mask in masked_arrays]
 
 
-def _of_two_dimensions(values: Values) -> Values:
+def _reshape_to_matrix(values: Values) -> Values:
     return values.reshape(len(values), 1) if values.ndim == 1 else values
 
 
-def _filled_up(held: Held) -> tuple[Values, Values]:
+def _pad_sequences(buffer: NumberBuffer) -> tuple[Values, Values]:
     """Return sequences as an array [records, values, steps], and its mask."""
-    steps, counts = held.values(), held.counts()
-    steps = steps.reshape(len(steps), -1) if len(steps) else np.empty((0, held.step_shape[0] if held.step_shape else 1), steps.dtype)
+    steps, counts = buffer.values(), buffer.counts()
+    steps = steps.reshape(len(steps), -1) if len(steps) else np.empty((0, buffer.step_shape[0] if buffer.step_shape else 1), steps.dtype)
     longest = max(1, int(counts.max(initial=0)))
     mask = (np.arange(longest) < counts[:, np.newaxis]).astype(np.float32)
     rows, places = np.nonzero(mask)

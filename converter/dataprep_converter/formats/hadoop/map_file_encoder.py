@@ -38,7 +38,7 @@ class MapFileEncoder(SingleFile):
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.map_file
-        self._pairs = pairs(self._options, features, of="mapFile")
+        self._pairs = pairs(self._options, features, format_name="mapFile")
         self._interval = self._options.index_interval or (1 if self._options.value == "Record" else _DEFAULT_INTERVAL)
         self._shard: Shard | None = None
         self._seed = 0
@@ -66,7 +66,7 @@ class MapFileEncoder(SingleFile):
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the bytes of `data` that are now known. Raises BadData for nulls and for a key that is less than the previous key."""
-        head, framed, index = self._begun()
+        head, framed, index = self._start_files()
         rows = batch.num_rows
         if rows == 0:
             return head
@@ -74,14 +74,14 @@ class MapFileEncoder(SingleFile):
         data, positions = framed.append(keys, self._pairs.value.part(batch))
         entries = self._entries(positions)
         if len(entries):
-            made, _ = index.append(_taken(keys, entries), Fixed(positions[entries], np.dtype(">i8")))
-            self._index += made
+            index_bytes, _ = index.append(_take_rows(keys, entries), Fixed(positions[entries], np.dtype(">i8")))
+            self._index += index_bytes
         self._records += rows
         return b"".join((head, data)) if head else data
 
     def close(self) -> bytes:
         """Return the last block. A file without records consists of its header."""
-        head, framed, index = self._begun()
+        head, framed, index = self._start_files()
         self._index += index.close()
         return head + framed.close()
 
@@ -89,12 +89,12 @@ class MapFileEncoder(SingleFile):
         """Return the file `index`."""
         return {_INDEX: bytes(self._index)}
 
-    def _begun(self) -> tuple[bytes, Frames, Blocks]:
+    def _start_files(self) -> tuple[bytes, Frames, Blocks]:
         """Return the header (empty if it is already written), the frames of `data` and the blocks of `index`."""
         if self._frames is not None and self._index_frames is not None:
             return b"", self._frames, self._index_frames
         level = self._options.compression_level
-        sync = marker(self._shard, seed=self._seed, of=_INDEX)
+        sync = marker(self._shard, seed=self._seed, file=_INDEX)
         self._index += header(self._pairs.key_class, POSITIONS, "Block", sync)
         self._index_frames = Blocks(level=level, sync=sync, begin=len(self._index))
         sync = marker(self._shard, seed=self._seed)
@@ -121,7 +121,7 @@ class MapFileEncoder(SingleFile):
             place = self._records + row + (1 if self._last_key is None else 0)
             where = f"{self._shard.file}: " if self._shard else ""
             raise BadData(
-                f"{where}the key of record {place}, {_shown(with_last[row + 1])}, is less than the previous key, {_shown(with_last[row])}, but a MapFile"
+                f"{where}the key of record {place}, {_describe_key(with_last[row + 1])}, is less than the previous key, {_describe_key(with_last[row])}, but a MapFile"
                 " is sorted by key. Sort the source by the key and leave shuffle out, or leave mapFile.key out."
             )
         self._last_key = with_last[-1:]
@@ -134,9 +134,9 @@ class MapFileEncoder(SingleFile):
         record, position = self._last_entry
         rows = len(positions)
         following = record + self._interval - self._records if record >= 0 else 0
-        found: npt.NDArray[np.int64]
+        entry_rows: npt.NDArray[np.int64]
         if self._options.compression != "Block":
-            found = np.arange(following, rows, self._interval)
+            entry_rows = np.arange(following, rows, self._interval)
         else:
             begins = [0, *(np.flatnonzero(np.diff(positions)) + 1).tolist(), rows]
             places: list[int] = []
@@ -145,20 +145,20 @@ class MapFileEncoder(SingleFile):
                 if row < end and int(positions[row]) > position:
                     places.append(row)
                     following, position = row + self._interval, int(positions[row])
-            found = np.array(places, np.int64)
-        if len(found):
-            self._last_entry = (self._records + int(found[-1]), int(positions[found[-1]]))
-        return found
+            entry_rows = np.array(places, np.int64)
+        if len(entry_rows):
+            self._last_entry = (self._records + int(entry_rows[-1]), int(positions[entry_rows[-1]]))
+        return entry_rows
 
 
-def _taken(part: Part, rows: npt.NDArray[np.int64]) -> Part:
+def _take_rows(part: Part, rows: npt.NDArray[np.int64]) -> Part:
     if isinstance(part, Fixed):
         return Fixed(part.values[rows], part.dtype)
     content: Any = part.content
     return Ragged(content=content.take(pa.array(rows)), lengths=part.lengths[rows])
 
 
-def _shown(key: Any) -> str:
+def _describe_key(key: Any) -> str:
     value = key.as_py()
     if isinstance(value, bytes):
         value = value.decode(errors="backslashreplace")

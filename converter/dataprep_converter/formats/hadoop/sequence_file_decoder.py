@@ -12,7 +12,7 @@ from dataprep_api.dataset.report import Manifest
 from dataprep_api.spec import Output
 from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.formats.hadoop.sequence_file_encoder import ESCAPE, LARGEST, MARKER, header
-from dataprep_converter.formats.hadoop.writables_decoder import HEAD, LONGEST_VINT, Form, Long, form_of, parse, vint, vints
+from dataprep_converter.formats.hadoop.writables_decoder import HEAD, LONGEST_VINT, Long, WritableLayout, form_of, parse, vint, vints
 from dataprep_converter.formats.hadoop.writables_encoder import Pairs, pairs
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -30,11 +30,11 @@ class SequenceFileDecoder:
 
     def __init__(self, manifest: Manifest) -> None:
         output = Output.model_validate({"uri": "out"} | manifest.content["output"])
-        features = [FeatureSpec(**(each | {"shape": tuple(each["shape"])})) for each in manifest.features]
+        features = [FeatureSpec(**(description | {"shape": tuple(description["shape"])})) for description in manifest.features]
         self.options = output.map_file if manifest.format == "mapFile" else output.sequence_file
         self._record = next((feature.name for feature in features if feature.record), None)
-        self.pairs = pairs(self.options, features, of=manifest.format)
-        self.key: Form = form_of(self.pairs.key) if self.pairs.key else Long()
+        self.pairs = pairs(self.options, features, format_name=manifest.format)
+        self.key: WritableLayout = form_of(self.pairs.key) if self.pairs.key else Long()
         self._value = form_of(self.pairs.value)
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
@@ -68,19 +68,21 @@ class MapFileDecoder(SequenceFileDecoder):
         last: Any = None
         for offset, (key, value) in super().read(pieces):
             if self.pairs.key is not None:
-                ((this,),) = parse(self.key, key).values()
-                if last is not None and this < last:
-                    raise BrokenRecord(f"the key {this!r} follows the larger key {last!r}", offset=offset)
-                last = this
+                ((current,),) = parse(self.key, key).values()
+                if last is not None and current < last:
+                    raise BrokenRecord(f"the key {current!r} follows the larger key {last!r}", offset=offset)
+                last = current
             yield offset, (key, value)
 
 
-def read(pieces: Iterable[bytes], *, pairs: Pairs, key: Form, value: Form, compression: str) -> Iterator[tuple[int, bytes, bytes]]:
+def read(
+    pieces: Iterable[bytes], *, pairs: Pairs, key: WritableLayout, value: WritableLayout, compression: str
+) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield (offset, key, value) of every record. Raises BrokenRecord at the first fault, after yielding all good records before it."""
     source = _Source(pieces)
     begin = header(pairs.key_class, pairs.value.java, compression, b"")
-    found = source.take(len(begin), "header", at=0)
-    if found != begin:
+    head = source.take(len(begin), "header", at=0)
+    if head != begin:
         raise BrokenRecord(f"not the header of a SequenceFile of {pairs.key_class} and {pairs.value.java}", offset=0)
     sync = ESCAPE + source.take(MARKER, "header", at=0)
     if compression == "Block":
@@ -103,12 +105,12 @@ def read(pieces: Iterable[bytes], *, pairs: Pairs, key: Form, value: Form, compr
             _check(value, source.peek(min(HEAD, size - key_size)), size - key_size, offset)
             yield offset, data, source.take(size - key_size, "value", at=offset)
             continue
-        unpacked = _inflated(source.take(size - key_size, "value", at=offset), LARGEST, offset)
+        unpacked = _inflate(source.take(size - key_size, "value", at=offset), LARGEST, offset)
         _check(value, unpacked[:HEAD], len(unpacked), offset)
         yield offset, data, unpacked
 
 
-def _blocks(source: "_Source", sync: bytes, key: Form, value: Form) -> Iterator[tuple[int, bytes, bytes]]:
+def _blocks(source: "_Source", sync: bytes, key: WritableLayout, value: WritableLayout) -> Iterator[tuple[int, bytes, bytes]]:
     while source.more():
         offset = source.offset
         if source.take(len(sync), "sync marker", at=offset) != sync:
@@ -117,17 +119,17 @@ def _blocks(source: "_Source", sync: bytes, key: Form, value: Form) -> Iterator[
         if not 0 < count <= MOST_RECORDS:
             raise BrokenRecord(f"a block of {count:,} records", offset=offset)
         columns: list[list[bytes]] = []
-        for form in (key, value):
-            sizes = _sizes(_inflated(source.take(source.vint(offset), "lengths", at=offset), count * LONGEST_VINT, offset), count, offset)
-            whole = sum(sizes)
-            data = _inflated(source.take(source.vint(offset), "block", at=offset), whole, offset)
-            if len(data) != whole:
-                raise BrokenRecord(f"{len(data):,} bytes in a block instead of {whole:,}", offset=offset)
+        for layout in (key, value):
+            sizes = _sizes(_inflate(source.take(source.vint(offset), "lengths", at=offset), count * LONGEST_VINT, offset), count, offset)
+            block_size = sum(sizes)
+            data = _inflate(source.take(source.vint(offset), "block", at=offset), block_size, offset)
+            if len(data) != block_size:
+                raise BrokenRecord(f"{len(data):,} bytes in a block instead of {block_size:,}", offset=offset)
             at = 0
             column: list[bytes] = []
             for size in sizes:
                 column.append(data[at : at + size])
-                _check(form, column[-1][:HEAD], size, offset)
+                _check(layout, column[-1][:HEAD], size, offset)
                 at += size
             columns.append(column)
         for each_key, each_value in zip(*columns, strict=True):
@@ -144,16 +146,16 @@ def _sizes(data: bytes, count: int, offset: int) -> list[int]:
     return sizes
 
 
-def _check(form: Form, begin: bytes, size: int, offset: int) -> None:
+def _check(layout: WritableLayout, begin: bytes, size: int, offset: int) -> None:
     try:
-        said = form.size(begin)
+        declared_size = layout.size(begin)
     except ValueError as exc:
         raise BrokenRecord(f"not a valid record: {exc}", offset=offset) from exc
-    if said is not None and said != size:
-        raise BrokenRecord(f"not a valid record: an object of {said:,} bytes in {size:,}", offset=offset)
+    if declared_size is not None and declared_size != size:
+        raise BrokenRecord(f"not a valid record: an object of {declared_size:,} bytes in {size:,}", offset=offset)
 
 
-def _inflated(data: bytes, most: int, offset: int) -> bytes:
+def _inflate(data: bytes, most: int, offset: int) -> bytes:
     """Return the content of a zlib stream. Raises BrokenRecord if the stream is damaged or has more than `most` bytes."""
     stream = zlib.decompressobj()
     try:
@@ -174,30 +176,30 @@ class _Source:
         self._pieces = iter(pieces)
         self._data = b""
         self._at = 0
-        self._passed = 0
+        self._data_offset = 0
 
     @property
     def offset(self) -> int:
         """The offset of the next byte."""
-        return self._passed + self._at
+        return self._data_offset + self._at
 
     def more(self) -> bool:
         """Return whether any bytes are left."""
-        return self._have(1) > 0
+        return self._fill_buffer(1) > 0
 
     def peek(self, size: int) -> bytes:
         """Return the next `size` bytes without consuming them, or fewer at the end of the file."""
-        self._have(size)
+        self._fill_buffer(size)
         return self._data[self._at : self._at + size]
 
-    def take(self, size: int, what: str, *, at: int) -> bytes:
+    def take(self, size: int, part: str, *, at: int) -> bytes:
         """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if the file has fewer."""
-        have = self._have(size)
-        if have < size:
-            raise BrokenRecord(f"truncated {what} ({have:,} of {size:,} bytes)", offset=at)
-        found = self._data[self._at : self._at + size]
+        available = self._fill_buffer(size)
+        if available < size:
+            raise BrokenRecord(f"truncated {part} ({available:,} of {size:,} bytes)", offset=at)
+        data = self._data[self._at : self._at + size]
         self._at += size
-        return found
+        return data
 
     def vint(self, at: int) -> int:
         """Consume and return the next vint."""
@@ -208,18 +210,18 @@ class _Source:
         self._at += size
         return value
 
-    def _have(self, size: int) -> int:
+    def _fill_buffer(self, size: int) -> int:
         """Buffer at least `size` bytes, or all that are left. Return the number of buffered bytes."""
-        have = len(self._data) - self._at
-        if have >= size:
-            return have
-        waiting = [self._data[self._at :]]
-        self._passed += self._at
+        available = len(self._data) - self._at
+        if available >= size:
+            return available
+        pieces = [self._data[self._at :]]
+        self._data_offset += self._at
         self._at = 0
         for piece in self._pieces:
-            waiting.append(piece)
-            have += len(piece)
-            if have >= size:
+            pieces.append(piece)
+            available += len(piece)
+            if available >= size:
                 break
-        self._data = b"".join(waiting)
-        return have
+        self._data = b"".join(pieces)
+        return available

@@ -43,10 +43,10 @@ LARGEST: Final = (1 << 31) - 1
 """The largest size of a record's key and value that its header can hold, in bytes."""
 
 
-def marker(shard: Shard | None, *, seed: int, of: str = "") -> bytes:
-    """Return the sync marker of a shard, or of the additional file of the shard that `of` names."""
+def marker(shard: Shard | None, *, seed: int, file: str = "") -> bytes:
+    """Return the sync marker of a shard, or of the additional file of the shard that `file` names."""
     place = f"{shard.split}/{shard.index}" if shard else ""
-    return hashlib.sha256(f"{seed}/{place}/{of}".encode()).digest()[:MARKER]
+    return hashlib.sha256(f"{seed}/{place}/{file}".encode()).digest()[:MARKER]
 
 
 def header(key_class: str, value_class: str, compression: str, sync: bytes) -> bytes:
@@ -82,14 +82,14 @@ class Records:
         self._level = level
         self._sync = ESCAPE + sync
         self._position = begin
-        self._synced = 0
+        self._last_sync = 0
         """The position after the last sync."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
         """Return the framed records. None of them is held back."""
         key_sizes, value_sizes = _lengths(keys), _lengths(values)
         if self._level is not None:
-            values = _compressed(values, self._level)
+            values = _compress_rows(values, self._level)
             value_sizes = values.lengths
         largest = int((key_sizes + value_sizes).max())
         if largest > LARGEST:
@@ -100,9 +100,9 @@ class Records:
         size = int(offsets[-1] - offsets[0])
         view = memoryview(data[offsets[0] : offsets[-1]].data).toreadonly()
         cuts = self._cuts(starts)
-        added = np.zeros(len(starts) + 1, np.int64)
-        added[np.array(cuts, np.int64) + 1] = len(self._sync)
-        positions = self._position + starts + np.cumsum(added)[:-1]
+        sync_sizes = np.zeros(len(starts) + 1, np.int64)
+        sync_sizes[np.array(cuts, np.int64) + 1] = len(self._sync)
+        positions = self._position + starts + np.cumsum(sync_sizes)[:-1]
         self._position += size + len(self._sync) * len(cuts)
         if not cuts:
             return view, positions
@@ -124,12 +124,12 @@ class Records:
         cuts: list[int] = []
         first = self._position
         while True:
-            record = int(np.searchsorted(starts, self._synced + SYNC_INTERVAL - first))
+            record = int(np.searchsorted(starts, self._last_sync + SYNC_INTERVAL - first))
             if record >= len(starts):
                 return cuts
             cuts.append(record)
             first += len(self._sync)
-            self._synced = first + int(starts[record])
+            self._last_sync = first + int(starts[record])
 
 
 class Blocks:
@@ -146,24 +146,24 @@ class Blocks:
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
         """Return the blocks that are now full. The records of the last, incomplete block are held back."""
-        columns = [each for part in (keys, values) for each in (_vints(_lengths(part)), data_of(part))]
+        columns = [column for part in (keys, values) for column in (_vints(_lengths(part)), data_of(part))]
         sizes = np.cumsum(_lengths(keys) + _lengths(values))
         rows = len(sizes)
         positions = np.empty(rows, np.int64)
         out: list[bytes] = []
-        done = 0
-        while done < rows:
-            before = int(sizes[done - 1]) if done else 0
+        start = 0
+        while start < rows:
+            before = int(sizes[start - 1]) if start else 0
             last = int(np.searchsorted(sizes, before + BLOCK - self._size))
             end = min(last + 1, rows)
-            positions[done:end] = self._position
+            positions[start:end] = self._position
             for stream, (data, offsets) in zip(self._streams, columns, strict=True):
-                stream += data[offsets[done] : offsets[end]].data
-            self._records += end - done
+                stream += data[offsets[start] : offsets[end]].data
+            self._records += end - start
             self._size += int(sizes[end - 1]) - before
             if last < rows:
                 out.append(self._block())
-            done = end
+            start = end
         return b"".join(out), positions
 
     def close(self) -> bytes:
@@ -173,8 +173,8 @@ class Blocks:
     def _block(self) -> bytes:
         pieces = [self._sync, vint(self._records)]
         for stream in self._streams:
-            packed = zlib.compress(stream, self._level)
-            pieces += [vint(len(packed)), packed]
+            compressed = zlib.compress(stream, self._level)
+            pieces += [vint(len(compressed)), compressed]
             stream.clear()
         block = b"".join(pieces)
         self._records = self._size = 0
@@ -187,7 +187,7 @@ class SequenceFileEncoder(SingleFile):
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._options = output.sequence_file
-        self._pairs = pairs(self._options, features, of="sequenceFile")
+        self._pairs = pairs(self._options, features, format_name="sequenceFile")
         self._shard: Shard | None = None
         self._seed = 0
         self._number = 0
@@ -211,7 +211,7 @@ class SequenceFileEncoder(SingleFile):
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the bytes of the file that are now known. Raises BadData for nulls, and for a record that is too large for the format."""
-        head, framed = self._begun()
+        head, framed = self._start_file()
         if batch.num_rows == 0:
             return head
         data, _ = framed.append(self._keys(batch), self._pairs.value.part(batch))
@@ -219,10 +219,10 @@ class SequenceFileEncoder(SingleFile):
 
     def close(self) -> bytes:
         """Return the last block. A file without records consists of its header."""
-        head, framed = self._begun()
+        head, framed = self._start_file()
         return head + framed.close()
 
-    def _begun(self) -> tuple[bytes, Frames]:
+    def _start_file(self) -> tuple[bytes, Frames]:
         """Return the header (empty if it is already written) and the framing."""
         if self._frames is not None:
             return b"", self._frames
@@ -248,15 +248,15 @@ def _lengths(part: Part) -> Lengths:
 
 
 def _vints(lengths: Lengths) -> Any:
-    chosen, _ = look_up(lengths, vint)
-    return binary_data(chosen.column())
+    vints, _ = look_up(lengths, vint)
+    return binary_data(vints.column())
 
 
-def _compressed(part: Part, level: int) -> Ragged:
+def _compress_rows(part: Part, level: int) -> Ragged:
     """Compress each row to a separate zlib stream. This compression inherently needs one call of zlib per record."""
     data, offsets = data_of(part)
     view, ends = memoryview(data.data), offsets.tolist()
-    packed = [zlib.compress(view[begin:end], level) for begin, end in pairwise(ends)]
-    lengths = np.fromiter(map(len, packed), np.int64, len(packed))
+    streams = [zlib.compress(view[begin:end], level) for begin, end in pairwise(ends)]
+    lengths = np.fromiter(map(len, streams), np.int64, len(streams))
     bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    return Ragged(content=binary(np.frombuffer(b"".join(packed), np.uint8), bounds), lengths=lengths)
+    return Ragged(content=binary(np.frombuffer(b"".join(streams), np.uint8), bounds), lengths=lengths)

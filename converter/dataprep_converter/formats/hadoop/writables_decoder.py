@@ -26,7 +26,7 @@ LONGEST_VINT: Final = 5
 """The largest size of a vint that holds an int, in bytes."""
 
 
-class Form(Protocol):
+class WritableLayout(Protocol):
     """The binary form of the objects of a Java class."""
 
     def size(self, begin: bytes) -> int | None:
@@ -45,7 +45,7 @@ HEAD: Final = 64
 """The number of an object's first bytes that determine its size."""
 
 
-def form_of(writable: object) -> Form:
+def form_of(writable: object) -> WritableLayout:
     """Return the form of the objects that an encoder's Writable writes."""
     if isinstance(writable, RecordWritable):
         return _Records(writable.features, width=writable.width, is_sequence=writable.is_sequence)
@@ -88,9 +88,9 @@ class _Feature:
         self._is_text = writable.java.endswith(".Text")
         self._is_bytes = writable.java.endswith(".BytesWritable")
         self._number = None if feature.dtype == "bytes" else NUMBERS[feature.dtype]
-        self._stored = None if self._number is None else self._number.stored
+        self._dtype = None if self._number is None else self._number.stored
         if feature.dtype in AS_BYTES and feature.shape:
-            self._stored = np.dtype(feature.dtype)
+            self._dtype = np.dtype(feature.dtype)
         self._values = None if -1 in feature.shape else int(np.prod(feature.shape, dtype=np.int64))
         self._head = b""
         if feature.shape and self._number is not None and not self._is_bytes:
@@ -103,9 +103,9 @@ class _Feature:
     def parse(self, data: bytes) -> dict[str, Any]:
         """Return the feature's values."""
         body = data[self._sizes(data)[0] :]
-        if self._stored is None:
+        if self._dtype is None:
             return {self._name: [_utf8(body) if self._is_text else body]}
-        values = np.frombuffer(body, self._stored)
+        values = np.frombuffer(body, self._dtype)
         if self._values is not None and len(values) != self._values:
             raise ValueError(f"{len(values)} values instead of {self._values}")
         return {self._name: (values.astype(np.uint8) if values.dtype == np.bool_ else values).tolist()}
@@ -117,7 +117,7 @@ class _Feature:
             return head, length
         if self._is_bytes:
             return _INT.size, _length(begin)
-        item = 1 if self._stored is None else self._stored.itemsize
+        item = 1 if self._dtype is None else self._dtype.itemsize
         if not self._head:
             return 0, item
         if not begin.startswith(self._head):
@@ -147,9 +147,9 @@ class _Records:
         """Return the values by feature. A null, or a feature in a sequence without steps, is an empty list."""
         self.size(data)
         if not self._is_sequence:
-            found, at = self._values(data, _INT.size)
+            values, at = self._values(data, _INT.size)
             _end(data, at)
-            return found
+            return values
         steps: list[dict[str, list[Any]]] = []
         count, at = _length(data), _INT.size
         if count * self._width * _TYPE.size > len(data):
@@ -161,13 +161,13 @@ class _Records:
         return {f.name: [step[f.name] for step in steps] if f.sequence else (steps[0][f.name] if steps else []) for f in self._features}
 
     def _values(self, data: bytes, at: int) -> tuple[dict[str, list[Any]], int]:
-        found: dict[str, list[Any]] = {}
+        by_feature: dict[str, list[Any]] = {}
         for feature in self._features:
-            values = found[feature.name] = []
+            values = by_feature[feature.name] = []
             for _ in range(int(np.prod(feature.shape, dtype=np.int64))):
                 value, at = _value(feature, data, at)
                 values += value
-        return found, at
+        return by_feature, at
 
 
 def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
@@ -212,21 +212,21 @@ def vint(data: bytes, at: int) -> tuple[int, int]:
 
 def vints(data: bytes, count: int) -> tuple[list[int], int]:
     """Return a list of `count` vints and the position after them. Raises ValueError."""
-    found: list[int] = []
+    numbers: list[int] = []
     at = 0
     for _ in range(count):
         value, at = vint(data, at)
-        found.append(value)
-    return found, at
+        numbers.append(value)
+    return numbers, at
 
 
-def parse(form: Form, data: bytes) -> dict[str, Any]:
+def parse(layout: WritableLayout, data: bytes) -> dict[str, Any]:
     """Return the values of an object by feature. Raises BrokenRecord."""
     try:
-        size = form.size(data[:HEAD])
+        size = layout.size(data[:HEAD])
         if size is not None and size != len(data):
             raise ValueError(f"an object of {size:,} bytes in {len(data):,}")
-        return form.parse(data)
+        return layout.parse(data)
     except BrokenRecord:
         raise
     except (ValueError, NotWhole) as exc:

@@ -89,41 +89,43 @@ class Pairs:
         return self.key.java if self.key else _HADOOP + "LongWritable"
 
 
-def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[FeatureSpec], *, of: str) -> Pairs:
-    """Return the classes for a job's features, as its options say. `of` is the format's name.
+def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[FeatureSpec], *, format_name: str) -> Pairs:
+    """Return the classes for a job's features, as its options say.
 
     Raises BadSpec, naming the feature, if a class can't hold it.
     """
     key = next((feature for feature in features if feature.name == options.key), None)
     if options.key is not None and key is None:
         raise BadSpec(
-            f"output.{of}.key: there is no feature {options.key!r}; the features are {', '.join(each.name for each in features)}."
+            f"output.{format_name}.key: there is no feature {options.key!r}; the features are {', '.join(feature.name for feature in features)}."
         )
     if key is not None and (key.shape or key.kind == "float" or key.dtype == "bool"):
-        raise BadSpec(f"output.{of}.key: the feature {key.name!r} is {_described(key)}; a key must be text, bytes or an integer.")
+        raise BadSpec(f"output.{format_name}.key: the feature {key.name!r} is {_describe(key)}; a key must be text, bytes or an integer.")
     rest = sorted((feature for feature in features if feature is not key), key=lambda feature: feature.place)
     if not rest:
-        raise BadSpec(f"output.{of}: the key is the only feature, so no feature is left for the value.")
+        raise BadSpec(f"output.{format_name}: the key is the only feature, so no feature is left for the value.")
     value: Writable
     if options.value == "Example":
         value = ExampleWritable(rest)
     elif options.value == "Record":
-        value = RecordWritable(rest, of=of)
+        value = RecordWritable(rest, format_name=format_name)
     elif len(rest) > 1:
         names = ", ".join(feature.name for feature in rest)
-        raise BadSpec(f"output.{of}.value: Feature is for a single feature besides the key, but there are {names}; use Example or Record.")
+        raise BadSpec(
+            f"output.{format_name}.value: Feature is for a single feature besides the key, but there are {names}; use Example or Record."
+        )
     else:
-        value = FeatureWritable(rest[0], of=of)
-    return Pairs(key=FeatureWritable(key, of=of) if key else None, value=value)
+        value = FeatureWritable(rest[0], format_name=format_name)
+    return Pairs(key=FeatureWritable(key, format_name=format_name) if key else None, value=value)
 
 
 class FeatureWritable:
     """Writes a feature as the Writable that fits its type."""
 
-    def __init__(self, feature: FeatureSpec, *, of: str) -> None:
+    def __init__(self, feature: FeatureSpec, *, format_name: str) -> None:
         if feature.sequence or (feature.dtype == "bytes" and feature.shape):
             raise BadSpec(
-                f"output.{of}: the feature {feature.name!r} is {_described(feature)}, for which Hadoop has no class; use value: Example."
+                f"output.{format_name}: the feature {feature.name!r} is {_describe(feature)}, for which Hadoop has no class; use value: Example."
             )
         self.feature = feature
         if feature.dtype == "bytes":
@@ -140,14 +142,14 @@ class FeatureWritable:
         if column.null_count:
             raise BadData(f"The feature {self.feature.name!r} has no value in some records, and {self.java} can't store missing values.")
         if self.feature.dtype == "bytes":
-            return _measured(contents(column, kind="bytes", raw=False), vint if self.feature.text else _int32)
+            return _prefix_heads(contents(column, kind="bytes", raw=False), vint if self.feature.text else _int32)
         number = NUMBERS[self.feature.dtype]
         if not self.feature.shape:
             return Fixed(to_numpy(column), number.stored)
         if self.feature.dtype in AS_BYTES:
-            return _measured(_numbers(column, np.dtype("i1" if self.feature.dtype == "int8" else "u1")), _int32)
+            return _prefix_heads(_numbers(column, np.dtype("i1" if self.feature.dtype == "int8" else "u1")), _int32)
         name = struct.pack(">H", len(number.primitive)) + number.primitive.encode()
-        return _measured(_numbers(column, number.stored), lambda length: name + _int32(length // number.stored.itemsize))
+        return _prefix_heads(_numbers(column, number.stored), lambda length: name + _int32(length // number.stored.itemsize))
 
 
 class ExampleWritable:
@@ -160,7 +162,7 @@ class ExampleWritable:
 
     def part(self, batch: pa.RecordBatch) -> Part:
         """Return the serialised object of each row."""
-        return _measured(self._messages.column(batch), _int32)
+        return _prefix_heads(self._messages.column(batch), _int32)
 
 
 class RecordWritable:
@@ -169,19 +171,19 @@ class RecordWritable:
     If there are sequences, each step is such a list, and every step repeats the features that aren't sequences.
     """
 
-    def __init__(self, features: Sequence[FeatureSpec], *, of: str) -> None:
+    def __init__(self, features: Sequence[FeatureSpec], *, format_name: str) -> None:
         self.features = features
         self.is_sequence = any(feature.sequence for feature in features)
         self.java = _DATAVEC + ("SequenceRecordWritable" if self.is_sequence else "RecordWritable")
         for feature in features:
             if feature.dtype == "bytes" and not feature.text:
                 raise BadSpec(
-                    f"output.{of}.value: the feature {feature.name!r} is bytes, and DL4J can't read records with bytes."
+                    f"output.{format_name}.value: the feature {feature.name!r} is bytes, and DL4J can't read records with bytes."
                     " Decode it to numbers, or use value: Example or Feature."
                 )
             if -1 in feature.shape[feature.sequence :]:
                 raise BadSpec(
-                    f"output.{of}.value: the feature {feature.name!r} has lists of different lengths, but a DL4J record has"
+                    f"output.{format_name}.value: the feature {feature.name!r} has lists of different lengths, but a DL4J record has"
                     " a fixed number of values. Use value: Example."
                 )
         self.width = sum(int(np.prod(feature.shape[feature.sequence :], dtype=np.int64)) for feature in features)
@@ -191,7 +193,7 @@ class RecordWritable:
         """Return the serialised object of each row."""
         columns = [batch.column(feature.name) for feature in self.features]
         if not self.is_sequence:
-            values = [_typed(feature, column) for feature, column in zip(self.features, columns, strict=True)]
+            values = [_prefix_types(feature, column) for feature, column in zip(self.features, columns, strict=True)]
             return joined([_int32(self.width), *values], batch.num_rows)
         return self._steps(columns, batch.num_rows)
 
@@ -210,9 +212,9 @@ class RecordWritable:
         place: Any = pa.array(np.repeat(np.arange(rows), counts))
         values = []
         for feature, column in zip(self.features, columns, strict=True):
-            each = lists[feature.name].items if feature.sequence else column.take(place)
+            items = lists[feature.name].items if feature.sequence else column.take(place)
             inner = replace(feature, shape=feature.shape[1:], sequence=False) if feature.sequence else feature
-            values.append(_typed(inner, each))
+            values.append(_prefix_types(inner, items))
         width = _int32(self.width)
         heads, sizes = look_up(counts, lambda steps: _int32(steps) + (width if steps else b""))
         if not counts.any():
@@ -271,7 +273,7 @@ def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
     return Fixed(out, _BYTE)
 
 
-def _typed(feature: FeatureSpec, column: Array) -> Part:
+def _prefix_types(feature: FeatureSpec, column: Array) -> Part:
     """Return the values of each row, with its type before each value."""
     if feature.dtype == "bytes":
         return _texts(column)
@@ -280,34 +282,34 @@ def _typed(feature: FeatureSpec, column: Array) -> Part:
         raise BadData(
             f"The feature {feature.name!r} has no value in some records; DL4J can store a missing number, but not a missing vector."
         )
-    filled = pc.fill_null(column, pa.scalar(0).cast(column.type)) if column.null_count else column
-    values = to_numpy(filled).reshape(len(column), -1)
+    without_nulls = pc.fill_null(column, pa.scalar(0).cast(column.type)) if column.null_count else column
+    values = to_numpy(without_nulls).reshape(len(column), -1)
     typed = np.empty(values.shape, np.dtype([("type", ">i2"), ("value", number.stored)]))
     typed["type"] = number.code
     with np.errstate(over="ignore"):
         typed["value"] = values
-    whole = typed.view(np.uint8).reshape(len(column), -1)
-    return _without_missing(whole, column) if column.null_count else Fixed(whole, _BYTE)
+    matrix = typed.view(np.uint8).reshape(len(column), -1)
+    return _drop_missing(matrix, column) if column.null_count else Fixed(matrix, _BYTE)
 
 
-def _without_missing(whole: npt.NDArray[np.uint8], column: Array) -> Ragged:
+def _drop_missing(matrix: npt.NDArray[np.uint8], column: Array) -> Ragged:
     """Shorten each null to its type, without a value."""
     missing = column.is_null().to_numpy(zero_copy_only=False)
-    whole[missing, :2] = (0, NULL)
-    kept = np.ones(whole.shape, np.bool_)
-    kept[missing, 2:] = False
-    lengths = np.where(missing, 2, whole.shape[1]).astype(np.int64)
-    return Ragged(content=binary(whole[kept], _ends(lengths)), lengths=lengths)
+    matrix[missing, :2] = (0, NULL)
+    mask = np.ones(matrix.shape, np.bool_)
+    mask[missing, 2:] = False
+    lengths = np.where(missing, 2, matrix.shape[1]).astype(np.int64)
+    return Ragged(content=binary(matrix[mask], _ends(lengths)), lengths=lengths)
 
 
 def _texts(column: Array) -> Part:
     if not is_list(column.type):
-        return _measured(contents(column, kind="bytes", raw=False), lambda length: struct.pack(">h", TEXT) + vint(length))
+        return _prefix_heads(contents(column, kind="bytes", raw=False), lambda length: struct.pack(">h", TEXT) + vint(length))
     lists = flatten_lists(column)
     return grouped(_ragged(_texts(lists.items)).content, lists.counts)
 
 
-def _measured(part: Part, head: Callable[[int], bytes]) -> Part:
+def _prefix_heads(part: Part, head: Callable[[int], bytes]) -> Part:
     """Put a header before each content, which depends on its length. A null becomes DL4J's null."""
     if isinstance(part, Fixed):
         return joined([head(part.width), part], len(part.values))
@@ -315,15 +317,15 @@ def _measured(part: Part, head: Callable[[int], bytes]) -> Part:
     return Ragged(content=join([heads, part.content], len(part.lengths)), lengths=sizes + np.maximum(part.lengths, 0))
 
 
-def _numbers(column: Array, stored: np.dtype[Any]) -> Part:
+def _numbers(column: Array, dtype: np.dtype[Any]) -> Part:
     """Return the bytes of each row's numbers."""
     rows: Any = column
     with np.errstate(over="ignore"):
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            data = np.ascontiguousarray(to_numpy(rows.flatten()), stored)
-            lengths = pc.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
+            data = np.ascontiguousarray(to_numpy(rows.flatten()), dtype)
+            lengths = pc.list_value_length(column).to_numpy().astype(np.int64) * dtype.itemsize
             return Ragged(content=binary(data.view(np.uint8), _ends(lengths)), lengths=lengths)
-        return Fixed(np.ascontiguousarray(to_numpy(column).reshape(len(column), -1), stored), stored)
+        return Fixed(np.ascontiguousarray(to_numpy(column).reshape(len(column), -1), dtype), dtype)
 
 
 def _ends(lengths: Lengths) -> Lengths:
@@ -338,7 +340,7 @@ def _int32(value: int) -> bytes:
     return struct.pack(">i", value)
 
 
-def _described(feature: FeatureSpec) -> str:
+def _describe(feature: FeatureSpec) -> str:
     kind = "text" if feature.text else feature.dtype
     shape = " x ".join("?" if size < 0 else str(size) for size in feature.shape)
     return ("a sequence of " if feature.sequence else "") + (f"{kind} of shape {shape}" if shape else kind)

@@ -31,9 +31,9 @@ class MdsDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield the records. The format has no CRC, so only the file's digest reveals a flipped bit in a record."""
         source = Pieces(decompressed(pieces, self._compression))
-        count = int.from_bytes(_whole(source, 4, "the number of records"), "little")
-        offsets = np.frombuffer(_whole(source, 4 * (count + 1), f"the offsets of {count:,} records"), "<u4").astype(np.int64)
-        if _whole(source, len(self._config), "the columns") != self._config:
+        count = int.from_bytes(_take_exactly(source, 4, "the number of records"), "little")
+        offsets = np.frombuffer(_take_exactly(source, 4 * (count + 1), f"the offsets of {count:,} records"), "<u4").astype(np.int64)
+        if _take_exactly(source, len(self._config), "the columns") != self._config:
             raise BrokenRecord("the columns are not those of the manifest", offset=source.offset - len(self._config))
         if offsets[0] != source.offset:
             raise BrokenRecord(f"the table of offsets has a wrong first offset, {offsets[0]}", offset=4)
@@ -41,17 +41,20 @@ class MdsDecoder:
         if len(backwards):
             raise BrokenRecord(f"by the table of offsets, record {backwards[0]} ends before it begins", offset=4 * int(backwards[0]) + 8)
         for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            record = _whole(source, end - begin, "a record")
-            self._cut(record, begin)
+            record = _take_exactly(source, end - begin, "a record")
+            self._split_record(record, begin)
             yield begin, record
         if source.take(1):
             raise BrokenRecord("bytes after the last record", offset=int(offsets[-1]))
 
     def parse(self, record: bytes) -> dict[str, Any]:
         """Return the values by feature."""
-        return {column.feature.name: _values(content, column) for column, content in zip(self._columns, self._cut(record, 0), strict=True)}
+        return {
+            column.feature.name: _values(content, column)
+            for column, content in zip(self._columns, self._split_record(record, 0), strict=True)
+        }
 
-    def _cut(self, record: bytes, offset: int) -> list[bytes]:
+    def _split_record(self, record: bytes, offset: int) -> list[bytes]:
         """Return the contents of the columns. Raises BrokenRecord if their sizes don't add up to the record's size."""
         at = 4 * sum(column.size is None for column in self._columns)
         varying = iter(np.frombuffer(record[:at], "<u4").tolist() if len(record) >= at else ())
@@ -93,9 +96,9 @@ def _dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name).newbyteorder("<")
 
 
-def _whole(source: Pieces, size: int, what: str) -> bytes:
+def _take_exactly(source: Pieces, size: int, part: str) -> bytes:
     offset = source.offset
-    found = source.take(size)
-    if len(found) < size:
-        raise BrokenRecord(f"the file ends within {what}: {len(found):,} of {size:,} bytes", offset=offset)
-    return found
+    data = source.take(size)
+    if len(data) < size:
+        raise BrokenRecord(f"the file ends within {part}: {len(data):,} of {size:,} bytes", offset=offset)
+    return data

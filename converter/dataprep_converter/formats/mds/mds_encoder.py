@@ -55,23 +55,23 @@ class Column:
 
 def columns(features: Sequence[FeatureSpec], options: MdsOptions) -> list[Column]:
     """Return the columns in the order in which they are stored. Raises BadSpec for options that don't fit the features."""
-    given = options.encodings or {}
-    for name in given:
+    encodings = options.encodings or {}
+    for name in encodings:
         feature = next((feature for feature in features if feature.name == name), None)
         if feature is None or feature.dtype != "bytes":
-            known = [feature.name for feature in features if feature.dtype == "bytes"]
+            names = [feature.name for feature in features if feature.dtype == "bytes"]
             raise BadSpec(
-                f"output.mds.encodings: {name!r} isn't a feature of text or bytes; those features are {', '.join(known) or 'none'}."
+                f"output.mds.encodings: {name!r} isn't a feature of text or bytes; those features are {', '.join(names) or 'none'}."
             )
-        if feature.shape and given[name] != "json":
-            raise BadSpec(f"output.mds.encodings: {name!r} has several values, so it is stored as json, not as {given[name]}.")
-    return [_column(feature, given.get(feature.name)) for feature in sorted(features, key=lambda each: each.name.encode())]
+        if feature.shape and encodings[name] != "json":
+            raise BadSpec(f"output.mds.encodings: {name!r} has several values, so it is stored as json, not as {encodings[name]}.")
+    return [_column(feature, encodings.get(feature.name)) for feature in sorted(features, key=lambda feature: feature.name.encode())]
 
 
-def _column(feature: FeatureSpec, given: str | None) -> Column:
+def _column(feature: FeatureSpec, encoding: str | None) -> Column:
     if feature.dtype == "bytes":
         own = "json" if feature.shape else "str" if feature.text else "jpeg" if feature.name.endswith(_IMAGE) else "bytes"
-        return Column(feature, given or own, None)
+        return Column(feature, encoding or own, None)
     # The library has no boolean encoding.
     dtype = "uint8" if feature.dtype == "bool" else feature.dtype
     if feature.shape.count(-1) > 1:
@@ -84,15 +84,15 @@ def _column(feature: FeatureSpec, given: str | None) -> Column:
     return Column(feature, "int" if dtype == "int64" else dtype, size)
 
 
-def config(stored: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
+def config(shard_columns: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
     """Return the description of a shard's columns, for its header and for the index.
 
     `compression` is in the library's notation, such as `zstd:3`.
     """
     return {
-        "column_encodings": [column.encoding for column in stored],
-        "column_names": [column.feature.name for column in stored],
-        "column_sizes": [column.size for column in stored],
+        "column_encodings": [column.encoding for column in shard_columns],
+        "column_names": [column.feature.name for column in shard_columns],
+        "column_sizes": [column.size for column in shard_columns],
         "compression": compression,
         "format": "mds",
         "hashes": HASHES,
@@ -119,8 +119,8 @@ class MdsEncoder(SingleFile):
     @staticmethod
     def extension(output: Output) -> str:
         """Return `mds`, `mds.zstd` or `mds.gz`."""
-        found = algorithm(output.mds)
-        return f"mds.{found.partition(':')[0]}" if found else "mds"
+        compression = algorithm(output.mds)
+        return f"mds.{compression.partition(':')[0]}" if compression else "mds"
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
@@ -182,7 +182,7 @@ def _part(column: Column, values: Array) -> Part:
         raise BadData(f"The feature {feature.name!r} has no value in some records, and mds can't store missing values; give it a default.")
     if column.size is not None:
         numbers = to_numpy(values)
-        return Fixed(numbers.reshape(len(numbers), -1), np.dtype(_stored(feature)).newbyteorder("<"))
+        return Fixed(numbers.reshape(len(numbers), -1), np.dtype(_stored_dtype(feature)).newbyteorder("<"))
     if feature.dtype == "bytes":
         content = payloads.as_json(values, name=feature.name) if feature.shape else payloads.as_it_is(values)
     elif column.encoding == "json":
@@ -194,7 +194,7 @@ def _part(column: Column, values: Array) -> Part:
     return Ragged(content=content, lengths=np.diff(binary_data(content)[1]))
 
 
-def _stored(feature: FeatureSpec) -> str:
+def _stored_dtype(feature: FeatureSpec) -> str:
     return "uint8" if feature.dtype == "bool" else feature.dtype
 
 
@@ -220,7 +220,7 @@ def index(shards: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Stored:
+class MdsFile:
     """A file of a shard, as it appears in the index."""
 
     basename: str
@@ -233,11 +233,11 @@ class Stored:
 
 
 def shard_of_index(
-    stored: Sequence[Column], *, raw: Stored, records: int, compressed: Stored | None = None, compression: str | None = None
+    shard_columns: Sequence[Column], *, raw: MdsFile, records: int, compressed: MdsFile | None = None, compression: str | None = None
 ) -> dict[str, Any]:
     """Return a shard's entry in `index.json`.
 
     `raw` is the file that the library reads. `compressed` is the stored file if it is compressed.
     """
     zipped = compressed.entry() if compressed is not None else None
-    return config(stored, compression) | {"raw_data": raw.entry(), "samples": records, "zip_data": zipped}
+    return config(shard_columns, compression) | {"raw_data": raw.entry(), "samples": records, "zip_data": zipped}

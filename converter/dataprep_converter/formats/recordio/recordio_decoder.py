@@ -28,7 +28,7 @@ class RecordioDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield the records. The format has no CRC, so only the file's digest reveals a flipped bit in a record."""
         parts: list[bytes] = []
-        begun = 0
+        begin = 0
         for offset, flag, data in _frames(pieces):
             if flag in (_WHOLE, _FIRST):
                 if parts:
@@ -36,16 +36,16 @@ class RecordioDecoder:
                 if flag == _WHOLE:
                     yield offset, data
                     continue
-                begun, parts = offset, [data]
+                begin, parts = offset, [data]
                 continue
             if not parts:
                 raise BrokenRecord("a part of a record without its beginning", offset=offset)
             parts += [_MAGIC_BYTES, data]
             if flag == _LAST:
-                yield begun, b"".join(parts)
+                yield begin, b"".join(parts)
                 parts = []
         if parts:
-            raise BrokenRecord("a record without its end", offset=begun)
+            raise BrokenRecord("a record without its end", offset=begin)
 
     def parse(self, record: bytes) -> dict[str, Any]:
         """Return the values by key, including uid, metadata and configuration.
@@ -53,56 +53,56 @@ class RecordioDecoder:
         A label has the key `label/<key>`. The keys and the shape of a sparse feature are under `<key>:keys` and `<key>:shape`.
         """
         message = parse_record(record)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for prefix, map_ in (("", message.features), ("label/", message.label)):
             for key in sorted(map_):
                 value = map_[key]
                 kind = value.WhichOneof("value")
                 if kind is None:
-                    found[prefix + key] = []
+                    values[prefix + key] = []
                     continue
                 tensor = getattr(value, kind)
-                found[prefix + key] = list(tensor.value if kind == "bytes" else tensor.values)
+                values[prefix + key] = list(tensor.value if kind == "bytes" else tensor.values)
                 if kind != "bytes" and tensor.keys:
-                    found[f"{prefix}{key}:keys"] = list(tensor.keys)
-                    found[f"{prefix}{key}:shape"] = list(tensor.shape)
+                    values[f"{prefix}{key}:keys"] = list(tensor.keys)
+                    values[f"{prefix}{key}:shape"] = list(tensor.shape)
         for name in ("uid", "metadata", "configuration"):
             if message.HasField(name):
-                found[name] = [getattr(message, name).encode()]
-        return found
+                values[name] = [getattr(message, name).encode()]
+        return values
 
     @cached_property
     def _names(self) -> dict[str, str]:
         output = self._manifest.content.get("output", {})
-        written = RecordioProtobufOptions.model_validate(output.get("recordioProtobuf", {}))
+        stored_options = RecordioProtobufOptions.model_validate(output.get("recordioProtobuf", {}))
         names = {feature["name"] for feature in self._manifest.features if not feature["label"]}
-        if written.sparse is None and self._manifest.parts.get("recordio", 1) > 1 and {sagemaker.KEYS, sagemaker.VALUES} <= names:
-            written = written.model_copy(update={"sparse": [sagemaker.sparse(1)]})
-        options = with_provenance(written, asked=output.get("provenance", False))
+        if stored_options.sparse is None and self._manifest.parts.get("recordio", 1) > 1 and {sagemaker.KEYS, sagemaker.VALUES} <= names:
+            stored_options = stored_options.model_copy(update={"sparse": [sagemaker.sparse(1)]})
+        options = with_provenance(stored_options, asked=output.get("provenance", False))
         return _names(self._manifest.features, options)
 
     def by_feature(self, record: bytes) -> dict[str, Any]:
         """Return the values by feature of the job, without the shapes of sparse features."""
-        parsed = self.parse(record)
-        found: dict[str, Any] = {name: [] for key, name in self._names.items() if key.endswith(":keys")}
-        return found | {self._names.get(key, key): values for key, values in parsed.items() if not key.endswith(":shape")}
+        by_key = self.parse(record)
+        empty_lists: dict[str, Any] = {name: [] for key, name in self._names.items() if key.endswith(":keys")}
+        return empty_lists | {self._names.get(key, key): values for key, values in by_key.items() if not key.endswith(":shape")}
 
 
 def _names(features: Sequence[Mapping[str, Any]], options: RecordioProtobufOptions) -> dict[str, str]:
     """Map the keys of `parse` to features. A map with a single entry has the key `values`."""
-    sparse = {each.values: each for each in options.sparse or []}
+    sparse = {sparse_feature.values: sparse_feature for sparse_feature in options.sparse or []}
     texts = {field: name for field in ("uid", "metadata", "configuration") if (name := getattr(options, field)) is not None}
-    apart = {each.keys for each in sparse.values()} | set(texts.values())
-    found = dict(texts)
+    apart = {sparse_feature.keys for sparse_feature in sparse.values()} | set(texts.values())
+    names = dict(texts)
     for prefix, is_label in (("", False), ("label/", True)):
-        here = [feature["name"] for feature in features if feature["label"] == is_label and feature["name"] not in apart]
-        for name in here:
-            stored = sparse[name].name if name in sparse else name
-            key = prefix + ("values" if len(here) == 1 else stored)
-            found[key] = name
+        group = [feature["name"] for feature in features if feature["label"] == is_label and feature["name"] not in apart]
+        for name in group:
+            own_key = sparse[name].name if name in sparse else name
+            key = prefix + ("values" if len(group) == 1 else own_key)
+            names[key] = name
             if name in sparse:
-                found[f"{key}:keys"] = sparse[name].keys
-    return found
+                names[f"{key}:keys"] = sparse[name].keys
+    return names
 
 
 _MAGIC_BYTES: Final = MAGIC.to_bytes(4, "little")
@@ -111,16 +111,16 @@ _MAGIC_BYTES: Final = MAGIC.to_bytes(4, "little")
 def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
     """Yield (offset, flag, data) of every frame."""
     offset = size = 0
-    waiting: list[bytes] = []
-    wanted = _HEAD.size
+    parts: list[bytes] = []
+    needed = _HEAD.size
     for piece in pieces:
-        waiting.append(piece)
+        parts.append(piece)
         size += len(piece)
-        if size < wanted:
+        if size < needed:
             continue
-        data = b"".join(waiting)
+        data = b"".join(parts)
         at = 0
-        wanted = _HEAD.size
+        needed = _HEAD.size
         while size - at >= _HEAD.size:
             magic, word = _HEAD.unpack_from(data, at)
             if magic != MAGIC:
@@ -131,14 +131,14 @@ def _frames(pieces: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
             end = at + _HEAD.size + length
             padded = end + -length % 4
             if size < padded:
-                wanted = padded - at
+                needed = padded - at
                 break
             if padded > end and any(data[end:padded]):
                 raise BrokenRecord("bytes other than zero after the data", offset=offset + at)
             yield offset + at, flag, data[at + _HEAD.size : end]
             at = padded
         offset += at
-        waiting = [data[at:]]
+        parts = [data[at:]]
         size -= at
     if size:
         raise BrokenRecord(f"truncated record ({size} bytes)", offset=offset)
@@ -159,9 +159,11 @@ def _record_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="record.proto", package="AmazonAIAlgorithmsIO", syntax="proto2")
     for name, kind in (("Float32Tensor", kinds.TYPE_FLOAT), ("Float64Tensor", kinds.TYPE_DOUBLE), ("Int32Tensor", kinds.TYPE_INT32)):
         tensor = file.message_type.add(name=name)
-        for number, (field, of) in enumerate((("values", kind), ("keys", kinds.TYPE_UINT64), ("shape", kinds.TYPE_UINT64)), start=1):
-            added = tensor.field.add(name=field, number=number, type=of, label=kinds.LABEL_REPEATED)
-            added.options.packed = True
+        for number, (field, field_type) in enumerate(
+            (("values", kind), ("keys", kinds.TYPE_UINT64), ("shape", kinds.TYPE_UINT64)), start=1
+        ):
+            tensor_field = tensor.field.add(name=field, number=number, type=field_type, label=kinds.LABEL_REPEATED)
+            tensor_field.options.packed = True
     content = file.message_type.add(name="Bytes")
     content.field.add(name="value", number=1, type=kinds.TYPE_BYTES, label=kinds.LABEL_REPEATED)
     content.field.add(name="content_type", number=2, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
@@ -173,12 +175,12 @@ def _record_class() -> Any:
         ("int64_tensor", 7, "Int32Tensor"),
         ("bytes", 9, "Bytes"),
     )
-    for name, number, of in members:
+    for name, number, field_type in members:
         value.field.add(
             name=name,
             number=number,
             type=kinds.TYPE_MESSAGE,
-            type_name=f".AmazonAIAlgorithmsIO.{of}",
+            type_name=f".AmazonAIAlgorithmsIO.{field_type}",
             label=kinds.LABEL_OPTIONAL,
             oneof_index=0,
         )
@@ -190,8 +192,8 @@ def _record_class() -> Any:
         entry.field.add(
             name="value", number=2, type=kinds.TYPE_MESSAGE, type_name=".AmazonAIAlgorithmsIO.Value", label=kinds.LABEL_OPTIONAL
         )
-        of = f".AmazonAIAlgorithmsIO.Record.{entry.name}"
-        record.field.add(name=name, number=number, type=kinds.TYPE_MESSAGE, type_name=of, label=kinds.LABEL_REPEATED)
+        field_type = f".AmazonAIAlgorithmsIO.Record.{entry.name}"
+        record.field.add(name=name, number=number, type=kinds.TYPE_MESSAGE, type_name=field_type, label=kinds.LABEL_REPEATED)
     for number, name in enumerate(("uid", "metadata", "configuration"), start=3):
         record.field.add(name=name, number=number, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()

@@ -130,7 +130,7 @@ class RecordioEncoder(SingleFile):
         return DtypeSupport(
             unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"),
             held=frozenset({"float32", "float64", "int32"}),
-            as_they_are=frozenset(each.keys for each in output.recordio_protobuf.sparse or []),
+            as_they_are=frozenset(sparse_feature.keys for sparse_feature in output.recordio_protobuf.sparse or []),
         )
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
@@ -141,8 +141,8 @@ class RecordioEncoder(SingleFile):
         pieces: list[Piece] = []
         sizes: Lengths = np.zeros(batch.num_rows, np.int64)
         for entry in self._entries:
-            made, lengths = entry.pieces(batch)
-            pieces += made
+            entry_pieces, lengths = entry.pieces(batch)
+            pieces += entry_pieces
             sizes += lengths
         if self._options.configuration:
             _check_json(batch.column(self._options.configuration), self._options.configuration)
@@ -166,23 +166,23 @@ class RecordioEncoder(SingleFile):
         return b""
 
     def _maps(self, features: dict[str, FeatureSpec]) -> list[_Entry]:
-        sparse = {each.values: each for each in self._options.sparse or []}
-        for name in [name for each in sparse.values() for name in (each.values, each.keys)]:
+        sparse = {sparse_feature.values: sparse_feature for sparse_feature in self._options.sparse or []}
+        for name in [name for sparse_feature in sparse.values() for name in (sparse_feature.values, sparse_feature.keys)]:
             if name not in features or features[name].shape != (-1,):
                 raise BadSpec(f"output.recordioProtobuf.sparse: {name!r} isn't a feature of lists; the features are {', '.join(features)}.")
-        taken = {each.keys for each in sparse.values()} | {getattr(self._options, field) for field in _TEXTS}
+        apart = {sparse_feature.keys for sparse_feature in sparse.values()} | {getattr(self._options, field) for field in _TEXTS}
         entries: list[_Entry] = []
         for tag in (_FEATURES, _LABEL):
-            here = [feature for feature in features.values() if feature.label == (tag == _LABEL) and feature.name not in taken]
-            named = {sparse[feature.name].name if feature.name in sparse else feature.name: feature for feature in here}
-            keys = {name: "values" if len(named) == 1 else name for name in named}
-            entries += [self._entry(keys[name], tag, named[name], features) for name in sorted(named, key=str.encode)]
+            group = [feature for feature in features.values() if feature.label == (tag == _LABEL) and feature.name not in apart]
+            by_name = {sparse[feature.name].name if feature.name in sparse else feature.name: feature for feature in group}
+            keys = {name: "values" if len(by_name) == 1 else name for name in by_name}
+            entries += [self._entry(keys[name], tag, by_name[name], features) for name in sorted(by_name, key=str.encode)]
         if not any(entry.map_tag == _FEATURES for entry in entries):
             raise BadSpec("recordioProtobuf needs at least one feature that isn't a label.")
         return entries
 
     def _entry(self, key: str, tag: bytes, feature: FeatureSpec, features: dict[str, FeatureSpec]) -> _Entry:
-        sparse = next((each for each in self._options.sparse or [] if each.values == feature.name), None)
+        sparse = next((sparse_feature for sparse_feature in self._options.sparse or [] if sparse_feature.values == feature.name), None)
         shape = tuple(sparse.shape) if sparse else feature.shape if len(feature.shape) > 1 else ()
         return _Entry(
             key=key.encode(),
@@ -241,38 +241,38 @@ def _numbers(column: Array, feature: FeatureSpec) -> Part:
         raise BadData(f"The feature {feature.name!r} has no value in some records, and recordioProtobuf can't store missing values.")
     if feature.kind in ("int64", "bytes"):
         return contents(column, kind=feature.kind, raw=False)
-    stored = np.dtype(feature.dtype).newbyteorder("<")
+    dtype = np.dtype(feature.dtype).newbyteorder("<")
     if feature.shape != (-1,):
-        return Fixed(to_numpy(column).reshape(len(column), -1), stored)
+        return Fixed(to_numpy(column).reshape(len(column), -1), dtype)
     lists: Any = column
-    lengths = pc.list_value_length(column).to_numpy().astype(np.int64) * stored.itemsize
-    data = np.ascontiguousarray(to_numpy(lists.flatten()), stored)
+    lengths = pc.list_value_length(column).to_numpy().astype(np.int64) * dtype.itemsize
+    data = np.ascontiguousarray(to_numpy(lists.flatten()), dtype)
     return Ragged(content=binary(data.view(np.uint8), np.concatenate(([0], np.cumsum(lengths)))), lengths=lengths)
 
 
-def escaped(joined: Array) -> tuple[memoryview, Lengths]:
+def escaped(records: Array) -> tuple[memoryview, Lengths]:
     """Split the framed records that contain the magic number. Return the bytes of all records, and the size of each."""
-    data, offsets = binary_data(joined)
+    data, offsets = binary_data(records)
     starts = offsets - offsets[0]
     sizes = np.diff(starts)
     data = data[offsets[0] : offsets[-1]]
     view = memoryview(data.data).toreadonly()
     # The size of every frame is a multiple of 4, so 4-byte words of the file are also words of a record.
-    found = np.flatnonzero(data.view("<u4") == MAGIC) * 4
-    if len(found) == len(sizes):
+    magic_places = np.flatnonzero(data.view("<u4") == MAGIC) * 4
+    if len(magic_places) == len(sizes):
         return view, sizes  # only the frames' own magic numbers
-    inside = found[~np.isin(found, starts[:-1])]
+    inside = magic_places[~np.isin(magic_places, starts[:-1])]
     out: list[bytes | memoryview] = []
-    copied = 0
+    copied_end = 0
     for row in np.unique(np.searchsorted(starts, inside, side="right") - 1).tolist():
         start, stop = int(starts[row]), int(starts[row + 1])
         payload = view[start + 8 : start + 8 + int.from_bytes(view[start + 4 : start + 8], "little")]
-        here = (inside[(inside >= start + 8) & (inside < stop)] - start - 8).tolist()
-        frames = _parts(payload, [cut for cut in here if cut + 4 <= len(payload)])
+        cuts = (inside[(inside >= start + 8) & (inside < stop)] - start - 8).tolist()
+        frames = _parts(payload, [cut for cut in cuts if cut + 4 <= len(payload)])
         sizes[row] = sum(map(len, frames))
-        out += [view[copied:start], *frames]
-        copied = stop
-    return (memoryview(b"".join([*out, view[copied:]])) if out else view), sizes
+        out += [view[copied_end:start], *frames]
+        copied_end = stop
+    return (memoryview(b"".join([*out, view[copied_end:]])) if out else view), sizes
 
 
 def _parts(payload: memoryview, cuts: list[int]) -> list[bytes | memoryview]:

@@ -40,7 +40,7 @@ class CsvDecoder:
             cells = self._cells(row, offset)
             if is_header:
                 if cells != self._names:
-                    raise BrokenRecord(f"expected the header {_shown(self._names)}, got {_shown(cells)}", offset=offset)
+                    raise BrokenRecord(f"expected the header {_describe_cells(self._names)}, got {_describe_cells(cells)}", offset=offset)
                 is_header = False
                 continue
             if len(cells) != len(self._names):
@@ -51,13 +51,13 @@ class CsvDecoder:
 
     def parse(self, record: list[Cell]) -> dict[str, Any]:
         """Return the values of the row."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         at = 0
         for feature in self._features:
             count = len(names(feature))
-            found[feature.name] = [_value(cell, feature) for cell in record[at : at + count] if cell is not None]
+            values[feature.name] = [_value(cell, feature) for cell in record[at : at + count] if cell is not None]
             at += count
-        return found
+        return values
 
     def columns(self, records: Sequence[list[Cell]], schema: pa.Schema) -> pa.RecordBatch | None:
         """Convert rows to columns of text and of numbers. Return None if a column can't be converted."""
@@ -69,8 +69,8 @@ class CsvDecoder:
             if feature.name in schema.names:
                 by_name[feature.name] = of_cells(cells[at : at + count], feature, schema.field(feature.name).type)
             at += count
-        made = [column for name in schema.names if (column := by_name[name]) is not None]
-        return pa.RecordBatch.from_arrays(made, schema=schema) if len(made) == len(schema) else None
+        columns = [column for name in schema.names if (column := by_name[name]) is not None]
+        return pa.RecordBatch.from_arrays(columns, schema=schema) if len(columns) == len(schema) else None
 
     def _cells(self, row: bytes, offset: int) -> list[Cell]:
         if b'"' not in row:
@@ -86,20 +86,20 @@ class CsvDecoder:
         return cells
 
 
-def _rows(found: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+def _rows(text_lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """Join lines into rows. A line end within quotes doesn't end a row, so every row has an even number of quotes."""
-    begun: list[bytes] = []
+    row_lines: list[bytes] = []
     first = 0
     is_open = False
-    for offset, line in found:
-        if not begun:
+    for offset, line in text_lines:
+        if not row_lines:
             first = offset
-        begun.append(line)
+        row_lines.append(line)
         is_open ^= bool(line.count(b'"') % 2)
         if not is_open:
-            yield first, b"".join(begun)
-            begun = []
-    if begun:
+            yield first, b"".join(row_lines)
+            row_lines = []
+    if row_lines:
         raise BrokenRecord("a quoted cell without its end", offset=first)
 
 
@@ -114,6 +114,6 @@ def _value(cell: bytes, feature: FeatureSpec) -> Any:
         raise BrokenRecord(f"the feature {feature.name!r} is {cell[:64]!r}, which isn't a valid {feature.dtype}", offset=0) from exc
 
 
-def _shown(cells: Iterable[Cell]) -> str:
-    shown = b", ".join(cell or b"" for cell in cells).decode(errors="replace")
-    return repr(shown if len(shown) <= 200 else shown[:200] + "…")
+def _describe_cells(cells: Iterable[Cell]) -> str:
+    text = b", ".join(cell or b"" for cell in cells).decode(errors="replace")
+    return repr(text if len(text) <= 200 else text[:200] + "…")

@@ -42,7 +42,7 @@ class CsvEncoder(SingleFile):
         for name, count in Counter(self._names).items():
             if count > 1:
                 raise BadSpec(f"csv: two features would have the column {name!r}; give one of them another name.")
-        self._begun = not self._options.header
+        self._is_past_header = not self._options.header
 
     @staticmethod
     def extension(output: Output) -> str:
@@ -63,10 +63,10 @@ class CsvEncoder(SingleFile):
         return self._header()
 
     def _header(self) -> bytes:
-        if self._begun:
+        if self._is_past_header:
             return b""
-        self._begun = True
-        cells = self._quoted(pa.array(self._names, pa.large_string())).to_pylist()
+        self._is_past_header = True
+        cells = self._quote(pa.array(self._names, pa.large_string())).to_pylist()
         return (self._delimiter.join(map(str, cells)) + "\n").encode()
 
     def _lines(self, batch: pa.RecordBatch) -> Array:
@@ -79,23 +79,23 @@ class CsvEncoder(SingleFile):
         """Return each row's cell, or the cells of a tensor with delimiters between them."""
         valid = column.drop_null() if column.null_count else column
         values = leaves(valid)
-        made = self._quoted(texts.strings(values, of=feature.name)) if feature.dtype == "bytes" else texts.numbers(values)
+        cells = self._quote(texts.strings(values, feature_name=feature.name)) if feature.dtype == "bytes" else texts.numbers(values)
         width = math.prod(feature.shape)
         if feature.shape:
-            made = texts.lists(made, even_offsets(len(valid), width), self._delimiter)
+            cells = texts.lists(cells, even_offsets(len(valid), width), self._delimiter)
         # Readers skip an empty line, so a single empty cell is quoted.
         empty = '""' if len(self._names) == 1 else self._delimiter * (width - 1)
-        return texts.with_nulls(column, made, empty)
+        return texts.with_nulls(column, cells, empty)
 
-    def _quoted(self, values: Array) -> Array:
+    def _quote(self, values: Array) -> Array:
         """Quote the values that need it: those with delimiters, quotes, line ends or byte order marks, and empty texts."""
         pattern = f'["\\r\\n\ufeff{re.escape(self._delimiter)}]|^$'
         needed = pc.match_substring_regex(values, pattern)
         if not pc.any(needed).as_py():
             return values
         quoted = texts.join(texts.text('"'), pc.replace_substring(values, '"', '""'), texts.text('"'))
-        made: Array = pc.if_else(needed, quoted, values)
-        return made
+        cells: Array = pc.if_else(needed, quoted, values)
+        return cells
 
 
 def names(feature: FeatureSpec) -> list[str]:
@@ -110,8 +110,8 @@ def in_order(features: Sequence[FeatureSpec], *, labels_first: bool) -> list[Fea
 
 def _check(feature: FeatureSpec, *, may_be_bytes: bool) -> None:
     if -1 in feature.shape:
-        what = "a sequence" if feature.sequence else "a list of any length"
-        raise BadSpec(f"The feature {feature.name!r} is {what}, which csv can't hold; jsonl, parquet and tfrecord can.")
+        kind = "a sequence" if feature.sequence else "a list of any length"
+        raise BadSpec(f"The feature {feature.name!r} is {kind}, which csv can't hold; jsonl, parquet and tfrecord can.")
     if feature.dtype == "bytes" and not feature.text and not may_be_bytes:
         raise BadSpec(
             f"The feature {feature.name!r} has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text if they are UTF-8, or use another format."

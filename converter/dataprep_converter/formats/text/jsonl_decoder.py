@@ -35,24 +35,24 @@ class JsonlDecoder:
             except (ValueError, RecursionError) as exc:
                 raise BrokenRecord(f"not JSON: {exc}", offset=offset) from exc
             if not isinstance(record, dict) or list(record) != expected:
-                found = ", ".join(map(repr, record)) if isinstance(record, dict) else "no object"
-                raise BrokenRecord(f"expected the keys {', '.join(map(repr, expected))}, got {found}", offset=offset)
+                keys = ", ".join(map(repr, record)) if isinstance(record, dict) else "no object"
+                raise BrokenRecord(f"expected the keys {', '.join(map(repr, expected))}, got {keys}", offset=offset)
             yield offset, record
 
     def parse(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return the values of the line."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, feature in self._features.items():
             value = record[name]
             if feature.sequence:
-                found[name] = [self._flat(step, feature) for step in value or []]
+                values[name] = [self._flat(step, feature) for step in value or []]
             else:
-                found[name] = [] if value is None else self._flat(value, feature)
-        return found
+                values[name] = [] if value is None else self._flat(value, feature)
+        return values
 
     def columns(self, records: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch | None:
         """Convert lines to columns of plain values and of flat lists. Return None if a column can't be converted."""
-        made: list[Array] = []
+        columns: list[Array] = []
         for field in schema:
             feature = self._features[field.name]
             if feature.sequence or (feature.dtype == "bytes" and not feature.text):
@@ -60,12 +60,12 @@ class JsonlDecoder:
             column = of_values([record[field.name] for record in records], field.type)
             if column is None:
                 return None
-            made.append(column)
-        return pa.RecordBatch.from_arrays(made, schema=schema)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _flat(self, value: Any, feature: FeatureSpec) -> list[Any]:
         if isinstance(value, list):
-            return [each for inner in value for each in self._flat(inner, feature)]
+            return [item for inner in value for item in self._flat(inner, feature)]
         if feature.kind == "float":
             # By output.jsonl.nonFinite, NaN and infinities may be the strings "NaN" and "Infinity", or null within a list.
             return [rounded(float("nan" if value is None else value), feature.dtype)]

@@ -74,55 +74,55 @@ class JsonlEncoder(SingleFile):
         return texts.join(*pieces, texts.text("}\n"))
 
     def _column(self, column: Array, feature: FeatureSpec) -> Array:
-        if self._options.non_finite == "Fail" and feature.kind == "float" and (found := texts.first_non_finite(column)):
+        if self._options.non_finite == "Fail" and feature.kind == "float" and (non_finite := texts.first_non_finite(column)):
             raise BadData(
-                f"The feature {feature.name!r} is {found[1]} in record {self._records + found[0]} of a shard, which JSON can't represent;"
+                f"The feature {feature.name!r} is {non_finite[1]} in record {self._records + non_finite[0]} of a shard, which JSON can't represent;"
                 " set output.jsonl.nonFinite to what it becomes (Null, Text or Literal)."
             )
         valid = column.drop_null() if column.null_count else column
-        return texts.with_nulls(column, self._nested(valid, feature, feature.shape), "null")
+        return texts.with_nulls(column, self._format_rows(valid, feature, feature.shape), "null")
 
-    def _nested(self, values: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Array:
+    def _format_rows(self, values: Array, feature: FeatureSpec, shape: tuple[int, ...]) -> Array:
         """Return the JSON of each row. No row may be null. `shape` is the shape of a row."""
         if -1 in shape:
             rows = flatten_lists(values)
             ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.counts)))
-            return _array(self._nested(rows.items, feature, shape[1:]), ends)
-        made = self._scalars(leaves(values), feature)
+            return _array(self._format_rows(rows.items, feature, shape[1:]), ends)
+        items = self._scalars(leaves(values), feature)
         for depth in range(len(shape) - 1, -1, -1):
-            made = _array(made, even_offsets(len(values) * math.prod(shape[:depth]), shape[depth]))
-        return made
+            items = _array(items, even_offsets(len(values) * math.prod(shape[:depth]), shape[depth]))
+        return items
 
     def _scalars(self, values: Array, feature: FeatureSpec) -> Array:
         if feature.dtype != "bytes":
             return _numbers(values, self._options.non_finite)
         if feature.text or self._options.bytes == "Text":
-            return _quoted(_escaped(texts.strings(values, of=feature.name)))
-        return _quoted(texts.base64(values))
+            return _quote(_escape(texts.strings(values, feature_name=feature.name)))
+        return _quote(texts.base64(values))
 
 
 def _array(items: Array, offsets: Any) -> Array:
     return texts.join(texts.text("["), texts.lists(items, offsets, ","), texts.text("]"))
 
 
-def _quoted(values: Array) -> Array:
+def _quote(values: Array) -> Array:
     return texts.join(texts.text('"'), values, texts.text('"'))
 
 
-def _escaped(values: Array) -> Array:
+def _escape(values: Array) -> Array:
     """Escape texts for JSON, with the same short escapes as Python."""
     replace: Any = pc.replace_substring
-    made: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
-    if pc.any(pc.match_substring_regex(made, _ESCAPED)).as_py():
+    escaped: Array = replace(replace(values, "\\", "\\\\"), '"', '\\"')
+    if pc.any(pc.match_substring_regex(escaped, _ESCAPED)).as_py():
         for code in range(0x20):
-            made = replace(made, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
-    return made
+            escaped = replace(escaped, chr(code), _SHORT.get(chr(code), f"\\u{code:04x}"))
+    return escaped
 
 
 def _numbers(values: Array, non_finite: str) -> Array:
-    made = texts.numbers(values)
+    numbers = texts.numbers(values)
     if not pa.types.is_floating(values.type) or non_finite == "Fail":
-        return made
-    for word, written in zip(("nan", "inf", "-inf"), _NON_FINITE[non_finite], strict=True):
-        made = pc.if_else(pc.equal(made, texts.text(word)), texts.text(written), made)
-    return made
+        return numbers
+    for word, replacement in zip(("nan", "inf", "-inf"), _NON_FINITE[non_finite], strict=True):
+        numbers = pc.if_else(pc.equal(numbers, texts.text(word)), texts.text(replacement), numbers)
+    return numbers

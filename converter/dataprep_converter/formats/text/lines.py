@@ -14,18 +14,18 @@ def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, b
     Raises BrokenRecord for a last line without a line end, and for damaged gzip.
     """
     offset = 0
-    begun: list[bytes] = []
+    unfinished: list[bytes] = []
     for piece in decompressed(pieces, compression):
-        whole, end, rest = piece.rpartition(b"\n")
+        complete, end, rest = piece.rpartition(b"\n")
         if end:
-            for line in _split(b"".join([*begun, whole, end])):
+            for line in _split_lines(b"".join([*unfinished, complete, end])):
                 yield offset, line
                 offset += len(line)
-            begun = []
+            unfinished = []
         if rest:
-            begun.append(rest)
-    if begun:
-        raise BrokenRecord(f"truncated record ({sum(map(len, begun))} bytes)", offset=offset)
+            unfinished.append(rest)
+    if unfinished:
+        raise BrokenRecord(f"truncated record ({sum(map(len, unfinished))} bytes)", offset=offset)
 
 
 def rounded(value: float, dtype: str) -> float:
@@ -33,7 +33,7 @@ def rounded(value: float, dtype: str) -> float:
     return float(np.dtype(dtype).type(value))
 
 
-def _split(data: bytes) -> Iterator[bytes]:
+def _split_lines(data: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(data):
         end = data.index(b"\n", start) + 1

@@ -31,8 +31,8 @@ def text(value: str) -> Any:
 
 def join(*pieces: Any) -> Array:
     """Concatenate the pieces row by row."""
-    joined: Array = pc.binary_join_element_wise(*pieces, NOTHING)
-    return joined
+    texts: Array = pc.binary_join_element_wise(*pieces, NOTHING)
+    return texts
 
 
 def content(lines: Array) -> memoryview:
@@ -43,7 +43,7 @@ def content(lines: Array) -> memoryview:
 
 def slices(batch: pa.RecordBatch, features: Sequence[FeatureSpec]) -> Iterator[pa.RecordBatch]:
     """Cut the batch into parts whose text fits into memory."""
-    values = sum(math.prod(each.shape) for each in features if -1 not in each.shape)
+    values = sum(math.prod(feature.shape) for feature in features if -1 not in feature.shape)
     step = max(1, _VALUES // max(1, values))
     for first in range(0, batch.num_rows, step):
         yield batch.slice(first, step)
@@ -55,8 +55,8 @@ def numbers(values: Array) -> Array:
     Examples are `7`, `0.1`, `1.0`, `1e+20`, `nan` and `true`.
     """
     if not pa.types.is_floating(values.type):
-        whole: Array = values.cast(pa.large_string())
-        return whole
+        integers: Array = values.cast(pa.large_string())
+        return integers
     floats: Any = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     texts: Array = floats.cast(pa.large_string())
     # Arrow writes 1.0 as 1, which readers that infer types from values take for an integer.
@@ -66,13 +66,13 @@ def numbers(values: Array) -> Array:
     return texts
 
 
-def strings(values: Array, *, of: str) -> Array:
-    """Convert text or UTF-8 bytes, without nulls, to large_string. Raises BadData, naming the feature `of`, for other bytes."""
+def strings(values: Array, *, feature_name: str) -> Array:
+    """Convert text or UTF-8 bytes, without nulls, to large_string. Raises BadData, naming the feature `feature_name`, for other bytes."""
     try:
-        whole: Array = values.cast(pa.large_binary()).cast(pa.large_string())
+        texts: Array = values.cast(pa.large_binary()).cast(pa.large_string())
     except pa.ArrowInvalid as exc:
-        raise BadData(f"The feature {of!r} has a value that isn't UTF-8.") from exc
-    return whole
+        raise BadData(f"The feature {feature_name!r} has a value that isn't UTF-8.") from exc
+    return texts
 
 
 def base64(values: Array) -> Array:
@@ -95,19 +95,19 @@ def base64(values: Array) -> Array:
 def lists(items: Array, offsets: Lengths, separator: str) -> Array:
     """Join the items of each row with a separator. The rows begin and end at the offsets."""
     rows = _arrow.LargeListArray.from_arrays(to_arrow(offsets), items)
-    joined: Array = pc.binary_join(rows, text(separator))
-    return joined
+    texts: Array = pc.binary_join(rows, text(separator))
+    return texts
 
 
-def with_nulls(column: Array, made: Array, null: str) -> Array:
-    """Return a text for each row of `column`: `null` if the row is null, else the next text of `made`."""
+def with_nulls(column: Array, values: Array, null: str) -> Array:
+    """Return a text for each row of `column`: `null` if the row is null, else the next text of `values`."""
     if not column.null_count:
-        return made
+        return values
     missing = column.is_null().to_numpy(zero_copy_only=False)
     places = np.zeros(len(column), np.int64)
-    places[~missing] = np.arange(len(made))
-    found: Any = made.take(_arrow.array(places, mask=missing))
-    texts: Array = pc.fill_null(found, text(null))
+    places[~missing] = np.arange(len(values))
+    with_gaps: Any = values.take(_arrow.array(places, mask=missing))
+    texts: Array = pc.fill_null(with_gaps, text(null))
     return texts
 
 

@@ -25,20 +25,20 @@ def of_values(values: Sequence[Any], kind: Any) -> "Array | None":
     is_list = pa.types.is_large_list(storage) or pa.types.is_fixed_size_list(storage)
     try:
         # Arrow would truncate the fraction of a number.
-        if not set(map(type, itertools.chain.from_iterable(values) if is_list else values)) <= _taken(
+        if not set(map(type, itertools.chain.from_iterable(values) if is_list else values)) <= _accepted_types(
             storage.value_type if is_list else kind
         ):
             return None
-        made = _arrow.array(values, storage)
+        array = _arrow.array(values, storage)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
-    if made.null_count or (is_list and made.flatten().null_count):
+    if array.null_count or (is_list and array.flatten().null_count):
         return None
-    whole: Array = _arrow.ExtensionArray.from_storage(kind, made) if is_tensor(kind) else made
-    return whole
+    column: Array = _arrow.ExtensionArray.from_storage(kind, array) if is_tensor(kind) else array
+    return column
 
 
-def _taken(kind: pa.DataType) -> set[type]:
+def _accepted_types(kind: pa.DataType) -> set[type]:
     """Return the Python types of JSON values that a column of this type accepts."""
     if pa.types.is_integer(kind):
         return {int}
@@ -54,14 +54,14 @@ def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind
         return None
     try:
         if feature.dtype == "bytes":
-            whole: Array | None = texts[0].cast(kind) if len(texts) == 1 else None
-            return whole
+            text_column: Array | None = texts[0].cast(kind) if len(texts) == 1 else None
+            return text_column
         columns = [_numbers(text.cast(pa.large_string()), feature) for text in texts]
         values = np.stack([np.asarray(column).astype(feature.dtype, casting="same_kind") for column in columns], axis=1)
-        made = to_arrow(np.ascontiguousarray(values.reshape(len(values), *feature.shape)))
+        numbers = to_arrow(np.ascontiguousarray(values.reshape(len(values), *feature.shape)))
     except (pa.ArrowException, TypeError, ValueError):
         return None
-    return made if made.type.equals(kind) else None
+    return numbers if numbers.type.equals(kind) else None
 
 
 def _numbers(text: Any, feature: FeatureSpec) -> Any:

@@ -82,7 +82,7 @@ def contents(column: Array, *, kind: str, raw: bool) -> Part:
     if kind == "bytes":
         return _raw_part(column) if raw and item_type(column.type) in NUMPY_NAMES else _bytes_part(column)
     if column.null_count or is_ragged(column.type):
-        values, counts, missing = _flattened(column)
+        values, counts, missing = _flatten(column)
         return _float_lists(values, counts, missing) if kind == "float" else _int_lists(values, counts, missing)
     matrix = to_numpy(column).reshape(len(column), -1)
     return Fixed(matrix, np.dtype("<f4")) if kind == "float" else _int_part(matrix)
@@ -130,7 +130,7 @@ def _raw_part(column: Array) -> Fixed:
 def _bytes_part(column: Array) -> Part:
     if is_list(column.type):
         return _bytes_lists(column)
-    missing = _missing(column)
+    missing = _null_mask(column)
     content = _large_binary(column)
     data, offsets = binary_data(content)
     lengths = np.diff(offsets)
@@ -179,11 +179,11 @@ def _int_lists(values: npt.NDArray[Any], counts: Lengths, missing: npt.NDArray[n
     return _ragged(data, lengths, missing)
 
 
-def _flattened(column: Array) -> tuple[npt.NDArray[Any], Lengths, npt.NDArray[np.bool_] | None]:
+def _flatten(column: Array) -> tuple[npt.NDArray[Any], Lengths, npt.NDArray[np.bool_] | None]:
     """Return the values of all rows, the number of values in each row, and a mask of the null rows."""
     rows: Any = column.storage if is_tensor(column.type) else column  # type: ignore[attr-defined] # only extension arrays have it
     if not is_list(rows.type):
-        missing = _missing(rows)
+        missing = _null_mask(rows)
         return to_numpy(rows.drop_null()), np.asarray(rows.is_valid(), dtype=np.int64), missing
     counts, missing = _counts(rows)
     return to_numpy(no_nulls(rows.flatten())), counts, missing
@@ -191,10 +191,10 @@ def _flattened(column: Array) -> tuple[npt.NDArray[Any], Lengths, npt.NDArray[np
 
 def _counts(column: Array) -> tuple[Lengths, npt.NDArray[np.bool_] | None]:
     counts = pc.list_value_length(column)
-    return pc.fill_null(counts, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False), _missing(column)
+    return pc.fill_null(counts, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False), _null_mask(column)
 
 
-def _missing(column: Array) -> npt.NDArray[np.bool_] | None:
+def _null_mask(column: Array) -> npt.NDArray[np.bool_] | None:
     return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
 
 
@@ -207,16 +207,16 @@ def no_nulls(values: Array) -> Array:
 
 def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[DictionaryColumn, Lengths]:
     """Return `make(code)` for each row, and its length. `make` is called once for each distinct code, or once per row for few rows."""
-    (found,) = look_ups(codes, make)
-    return found
+    (result,) = look_ups(codes, make)
+    return result
 
 
 def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[DictionaryColumn, Lengths]]:
     """Yield the result of `look_up` for each of several functions. The distinct codes are determined only once."""
     unique, places = (codes, np.arange(len(codes))) if len(codes) <= _FEW_ROWS else _unique(codes)
     for make in makes:
-        made = [make(code) for code in unique.tolist()]
-        yield DictionaryColumn(pa.array(made, pa.large_binary()), places), np.fromiter(map(len, made), np.int64, len(made))[places]
+        entries = [make(code) for code in unique.tolist()]
+        yield DictionaryColumn(pa.array(entries, pa.large_binary()), places), np.fromiter(map(len, entries), np.int64, len(entries))[places]
 
 
 class LookUp:
@@ -234,9 +234,9 @@ class LookUp:
         if len(codes) <= _FEW_ROWS or needed > _KEPT:
             return look_up(codes, self.make)
         if needed > len(self._sizes):
-            made = [self.make(code) for code in range(self._first, self._first + min(2 * needed, _KEPT))]
-            self._table = pa.array(made, pa.large_binary())
-            self._sizes = np.fromiter(map(len, made), np.int64, len(made))
+            entries = [self.make(code) for code in range(self._first, self._first + min(2 * needed, _KEPT))]
+            self._table = pa.array(entries, pa.large_binary())
+            self._sizes = np.fromiter(map(len, entries), np.int64, len(entries))
         places = codes - self._first
         return DictionaryColumn(self._table, places), self._sizes[places]
 

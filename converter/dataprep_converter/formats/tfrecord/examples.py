@@ -10,7 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataprep_converter.core.tensors import Array, arrow_type, binary, binary_data, to_arrow
-from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS, KINDS, Found, Places, Spans, Walk, in_lockstep, one_by_one
+from dataprep_converter.formats.tfrecord.lockstep import (
+    BYTES,
+    FLOATS,
+    INTS,
+    KINDS,
+    LockstepState,
+    Places,
+    Spans,
+    Walk,
+    in_lockstep,
+    one_by_one,
+)
 
 _NUMBERS: Final[Mapping[int, str]] = {FLOATS: "float32", INTS: "int64"}
 _WIDEST_VARINT: Final = 10
@@ -21,7 +32,7 @@ _arrow: Any = pa  # the stubs don't know numpy's buffers
 
 
 @dataclass(frozen=True)
-class Expected:
+class ColumnFeature:
     """A feature that becomes a column."""
 
     name: str
@@ -49,50 +60,50 @@ class Expected:
 
 
 def parse(
-    data: bytes, starts: Places, ends: Places, expected: Sequence[Expected], *, is_strict: bool
+    data: bytes, starts: Places, ends: Places, features: Sequence[ColumnFeature], *, is_strict: bool
 ) -> tuple[list[Array], dict[int, str]]:
     """Parse records. Return a column of the good records for each expected feature, and the reasons why bad records are bad, by number.
 
     The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad.
     """
-    spans = {each.name: Spans(starts.copy(), starts.copy(), np.zeros(len(starts), np.uint8)) for each in expected}
-    found = Found(data, starts, ends, spans, is_strict)
-    left = in_lockstep(found)
-    one_by_one(found, left)
-    lists = [_lists(found, each) for each in expected]
+    spans = {feature.name: Spans(starts.copy(), starts.copy(), np.zeros(len(starts), np.uint8)) for feature in features}
+    state = LockstepState(data, starts, ends, spans, is_strict)
+    remaining = in_lockstep(state)
+    one_by_one(state, remaining)
+    lists = [_lists(state, feature) for feature in features]
     is_good = np.ones(len(starts), np.bool_)
-    is_good[list(found.reasons)] = False
-    return [_column(column, each, is_good) for column, each in zip(lists, expected, strict=True)], dict(sorted(found.reasons.items()))
+    is_good[list(state.reasons)] = False
+    return [_column(column, feature, is_good) for column, feature in zip(lists, features, strict=True)], dict(sorted(state.reasons.items()))
 
 
-def _lists(found: Found, expected: Expected) -> Any:
-    """Return the values of each record as a list. A bad record gets a reason in `found`, and its list is arbitrary."""
-    spans = found.spans[expected.name]
-    name = expected.name
-    if expected.shape is not None:
-        _blame(found, np.flatnonzero(spans.kinds == 0), f"the feature {name!r} is missing")
-    for kind in set(KINDS) - {expected.kind}:
+def _lists(state: LockstepState, feature: ColumnFeature) -> Any:
+    """Return the values of each record as a list. A bad record gets a reason in `state`, and its list is arbitrary."""
+    spans = state.spans[feature.name]
+    name = feature.name
+    if feature.shape is not None:
+        _blame(state, np.flatnonzero(spans.kinds == 0), f"the feature {name!r} is missing")
+    for kind in set(KINDS) - {feature.kind}:
         wrong = np.flatnonzero((spans.kinds == kind) & (spans.ends > spans.starts))
-        _blame(found, wrong, f"the feature {name!r} holds {KINDS[kind]}, expected {KINDS[expected.kind]}")
+        _blame(state, wrong, f"the feature {name!r} holds {KINDS[kind]}, expected {KINDS[feature.kind]}")
         spans.ends[wrong] = spans.starts[wrong]
-    if expected.kind == BYTES:
-        lists = _bytes_lists(found, spans, expected)
+    if feature.kind == BYTES:
+        lists = _bytes_lists(state, spans, feature)
     else:
-        content, offsets = _gathered(found.data, spans)
-        lists = _float_lists(found, content, offsets, name) if expected.kind == FLOATS else _int_lists(found, content, offsets, name)
-    if expected.values is not None:
+        content, offsets = _gather(state.data, spans)
+        lists = _float_lists(state, content, offsets, name) if feature.kind == FLOATS else _int_lists(state, content, offsets, name)
+    if feature.values is not None:
         counts = np.diff(np.asarray(lists.offsets))
-        for row in np.flatnonzero(counts != expected.values).tolist():
-            found.reasons.setdefault(row, f"the feature {name!r} has {counts[row]:,} values, expected {expected.values:,}")
+        for row in np.flatnonzero(counts != feature.values).tolist():
+            state.reasons.setdefault(row, f"the feature {name!r} has {counts[row]:,} values, expected {feature.values:,}")
     return lists
 
 
-def _blame(found: Found, rows: Places, reason: str) -> None:
+def _blame(state: LockstepState, rows: Places, reason: str) -> None:
     for row in rows.tolist():
-        found.reasons.setdefault(row, reason)
+        state.reasons.setdefault(row, reason)
 
 
-def _gathered(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
+def _gather(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
     """Return the concatenated bytes of all spans, and their offsets: where each span begins and the last one ends."""
     lengths = spans.ends - spans.starts
     if len(lengths) and lengths[0] == lengths.min() == lengths.max() <= _SHORT:
@@ -114,29 +125,29 @@ def _large_lists(offsets: Places, values: Array) -> Any:
     return _arrow.LargeListArray.from_arrays(to_arrow(offsets), values)
 
 
-def _float_lists(found: Found, content: npt.NDArray[np.uint8], offsets: Places, name: str) -> Any:
+def _float_lists(state: LockstepState, content: npt.NDArray[np.uint8], offsets: Places, name: str) -> Any:
     odd = np.flatnonzero(np.diff(offsets) % 4)
     if len(odd):
-        _blame(found, odd, f"the feature {name!r} has a size that isn't a multiple of 4 bytes, the size of a float")
-        content, offsets = _without(content, offsets, odd)
+        _blame(state, odd, f"the feature {name!r} has a size that isn't a multiple of 4 bytes, the size of a float")
+        content, offsets = _empty_rows(content, offsets, odd)
     return _large_lists(offsets // 4, to_arrow(content.view("<f4")))
 
 
-def _int_lists(found: Found, content: npt.NDArray[np.uint8], offsets: Places, name: str) -> Any:
+def _int_lists(state: LockstepState, content: npt.NDArray[np.uint8], offsets: Places, name: str) -> Any:
     last = content[offsets[1:] - 1] >= 0x80 if len(content) else np.zeros(len(offsets) - 1, np.bool_)
     open_ended = np.flatnonzero((np.diff(offsets) > 0) & last)
     if len(open_ended):
-        _blame(found, open_ended, f"the feature {name!r} ends within a number")
-        content, offsets = _without(content, offsets, open_ended)
+        _blame(state, open_ended, f"the feature {name!r} ends within a number")
+        content, offsets = _empty_rows(content, offsets, open_ended)
     stops = np.flatnonzero(content < 0x80) + 1
     starts = np.concatenate((np.zeros(1, np.int64), stops))[:-1]
     numbers = np.searchsorted(stops, offsets, side="right") if len(stops) != len(content) else offsets
     widths = stops - starts
     if len(widths) and widths.max() > _WIDEST_VARINT:
         rows = np.unique(np.searchsorted(numbers, np.flatnonzero(widths > _WIDEST_VARINT), side="right") - 1)
-        _blame(found, rows, f"the feature {name!r} holds a number of more than 64 bits")
-        content, offsets = _without(content, offsets, rows)
-        return _int_lists(found, content, offsets, name)
+        _blame(state, rows, f"the feature {name!r} holds a number of more than 64 bits")
+        content, offsets = _empty_rows(content, offsets, rows)
+        return _int_lists(state, content, offsets, name)
     return _large_lists(numbers, to_arrow(_numbers(content, starts, widths)))
 
 
@@ -151,18 +162,18 @@ def _numbers(content: npt.NDArray[np.uint8], starts: Places, widths: Places) -> 
     return values.view(np.int64)
 
 
-def _without(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -> tuple[npt.NDArray[np.uint8], Places]:
+def _empty_rows(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -> tuple[npt.NDArray[np.uint8], Places]:
     """Return the contents and offsets after emptying the contents of the given rows."""
     lengths = np.diff(offsets)
     keep = np.ones(len(lengths), np.bool_)
     keep[rows] = False
-    kept = content[np.repeat(keep, lengths)]
-    return kept, np.concatenate((np.zeros(1, np.int64), np.cumsum(np.where(keep, lengths, 0))))
+    remaining = content[np.repeat(keep, lengths)]
+    return remaining, np.concatenate((np.zeros(1, np.int64), np.cumsum(np.where(keep, lengths, 0))))
 
 
-def _bytes_lists(found: Found, spans: Spans, expected: Expected) -> Any:
+def _bytes_lists(state: LockstepState, spans: Spans, feature: ColumnFeature) -> Any:
     """Return lists of byte strings. Each value has its own tag and length, so the n-th values of all records are found in one step."""
-    data = np.frombuffer(found.data, np.uint8)
+    data = np.frombuffer(state.data, np.uint8)
     rows = np.flatnonzero(spans.ends > spans.starts)
     at, end = spans.starts[rows], spans.ends[rows]
     pieces: list[tuple[Places, Places, Places]] = []
@@ -171,43 +182,43 @@ def _bytes_lists(found: Found, spans: Spans, expected: Expected) -> Any:
         stop = walk.enter(BYTES)
         walk.check(stop <= end)
         good = walk.in_step
-        _blame(found, rows[~good], f"the feature {expected.name!r} isn't a list of bytes")
+        _blame(state, rows[~good], f"the feature {feature.name!r} isn't a list of bytes")
         pieces.append((rows[good], walk.at[good], stop[good]))
         more = good & (stop < end)
         rows, at, end = rows[more], stop[more], end[more]
     if not pieces:
         return _large_lists(np.zeros(len(spans.starts) + 1, np.int64), pa.array([], pa.large_binary()))
-    owners, starts, stops = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    owners, starts, stops = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     counts = np.bincount(owners, minlength=len(spans.starts))
     order = np.argsort(owners, kind="stable") if len(pieces) > 1 else slice(None)
-    content, offsets = _gathered(found.data, Spans(starts[order], stops[order], np.empty(0, np.uint8)))
+    content, offsets = _gather(state.data, Spans(starts[order], stops[order], np.empty(0, np.uint8)))
     lists = _large_lists(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), binary(content, offsets))
-    if expected.raw is not None:
-        _check_raw(found, owners, stops - starts, expected)
+    if feature.raw is not None:
+        _check_raw(state, owners, stops - starts, feature)
     return lists
 
 
-def _check_raw(found: Found, rows: Places, sizes: Places, expected: Expected) -> None:
-    wanted = math.prod(expected.shape or ()) * np.dtype(expected.raw).itemsize
-    wrong = sizes != wanted
-    told = f"a tensor {expected.raw}{list(expected.shape or ())} has {wanted:,}"
+def _check_raw(state: LockstepState, rows: Places, sizes: Places, feature: ColumnFeature) -> None:
+    expected_size = math.prod(feature.shape or ()) * np.dtype(feature.raw).itemsize
+    wrong = sizes != expected_size
+    expectation = f"a tensor {feature.raw}{list(feature.shape or ())} has {expected_size:,}"
     for row, size in zip(rows[wrong].tolist(), sizes[wrong].tolist(), strict=True):
-        found.reasons.setdefault(row, f"the feature {expected.name!r} has {size:,} bytes, {told}")
+        state.reasons.setdefault(row, f"the feature {feature.name!r} has {size:,} bytes, {expectation}")
 
 
-def _column(lists: Any, expected: Expected, is_good: npt.NDArray[np.bool_]) -> Array:
+def _column(lists: Any, feature: ColumnFeature, is_good: npt.NDArray[np.bool_]) -> Array:
     """Convert the lists of the good records to the feature's column."""
     if not is_good.all():
         lists = lists.filter(to_arrow(is_good))
-    if expected.shape is None:
+    if feature.shape is None:
         return lists  # type: ignore[no-any-return] # a large_list array
     values = lists.flatten()
-    if expected.raw is not None:
+    if feature.raw is not None:
         content, offsets = binary_data(values)
-        stored = np.dtype(expected.raw).newbyteorder("<")
+        dtype = np.dtype(feature.raw).newbyteorder("<")
         numbers = content[offsets[0] : offsets[-1]]
-        tensors = numbers != 0 if stored.kind == "b" else numbers.view(stored).astype(stored.newbyteorder("="), copy=False)
-        return to_arrow(tensors.reshape(len(values), *expected.shape))
-    if not expected.shape:
+        tensors = numbers != 0 if dtype.kind == "b" else numbers.view(dtype).astype(dtype.newbyteorder("="), copy=False)
+        return to_arrow(tensors.reshape(len(values), *feature.shape))
+    if not feature.shape:
         return values  # type: ignore[no-any-return] # an array of the values
-    return to_arrow(np.asarray(values).reshape(-1, *expected.shape))
+    return to_arrow(np.asarray(values).reshape(-1, *feature.shape))

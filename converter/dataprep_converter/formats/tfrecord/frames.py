@@ -98,18 +98,18 @@ class _Headers:
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
-        self._known: dict[bytes, int] = {}
+        self._lengths: dict[bytes, int] = {}
 
     def length(self, data: bytes, at: int, offset: int) -> int:
         """Return the length in the header at `data[at:]`, which is at `offset` in the file. Raises BadData."""
         head = data[at : at + HEADER]
-        length = self._known.get(head)
+        length = self._lengths.get(head)
         if length is None:
             length, crc = _LENGTH.unpack(head)
             if mask(crc32c(head[:8])) != crc:
                 raise _broken("bad length CRC" if offset else "bad length CRC (is it a TFRecord file?)", offset, self._uri)
-            if len(self._known) < _KNOWN_HEADERS:
-                self._known[head] = length
+            if len(self._lengths) < _KNOWN_HEADERS:
+                self._lengths[head] = length
         return length
 
 

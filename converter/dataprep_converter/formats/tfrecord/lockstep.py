@@ -43,7 +43,7 @@ class Spans:
 
 
 @dataclass
-class Found:
+class LockstepState:
     """The results of parsing the records so far."""
 
     data: bytes
@@ -56,22 +56,22 @@ class Found:
     reasons: dict[int, str] = field(default_factory=dict)
 
 
-def in_lockstep(found: Found) -> Places:
+def in_lockstep(state: LockstepState) -> Places:
     """Find the lists of most records, and return the numbers of the remaining records."""
-    data = np.frombuffer(found.data, np.uint8)
-    left = np.arange(len(found.starts), dtype=np.int64)
+    data = np.frombuffer(state.data, np.uint8)
+    remaining = np.arange(len(state.starts), dtype=np.int64)
     unusual: list[int] = []
     for _ in range(_LEADERS):
-        if not len(left):
+        if not len(remaining):
             break
-        leader = int(left[0])
-        entries = _entries(found.data[found.starts[leader] : found.ends[leader]])
+        leader = int(remaining[0])
+        entries = _entries(state.data[state.starts[leader] : state.ends[leader]])
         if entries is None:
             unusual.append(leader)
-            left = left[1:]
+            remaining = remaining[1:]
             continue
-        left = left[~_steps(found, data, left, entries)]
-    return np.concatenate((np.array(unusual, np.int64), left))
+        remaining = remaining[~_steps(state, data, remaining, entries)]
+    return np.concatenate((np.array(unusual, np.int64), remaining))
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class _Entry:
     """The size of its values in bytes."""
 
 
-def _steps(found: Found, data: npt.NDArray[np.uint8], rows: Places, entries: Sequence[_Entry]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the records that have exactly these features, after storing their lists in `found`."""
-    end = found.ends[rows]
-    walk = Walk(data, found.starts[rows])
+def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entries: Sequence[_Entry]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the records that have exactly these features, after storing their lists in `state`."""
+    end = state.ends[rows]
+    walk = Walk(data, state.starts[rows])
     if entries:
         walk.check(walk.enter(BYTES) == end)
     spans: dict[str, tuple[Places, Places, int]] = {}
@@ -111,13 +111,17 @@ def _steps(found: Found, data: npt.NDArray[np.uint8], rows: Places, entries: Seq
         walk.at = entry_end
     walk.check(walk.at == end)
     is_done = walk.in_step
-    done = rows[is_done]
+    done_rows = rows[is_done]
     for name, (starts, ends, kind) in spans.items():
-        if name in found.spans and kind:
-            here = found.spans[name]
-            here.starts[done], here.ends[done], here.kinds[done] = starts[is_done], ends[is_done], kind
-        elif name not in found.spans and found.is_strict:
-            found.reasons |= dict.fromkeys(done.tolist(), _unexpected(name))
+        if name in state.spans and kind:
+            feature_spans = state.spans[name]
+            feature_spans.starts[done_rows], feature_spans.ends[done_rows], feature_spans.kinds[done_rows] = (
+                starts[is_done],
+                ends[is_done],
+                kind,
+            )
+        elif name not in state.spans and state.is_strict:
+            state.reasons |= dict.fromkeys(done_rows.tolist(), _unexpected(name))
     return is_done
 
 
@@ -234,28 +238,28 @@ def _delimited_at(payload: bytes, at: int, tag: int) -> tuple[int, int] | None:
     return None
 
 
-def one_by_one(found: Found, rows: Places) -> None:
+def one_by_one(state: LockstepState, rows: Places) -> None:
     """Parse records with protobuf, and write their lists again, after the data."""
-    written: list[bytes] = []
-    size = len(found.data)
+    contents: list[bytes] = []
+    size = len(state.data)
     for row in rows.tolist():
-        payload = found.data[found.starts[row] : found.ends[row]]
+        payload = state.data[state.starts[row] : state.ends[row]]
         try:
             features = example(payload)
         except NotWhole as exc:
-            found.reasons[row] = str(exc).rstrip(".")
+            state.reasons[row] = str(exc).rstrip(".")
             continue
         for name, values in features.items():
-            if name not in found.spans:
-                if found.is_strict:
-                    found.reasons[row] = _unexpected(name)
+            if name not in state.spans:
+                if state.is_strict:
+                    state.reasons[row] = _unexpected(name)
                 continue
-            kind, content = _rewritten(values)
-            here = found.spans[name]
-            here.starts[row], here.ends[row], here.kinds[row] = size, size + len(content), kind
-            written.append(content)
+            kind, content = _rewrite(values)
+            feature_spans = state.spans[name]
+            feature_spans.starts[row], feature_spans.ends[row], feature_spans.kinds[row] = size, size + len(content), kind
+            contents.append(content)
             size += len(content)
-    found.data += b"".join(written)
+    state.data += b"".join(contents)
 
 
 def example(payload: bytes) -> dict[str, list[Any]]:
@@ -267,7 +271,7 @@ def example(payload: bytes) -> dict[str, list[Any]]:
     return features
 
 
-def _rewritten(values: Sequence[Any]) -> tuple[int, bytes]:
+def _rewrite(values: Sequence[Any]) -> tuple[int, bytes]:
     """Return the tag and the content of a list, in the form that `_steps` finds."""
     if not values:
         return 0, b""

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from dataprep_converter.core.errors import BrokenRecord, NotWhole
 from dataprep_converter.core.framing import FOOTER, HEADER, mask
 from dataprep_converter.core.native import broken
-from dataprep_converter.formats.decoder import Checked, Places
+from dataprep_converter.formats.decoder import Places, VerifiedRecords
 from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
@@ -39,49 +39,49 @@ def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tupl
             yield before + start, data[start:end]
 
 
-def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Checked]:
+def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[VerifiedRecords]:
     """Yield the records of each piece together. The only work for each record is its CRC."""
     offset = size = 0
-    waiting: list[bytes] = []
-    wanted = HEADER
+    parts: list[bytes] = []
+    needed = HEADER
     sizes: dict[bytes, int] = {}
-    for piece in _gunzipped(pieces) if compression == "gzip" else pieces:
+    for piece in _gunzip(pieces) if compression == "gzip" else pieces:
         at = 0
         # A record that began in an earlier piece is completed: first its header, then the rest. The bytes after it aren't copied.
         while size and at < len(piece):
-            waiting.append(piece[at : at + wanted - size])
-            at += len(waiting[-1])
-            size += len(waiting[-1])
-            if size < wanted:
+            parts.append(piece[at : at + needed - size])
+            at += len(parts[-1])
+            size += len(parts[-1])
+            if size < needed:
                 break
-            data = b"".join(waiting)
+            data = b"".join(parts)
             if size == HEADER:
-                waiting, wanted = [data], sizes.get(data) or _whole(data, sizes)
-                if not wanted:
+                parts, needed = [data], sizes.get(data) or _record_size(data, sizes)
+                if not needed:
                     raise BrokenRecord("bad length CRC", offset=offset)
                 continue
-            yield from _good(data, offset, np.array([0, size], np.int64))
+            yield from _yield_verified(data, offset, np.array([0, size], np.int64))
             offset += size
-            size, waiting, wanted = 0, [], HEADER
+            size, parts, needed = 0, [], HEADER
         if size or at == len(piece):
             continue
         bounds, fault = _bounds(piece, at, sizes)
-        yield from _good(piece, offset - at, bounds)
+        yield from _yield_verified(piece, offset - at, bounds)
         end = int(bounds[-1])
         offset += end - at
         if fault:
             raise BrokenRecord(fault, offset=offset)
-        waiting, size = [piece[end:]], len(piece) - end
-        wanted = sizes[piece[end : end + HEADER]] if size >= HEADER else HEADER
+        parts, size = [piece[end:]], len(piece) - end
+        needed = sizes[piece[end : end + HEADER]] if size >= HEADER else HEADER
     if size >= HEADER:
-        raise BrokenRecord(f"truncated data ({size - HEADER:,} of {wanted - HEADER:,} bytes)", offset=offset)
+        raise BrokenRecord(f"truncated data ({size - HEADER:,} of {needed - HEADER:,} bytes)", offset=offset)
     if size:
         raise BrokenRecord(f"truncated length ({size} of {HEADER} bytes)", offset=offset)
 
 
-def _good(data: bytes, offset: int, bounds: Places) -> Iterator[Checked]:
+def _yield_verified(data: bytes, offset: int, bounds: Places) -> Iterator[VerifiedRecords]:
     """Yield the records between the bounds. Raises BrokenRecord at the first record with a wrong CRC, after yielding those before it."""
-    block = _checked(data, offset, bounds)
+    block = _verify(data, offset, bounds)
     if len(block):
         yield block
     if len(block) < len(bounds) - 1:
@@ -101,18 +101,18 @@ def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, s
     while at <= last:
         # There is one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete record.
         head = data[at : at + HEADER]
-        whole = sizes.get(head) or _whole(head, sizes)
-        if not whole:
+        size = sizes.get(head) or _record_size(head, sizes)
+        if not size:
             fault = "bad length CRC"
             break
-        if at + whole > len(data):
+        if at + size > len(data):
             break
         begins.append(at)
-        at += whole
+        at += size
     return np.array([*begins, at], np.int64), fault
 
 
-def _whole(head: bytes, sizes: dict[bytes, int]) -> int:
+def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
     """Return the size of the record with this header in bytes, or 0 if the header's CRC is wrong."""
     length, crc = _LENGTH.unpack(head)
     if mask(crc32c(head[:8])) != crc:
@@ -129,25 +129,25 @@ def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
     The range is empty if there are too few such records.
     """
     head = data[start : start + HEADER]
-    whole = (sizes.get(head) or _whole(head, sizes)) if len(head) == HEADER else 0
-    count = (len(data) - start) // whole if whole else 0
+    size = (sizes.get(head) or _record_size(head, sizes)) if len(head) == HEADER else 0
+    count = (len(data) - start) // size if size else 0
     if count <= _ALIKE:
         return range(start, start)
-    headers = np.frombuffer(data, np.uint8, count * whole, start).reshape(count, whole)[:, :HEADER]
+    headers = np.frombuffer(data, np.uint8, count * size, start).reshape(count, size)[:, :HEADER]
     same = (headers == headers[0]).all(axis=1)
     run = count if same.all() else int(same.argmin())
-    return range(start, start + run * whole, whole)
+    return range(start, start + run * size, size)
 
 
-def _checked(data: bytes, offset: int, bounds: Places) -> Checked:
+def _verify(data: bytes, offset: int, bounds: Places) -> VerifiedRecords:
     """Return the records between the bounds, up to the first one with a wrong CRC."""
     starts, ends = bounds[:-1] + HEADER, bounds[1:] - FOOTER
     wrong = broken(np.frombuffer(data, np.uint8), starts, ends)
     good = int(wrong[0]) if len(wrong) else len(starts)
-    return Checked(data, offset, starts[:good], ends[:good], HEADER)
+    return VerifiedRecords(data, offset, starts[:good], ends[:good], HEADER)
 
 
-def _gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
     offset = 0
     try:
         for piece in gunzipped(pieces):
@@ -183,8 +183,8 @@ def parse_sequence(payload: bytes) -> tuple[dict[str, list[Any]], dict[str, list
     except DecodeError as exc:
         raise NotWhole("The record holds no tf.train.Example.") from exc
     context, lists = message.context.feature, message.feature_lists.feature_list
-    found = {name: _values(context[name]) for name in context}
-    return found, {name: [_values(step) for step in lists[name].feature] for name in lists}
+    context_values = {name: _values(context[name]) for name in context}
+    return context_values, {name: [_values(step) for step in lists[name].feature] for name in lists}
 
 
 def _values(feature: Any) -> list[Any]:

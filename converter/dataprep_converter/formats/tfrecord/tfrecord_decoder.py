@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dataprep_api.dataset.report import Manifest
-from dataprep_converter.formats.decoder import Checked
+from dataprep_converter.formats.decoder import VerifiedRecords
 from dataprep_converter.formats.tfrecord import records
 
 
@@ -18,7 +18,7 @@ class TfrecordDecoder:
         """Yield the records. Both CRCs of every record are checked."""
         return records.read(pieces, compression=self._compression)
 
-    def blocks(self, pieces: Iterable[bytes]) -> Iterator[Checked]:
+    def blocks(self, pieces: Iterable[bytes]) -> Iterator[VerifiedRecords]:
         """Yield the same records as `read`, but yield all records of a piece together."""
         return records.blocks(pieces, compression=self._compression)
 

@@ -134,8 +134,8 @@ class _Field:
         value = item_type(rows)
         fits = {"int64": is_whole, "float": pa.types.is_floating, "bytes": is_raw if self.feature.raw else is_bytes}[self.feature.kind]
         if not is_as_deep or not fits(value) or (value in NUMPY_NAMES and self.feature.raw and not has_one_size(rows)):
-            held = f"{'steps of ' if self.feature.sequence else ''}{self.feature.kind}"
-            raise BadSpec(f"The feature {self.feature.name!r} must hold {held}, but the type of its column is {kind}.")
+            expectation = f"{'steps of ' if self.feature.sequence else ''}{self.feature.kind}"
+            raise BadSpec(f"The feature {self.feature.name!r} must hold {expectation}, but the type of its column is {kind}.")
         self._holds_list = is_list(rows) and is_bytes(value) and not self.feature.record
         self.prefix = LookUp(self._prefix, first=MISSING)
 
@@ -167,7 +167,7 @@ def _sections(features: Sequence[FeatureSpec]) -> list[_Section]:
         return [_Section(b"", fields)]
     context = [field for field in fields if not field.feature.sequence]
     sequences = [field for field in fields if field.feature.sequence]
-    return [_Section(tag, found) for tag, found in ((_CONTEXT, context), (_FEATURE_LISTS, sequences)) if found]
+    return [_Section(tag, section_fields) for tag, section_fields in ((_CONTEXT, context), (_FEATURE_LISTS, sequences)) if section_fields]
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class TfrecordEncoder(SingleFile):
         fixed = [part for section in parts for part in section if isinstance(part, Fixed)]
         if len(fixed) == sum(map(len, parts)) and all(part.width < _LARGE_VALUE for part in fixed):
             return [self._matrix(fixed, batch.num_rows)]
-        return self._joined(parts, batch.num_rows)
+        return self._encode_mixed(parts, batch.num_rows)
 
     def sizes(self) -> Lengths:
         """Return the sizes of the last batch's records, with header and footer."""
@@ -256,15 +256,15 @@ class TfrecordEncoder(SingleFile):
         """Return a buffer for the records, whose constant bytes are already in place."""
         prefixes: list[bytes] = []
         for section in self._sections:
-            here = parts[len(prefixes) : len(prefixes) + len(section.fields)]
-            own = [field.prefix.make(part.width) for field, part in zip(section.fields, here, strict=True)]
-            own[0] = section.head(sum(map(len, own)) + sum(part.width for part in here)) + own[0]
+            section_parts = parts[len(prefixes) : len(prefixes) + len(section.fields)]
+            own = [field.prefix.make(part.width) for field, part in zip(section.fields, section_parts, strict=True)]
+            own[0] = section.head(sum(map(len, own)) + sum(part.width for part in section_parts)) + own[0]
             prefixes += own
         size = sum(map(len, prefixes)) + sum(part.width for part in parts)
         prefixes = [header(size) + b"".join(prefixes[:1]), *prefixes[1:]]
         return _template(prefixes, parts, rows, [("footer", np.dtype("<u4"))])
 
-    def _joined(self, parts: Sequence[Sequence[Part]], rows: int) -> Sequence[Buffer]:
+    def _encode_mixed(self, parts: Sequence[Sequence[Part]], rows: int) -> Sequence[Buffer]:
         """Encode records of different layouts. All pieces are joined, except large values."""
         pieces, sizes = _record_pieces(self._sections, parts, rows)
         self._sizes = sizes + (HEADER + FOOTER)
@@ -274,13 +274,13 @@ class TfrecordEncoder(SingleFile):
             columns = [
                 piece for piece, is_apart in zip(pieces, apart, strict=True) if is_apart and not isinstance(piece, DictionaryColumn | bytes)
             ]
-            large = [_cut(data, offsets.tolist()) for data, offsets in map(binary_data, columns)]
-            return _interleaved(
-                _cut(between, [0, *cuts.tolist(), len(between)]), [value for row in zip(*large, strict=True) for value in row]
+            large = [_split_at(data, offsets.tolist()) for data, offsets in map(binary_data, columns)]
+            return _interleave(
+                _split_at(between, [0, *cuts.tolist(), len(between)]), [value for row in zip(*large, strict=True) for value in row]
             )
-        made = framed(pieces, sizes, self._joined_records.popleft())
-        self._joined_records.append(made if made.base is None else made.base)
-        return [memoryview(made.data).toreadonly()]
+        records = framed(pieces, sizes, self._joined_records.popleft())
+        self._joined_records.append(records if records.base is None else records.base)
+        return [memoryview(records.data).toreadonly()]
 
 
 class Messages:
@@ -307,9 +307,9 @@ def _record_pieces(sections: Sequence[_Section], parts: Sequence[Sequence[Part]]
     pieces: list[Piece] = []
     sizes: Lengths = np.zeros(rows, np.int64)
     for section, contents_of in zip(sections, parts, strict=True):
-        made, lengths = _section_pieces(section.fields, contents_of, rows)
+        field_pieces, lengths = _section_pieces(section.fields, contents_of, rows)
         head, head_lengths = section.heads(lengths)
-        pieces += [head, *made]
+        pieces += [head, *field_pieces]
         sizes += lengths + head_lengths
     return pieces, sizes
 
@@ -372,13 +372,13 @@ def _has_large_values(piece: Piece) -> bool:
     return bool(offsets[-1] - offsets[0] >= _LARGE_VALUE * len(piece))
 
 
-def _cut(data: Bytes, ends: Iterable[int]) -> list[memoryview]:
+def _split_at(data: Bytes, ends: Iterable[int]) -> list[memoryview]:
     """Cut the data at the given ends. Return the pieces between them."""
     view = memoryview(data.data).toreadonly()
     return [view[start:end] for start, end in pairwise(ends)]
 
 
-def _interleaved(outer: Sequence[memoryview], inner: Sequence[memoryview]) -> list[memoryview]:
+def _interleave(outer: Sequence[memoryview], inner: Sequence[memoryview]) -> list[memoryview]:
     """Interleave the two sequences, beginning and ending with an outer item."""
     both = [outer[0]] * (len(outer) + len(inner))
     both[::2], both[1::2] = outer, inner

@@ -21,7 +21,7 @@ from dataprep_converter.core.framing import HEADER
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.core.tensors import Array, binary
 from dataprep_converter.dataset.output_folder import OutputFolder
-from dataprep_converter.formats.tfrecord.examples import Expected, parse
+from dataprep_converter.formats.tfrecord.examples import ColumnFeature, parse
 from dataprep_converter.formats.tfrecord.frames import Stretch, payloads, stretches
 from dataprep_converter.formats.tfrecord.lockstep import BYTES, FLOATS, INTS
 from dataprep_converter.formats.tfrecord.records import parse_sequence
@@ -109,8 +109,8 @@ def _between(data: bytes, starts: Any, ends: Any) -> Array:
     return binary(np.frombuffer(b"".join(pieces), np.uint8), offsets)
 
 
-def _expected(feature: TfrecordFeature) -> Expected:
-    return Expected(feature.name, _TYPES[feature.type], None if feature.ragged else tuple(feature.shape), feature.raw)
+def _expected(feature: TfrecordFeature) -> ColumnFeature:
+    return ColumnFeature(feature.name, _TYPES[feature.type], None if feature.ragged else tuple(feature.shape), feature.raw)
 
 
 class _Planner:

@@ -17,7 +17,7 @@ from dataprep_converter.records.feature import FeatureSpec
 Values = npt.NDArray[Any]
 
 
-class Held:
+class NumberBuffer:
     """Collects the numbers of one feature from all batches. Raises BadSpec for bytes, text and ragged lists."""
 
     def __init__(self, feature: FeatureSpec, *, format_: str) -> None:
@@ -27,8 +27,8 @@ class Held:
             )
         self.step_shape = feature.shape[1:] if feature.sequence else feature.shape
         if -1 in self.step_shape:
-            what = "steps" if feature.sequence else "rows"
-            raise BadSpec(f"The feature {feature.name!r} has {what} of different lengths, and {format_} holds arrays of one shape.")
+            unit = "steps" if feature.sequence else "rows"
+            raise BadSpec(f"The feature {feature.name!r} has {unit} of different lengths, and {format_} holds arrays of one shape.")
         self.feature = feature
         self._format = format_
         self._parts: list[Values] = []
