@@ -1,11 +1,11 @@
-"""Log formatters of the operator and the converter, for text and for JSON. They remove secrets by `shown`."""
+"""Log formatters of the operator and the converter, for text and for JSON. They remove secrets by `for_display`."""
 
 import json
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from dataprep_api.shown import one_line, shown
+from dataprep_api.redaction import for_display, one_line
 
 
 class JsonLines(logging.Formatter):
@@ -25,11 +25,11 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": shown(record.getMessage()),
+            "message": for_display(record.getMessage()),
         }
-        line |= {name: shown(value) for name, value in self._about().items() if value}
+        line |= {name: for_display(value) for name, value in self._about().items() if value}
         if record.exc_info:
-            line["exception"] = shown(self.formatException(record.exc_info))
+            line["exception"] = for_display(self.formatException(record.exc_info))
         return json.dumps(line)
 
 
@@ -42,4 +42,4 @@ class PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message's line, followed by the traceback if there is one."""
-        return shown(super().format(record))
+        return for_display(super().format(record))

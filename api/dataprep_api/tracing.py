@@ -23,7 +23,7 @@ Tell = Callable[..., None]
 _provider: Any = None
 
 
-def wanted(environ: Mapping[str, str] = os.environ) -> bool:
+def is_requested(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment asks for traces."""
     return environ.get("OTEL_SDK_DISABLED", "").lower() != "true" and any(environ.get(name) for name in ENDPOINTS)
 
@@ -34,7 +34,7 @@ def set_up(service: str, *, processor: Any = None) -> None:
     Call this once in each process, after forking. Call `shut_down` to send the spans that are still buffered.
     """
     global _provider
-    if processor is None and not wanted():
+    if processor is None and not is_requested():
         return
     try:
         from opentelemetry.sdk.resources import Resource

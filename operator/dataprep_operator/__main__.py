@@ -16,7 +16,7 @@ from aiohttp import web
 
 from dataprep_api import CRON_KIND, KIND, tracing
 from dataprep_api.log_lines import JsonLines, PlainLines
-from dataprep_api.shown import one_line
+from dataprep_api.redaction import one_line
 from dataprep_operator import settings as settings_module
 from dataprep_operator.cluster.clock import Clock
 from dataprep_operator.cluster.cluster import KubernetesCluster

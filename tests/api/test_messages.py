@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dataprep_api.dataset import messages
 from dataprep_api.errors import MessageError
 from dataprep_api.reasons import Reason
+from dataprep_api.redaction import printable
 from dataprep_api.resources.status import LabelStatus, OutputFile, RecordProgress, SplitStatus
-from dataprep_api.shown import printable
 
 SHA = "f" * 64
 NUMBER = 2**53

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dataprep_api.dataset.plan import Owner, PlanHead
 from dataprep_api.dataset.report import Manifest, ShardReport
-from dataprep_api.dataset.stored import Stored, Versioned
+from dataprep_api.dataset.stored import StoredDocument, Versioned
 from dataprep_api.errors import FormatError
 from dataprep_api.spec import Model
 
@@ -22,7 +22,7 @@ OLD = {
 
 
 @pytest.mark.parametrize("model", [PlanHead, Owner, Manifest])
-def test_a_file_from_before_there_were_versions_is_written_as_it_was(model: type[Stored]) -> None:
+def test_a_file_from_before_there_were_versions_is_written_as_it_was(model: type[StoredDocument]) -> None:
     assert model.model_validate_json(OLD[model]).to_bytes().decode() == OLD[model]
 
 
@@ -33,7 +33,7 @@ def test_a_report_from_before_there_were_versions_is_intact() -> None:
 
 
 @pytest.mark.parametrize("model", [PlanHead, Owner, ShardReport, Manifest])
-def test_a_newer_file_is_refused_by_name_whatever_its_fields_are(model: type[Stored]) -> None:
+def test_a_newer_file_is_refused_by_name_whatever_its_fields_are(model: type[StoredDocument]) -> None:
     newer = json.dumps(json.loads(OLD[model]) | {"version": 99, "somethingNew": 1})
     with pytest.raises(FormatError) as refused:
         model.model_validate_json(newer)
@@ -77,7 +77,7 @@ class Branch(Model):
     one: Leaf | None = None
 
 
-class Tree(Stored):
+class Tree(StoredDocument):
     """A file."""
 
     FILE: ClassVar[str] = "tree"

@@ -87,7 +87,7 @@ def test_without_an_endpoint_nothing_is_imported_and_nothing_happens() -> None:
     ids=["nothing", "an endpoint", "one for traces", "disabled"],
 )
 def test_the_environment_decides(environ: dict[str, str], wanted: bool) -> None:
-    assert tracing.wanted(environ) is wanted
+    assert tracing.is_requested(environ) is wanted
 
 
 def test_a_missing_package_is_told_and_stops_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

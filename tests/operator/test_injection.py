@@ -12,7 +12,7 @@ from tests.operator.world import NAMESPACE, World, a_failure
 from dataprep_api.errors import SpecError
 from dataprep_api.log_lines import JsonLines
 from dataprep_api.reasons import Reason
-from dataprep_api.shown import printable
+from dataprep_api.redaction import printable
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_api.stages import REFUSALS
 from dataprep_operator import metrics

@@ -17,8 +17,8 @@ from tests.operator.world import NAMESPACE, SHA, World, a_failure, retry
 
 from dataprep_api.dataset.messages import BadRecord
 from dataprep_api.reasons import Reason
+from dataprep_api.redaction import printable
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_api.shown import printable
 from dataprep_operator import __main__ as command
 from dataprep_operator.decisions import events
 from dataprep_operator.errors import Refused

@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from dataprep_api import canonical
 from dataprep_api.errors import MessageError
 from dataprep_api.reasons import Reason
+from dataprep_api.redaction import printable
 from dataprep_api.resources.status import (
     MAX_LABELS,
     Channels,
@@ -26,7 +27,6 @@ from dataprep_api.resources.status import (
     Short,
     SplitStatus,
 )
-from dataprep_api.shown import printable
 from dataprep_api.spec import Model
 
 TERMINATION_LIMIT = 4096

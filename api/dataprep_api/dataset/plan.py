@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from dataprep_api import names
-from dataprep_api.dataset.stored import Stored
+from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.spec import Model
 
 HASH_BLOCK = 65_536
@@ -72,7 +72,7 @@ class Earlier(Model):
     """The number of its entries in `PlanHead.splits`."""
 
 
-class PlanHead(Stored):
+class PlanHead(StoredDocument):
     """The content of `plan.json`."""
 
     FILE: ClassVar[str] = "plan"
@@ -181,7 +181,7 @@ def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
         before += split.shards
 
 
-class Owner(Stored):
+class Owner(StoredDocument):
     """The content of `_dataprep/OWNER`, which names the run that may write to the output."""
 
     FILE: ClassVar[str] = "OWNER file"

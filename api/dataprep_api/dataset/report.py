@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from dataprep_api import canonical
 from dataprep_api.dataset.messages import BadRecord
-from dataprep_api.dataset.stored import Stored
+from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.spec import Model
 
 MAX_BAD_EXAMPLES = 20
@@ -55,7 +55,7 @@ class Lossy(Model):
     """The first such value as it is stored."""
 
 
-class ShardReport(Stored):
+class ShardReport(StoredDocument):
     """The content of `reports/<number>.json`, which is written after the shard has its final name. A shard is committed when this file exists."""
 
     FILE: ClassVar[str] = "report"
@@ -165,7 +165,7 @@ class ManifestSplit(Model):
     """The number of records of each class, by label feature."""
 
 
-class Manifest(Stored):
+class Manifest(StoredDocument):
     """The content of `manifest.json`. It contains no times or hosts, so equal runs have equal manifests."""
 
     FILE: ClassVar[str] = "manifest"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dataprep_api import canonical, names
 from dataprep_api.dataset import sagemaker
-from dataprep_api.shown import concealed
+from dataprep_api.redaction import with_credentials_masked
 from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_api.spec.model import STORED
 from dataprep_api.spec.sources.join import TableSource
@@ -114,7 +114,7 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
     Fields at their defaults are left out, so that jobs keep their run ids when a release adds fields. For the same reason, a default may
     change only together with ENCODING_VERSION. The manifest contains this content, so web addresses are stored without signatures, and
-    texts are `concealed`. Texts of the output are not, because they name columns and files.
+    credentials in texts are masked. Texts of the output stay unchanged, because they name columns and files.
     """
     whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = whole.pop("output")
@@ -124,8 +124,8 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
 
 def as_stored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a content, of this or an older release, with its texts `concealed`."""
-    return {key: value if key == "output" else concealed(value) for key, value in content.items()}
+    """Return a content, of this or an older release, with the credentials in its texts masked."""
+    return {key: value if key == "output" else with_credentials_masked(value) for key, value in content.items()}
 
 
 def run_id(

@@ -18,7 +18,7 @@ class Versioned(Model):
     """Maps each later field to the format version of the file that introduced it."""
 
 
-class Stored(Versioned):
+class StoredDocument(Versioned):
     """A stored file. Its version is the lowest that has all fields that are set, so a file without newer fields keeps the same bytes in all releases.
 
     Nested parts of the file count too. Parts with newer fields are subclasses of Versioned.

@@ -10,9 +10,9 @@ from pydantic import Field, ValidationError
 
 from dataprep_api import API_VERSION, KIND
 from dataprep_api.errors import Fault, SpecError
+from dataprep_api.redaction import one_line
 from dataprep_api.resources.params import fill, fill_command
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_api.shown import one_line
 from dataprep_api.spec import DataPrepJobSpec, Model, Open
 from dataprep_api.spec.script import VARIABLES
 from dataprep_api.suggest import did_you_mean, nearest

@@ -11,10 +11,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from dataprep_api.formats import COPY, SAGEMAKER, format_rules
 from dataprep_api.spec.code import Code
-from dataprep_api.spec.copying import faults as copying_faults
+from dataprep_api.spec.copy_rules import faults as copy_faults
+from dataprep_api.spec.extend_rules import faults as extend_faults
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
-from dataprep_api.spec.growing import faults as growing_faults
 from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, rule, rules
 from dataprep_api.spec.output import HdfsOptions, Output, Shards
 from dataprep_api.spec.script import Script
@@ -255,18 +255,18 @@ class DataPrepJobSpec(Model):
 
     @model_validator(mode="after")
     def _can_grow(self) -> Self:
-        if self.output.overwrite == "Extend" and (found := list(growing_faults(self))):
+        if self.output.overwrite == "Extend" and (found := list(extend_faults(self))):
             raise ValueError(f"overwrite: Extend: {'; '.join(found)}")
         return self
 
     @model_validator(mode="after")
     def _a_copy_is_what_it_is(self) -> Self:
-        if self.output.format == COPY and (found := list(copying_faults(self))):
+        if self.output.format == COPY and (found := list(copy_faults(self))):
             raise ValueError(f"output.format: copy: {'; '.join(found)}")
         return self
 
     @property
-    def awaited(self) -> list[str]:
+    def awaited_jobs(self) -> list[str]:
         """The names of the jobs that must be Complete before this job starts."""
         other = self.source.from_job if self.source is not None else None
         return list(dict.fromkeys([*([other.name] if other is not None else []), *(self.run_after or [])]))

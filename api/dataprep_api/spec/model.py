@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from dataprep_api import quantity
-from dataprep_api.shown import has_user, unsigned
+from dataprep_api.redaction import has_user, unsigned
 from dataprep_api.spec import descriptions
 
 

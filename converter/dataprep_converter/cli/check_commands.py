@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from dataprep_api.exits import Exit
-from dataprep_api.shown import one_line
+from dataprep_api.redaction import one_line
 from dataprep_converter.cli.arguments import access_to, add_workers, job_of, ready_workers, uri_command, with_code
 
 

@@ -20,7 +20,7 @@ from dataprep_api import tracing
 from dataprep_api.errors import SpecError
 from dataprep_api.exits import Exit
 from dataprep_api.log_lines import JsonLines, PlainLines
-from dataprep_api.shown import one_line, shown
+from dataprep_api.redaction import for_display, one_line
 from dataprep_converter import __version__
 from dataprep_converter.cli import (
     check_commands,
@@ -160,7 +160,7 @@ def _say(text: str) -> None:
 
 
 def _print_traceback(exc: BaseException) -> None:
-    sys.stderr.write(shown("".join(traceback.format_exception(exc))))
+    sys.stderr.write(for_display("".join(traceback.format_exception(exc))))
 
 
 def _parser() -> argparse.ArgumentParser:

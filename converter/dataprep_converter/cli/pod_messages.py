@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep_api.exits import Exit
-from dataprep_api.shown import shown
+from dataprep_api.redaction import for_display
 
 if TYPE_CHECKING:
     from dataprep_api.dataset.messages import CommitResult, PlanResult, RemoveResult, WorkResult
@@ -27,7 +27,7 @@ def leave(message: "PlanResult | CommitResult | WorkResult | RemoveResult") -> N
     from dataprep_api.dataset import messages
 
     if isinstance(message, messages.PlanResult | messages.CommitResult):
-        message = message.model_copy(update={"warnings": [shown(warning)[:512] for warning in message.warnings]})
+        message = message.model_copy(update={"warnings": [for_display(warning)[:512] for warning in message.warnings]})
     text = messages.dump(message)
     _write_termination(text)
     sys.stdout.write(text + "\n")
@@ -41,10 +41,10 @@ def leave_failure(code: Exit, reason: "Reason", message: str, arguments: argpars
         return
     failure = messages.FailureResult(
         reason=reason,
-        message=shown(message)[:2048],
+        message=for_display(message)[:2048],
         exit_code=int(code),
         index=getattr(arguments, "task", None),
-        input=shown(uri)[:2048] if uri else None,
+        input=for_display(uri)[:2048] if uri else None,
     )
     try:
         _write_termination(messages.dump(failure))

@@ -4,11 +4,11 @@ import io
 import sys
 from typing import TextIO, cast
 
-from dataprep_api.shown import printable, shown
+from dataprep_api.redaction import for_display, printable
 
 
 class ShownStream(io.TextIOBase):
-    """Wraps standard output or error, and passes every text through `shown`, including texts of libraries and plug-ins."""
+    """Wraps standard output or error, and passes every text through `for_display`, including texts of libraries and plug-ins."""
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
@@ -16,7 +16,7 @@ class ShownStream(io.TextIOBase):
 
     def write(self, text: str, /) -> int:
         """Write the redacted form of the text."""
-        self.raw.write(shown(text))
+        self.raw.write(for_display(text))
         return len(text)
 
     def flush(self) -> None:
@@ -53,7 +53,7 @@ def guard() -> None:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the unredacted stream, for writing a file to it, and for colours around texts that have passed `shown`."""
+    """Return the unredacted stream, for writing a file to it, and for colours around texts that have passed `for_display`."""
     return stream.raw if isinstance(stream, ShownStream) else stream
 
 

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from dataprep_api import names
 from dataprep_api.dataset.plan import Owner, PlanHead, shards
 from dataprep_api.dataset.report import Manifest, ShardReport, Success
-from dataprep_api.dataset.stored import Stored
+from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.errors import FormatError
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import AlreadyExists, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
@@ -33,7 +33,7 @@ from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.stores import Entry
 from dataprep_converter.stores.publish import written
 
-S = TypeVar("S", bound=Stored)
+S = TypeVar("S", bound=StoredDocument)
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dataprep_api.dataset import run_id
-from dataprep_api.shown import has_user
+from dataprep_api.redaction import has_user
 from dataprep_api.spec import Source
 from dataprep_api.spec.model import STORED
 from dataprep_converter.core.errors import BadSpec

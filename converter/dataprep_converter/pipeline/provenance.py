@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataprep_api.shown import unsigned
+from dataprep_api.redaction import unsigned
 from dataprep_api.spec import Feature
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import Array, pc, to_arrow, to_numpy

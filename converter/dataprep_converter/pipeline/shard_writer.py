@@ -19,7 +19,7 @@ from dataprep_api import names
 from dataprep_api.dataset.messages import BadRecord
 from dataprep_api.dataset.plan import Shard
 from dataprep_api.dataset.report import MAX_BAD_EXAMPLES, Companion, Lossy, ShardReport
-from dataprep_api.shown import shown
+from dataprep_api.redaction import for_display
 from dataprep_api.stages import READ_WAIT
 from dataprep_converter.core.errors import BadData
 from dataprep_converter.dataset.output_folder import RunFolder
@@ -181,7 +181,7 @@ class ShardWriter:
             uri, row = self._plan.units.origin(bad.sample)
             if policy.policy == "Fail":
                 raise BadData(f"{uri}, record {row}: {bad.reason}. Set onBadRecord.policy: Skip to leave such records out.", uri=uri)
-            record = BadRecord(uri=shown(uri), row=row, reason=shown(bad.reason)[:512])
+            record = BadRecord(uri=for_display(uri), row=row, reason=for_display(bad.reason)[:512])
             if len(self._bad_examples) < MAX_BAD_EXAMPLES:
                 self._bad_examples.append(record)
             if self._quarantine is not None:

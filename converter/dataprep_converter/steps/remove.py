@@ -21,7 +21,7 @@ from dataprep_api import names
 from dataprep_api.dataset.messages import RemoveResult
 from dataprep_api.dataset.plan import PlanHead, shards
 from dataprep_api.dataset.report import Manifest, ShardReport
-from dataprep_api.dataset.stored import Stored
+from dataprep_api.dataset.stored import StoredDocument
 from dataprep_converter.core.errors import BadSpec, NotWhole
 from dataprep_converter.dataset import sidecars
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
@@ -33,7 +33,7 @@ _PARALLEL: Final = 16
 _AT_ONCE: Final = 512
 """Number of files deleted between two checks of OWNER."""
 _SHOWN: Final = 5
-S = TypeVar("S", bound=Stored)
+S = TypeVar("S", bound=StoredDocument)
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{16}")
 _OF_A_RUN: Final = re.compile(

@@ -19,7 +19,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Final, Protocol
 
-from dataprep_api.shown import unsigned
+from dataprep_api.redaction import unsigned
 from dataprep_converter.core.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings

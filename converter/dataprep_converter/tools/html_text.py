@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from dataprep_api.shown import one_line
+from dataprep_api.redaction import one_line
 
 
 def text(value: Any) -> str:

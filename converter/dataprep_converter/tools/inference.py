@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from dataprep_api import API_VERSION, KIND, names
+from dataprep_api.redaction import one_line
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.shown import one_line
 from dataprep_api.spec import Feature, LabelFeature, Output, Source
 from dataprep_api.spec.splits import MOST_SPLITS
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound, NotWhole

@@ -18,7 +18,7 @@ from rich.text import Text
 from dataprep_api import names
 from dataprep_api.dataset.plan import PlanHead
 from dataprep_api.dataset.report import Manifest, Success
-from dataprep_api.shown import one_line, shown
+from dataprep_api.redaction import for_display, one_line
 from dataprep_converter.core.errors import NewerFormat, NotFound
 from dataprep_converter.core.redaction import raw
 from dataprep_converter.dataset.output_folder import OutputFolder
@@ -69,12 +69,12 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
 
 
 class _Console(Console):
-    """Prints rich's colours unchanged, and text filtered by `shown`."""
+    """Prints rich's colours unchanged, and text filtered by `for_display`."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yields the segments, each passed through `shown`."""
+        """Yields the segments, each passed through `for_display`."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(shown(segment.text), segment.style)
+            yield segment if segment.control else Segment(for_display(segment.text), segment.style)
 
 
 def html(uri: str, access: Access, *, records: int) -> str:

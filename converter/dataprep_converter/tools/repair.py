@@ -19,8 +19,8 @@ from dataprep_api import API_VERSION, KIND, names
 from dataprep_api.dataset import run_id
 from dataprep_api.dataset.plan import Owner, Shard, shards
 from dataprep_api.dataset.report import Manifest, ShardReport, Success
+from dataprep_api.redaction import has_masked_text
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.shown import lacks_something
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole, OutputExists
 from dataprep_converter.dataset import crosscheck
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
@@ -131,7 +131,7 @@ class _DamagedDataSet:
             raise BadSpec(
                 f"The manifest of {self.uri} is damaged, so it doesn't say how the data set was made; give the job's file: --job."
             )
-        if lacks_something(content):
+        if has_masked_text(known):
             raise BadSpec(
                 f"The job of {self.uri} contained credentials, which aren't stored with the data set; give the job's file: --job."
             )

@@ -6,7 +6,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from dataprep_api.shown import one_line
+from dataprep_api.redaction import one_line
 from dataprep_converter.tools.html_charts import short
 
 _ROWS: Final = 60

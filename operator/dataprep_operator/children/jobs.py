@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dataprep_api import API_VERSION, KIND, canonical
 from dataprep_api.exits import Exit
-from dataprep_api.resources import chaining
+from dataprep_api.resources.from_job import resolve as resolve_from_job
 from dataprep_api.resources.status import FromJob
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children import scripts
@@ -43,7 +43,7 @@ def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": observed.key.name, "namespace": observed.key.namespace, "uid": observed.uid},
-        "spec": chaining.resolved(observed.raw_spec, from_job),
+        "spec": resolve_from_job(observed.raw_spec, from_job),
     }
     return {
         "apiVersion": "v1",

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Literal
 
 from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.redaction import for_display
 from dataprep_api.resources.status import Condition
-from dataprep_api.shown import shown
 from dataprep_operator.objects import times
 
 
@@ -38,7 +38,7 @@ def replace(
         observed_generation=generation,
         last_transition_time=current.last_transition_time if current is not None and is_same else times.text(now),
         reason=reason,
-        message=shown(message)[:2048],
+        message=for_display(message)[:2048],
     )
     others = [other for other in conditions if other.type != kind]
     # Types that only a newer operator knows come last.

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 from dataprep_api import API_VERSION
 from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.redaction import for_display
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_api.shown import shown
 from dataprep_operator.decisions import conditions, memory
 from dataprep_operator.objects import times
 from dataprep_operator.objects.observed import Key
@@ -85,7 +85,7 @@ def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: dat
         "involvedObject": {"apiVersion": API_VERSION, "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
         "type": note.type,
         "reason": str(note.reason),
-        "message": shown(note.message)[:1000],
+        "message": for_display(note.message)[:1000],
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": COMPONENT,

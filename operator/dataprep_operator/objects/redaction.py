@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
+from dataprep_api.redaction import for_display, redacted
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_api.shown import redacted, shown
 
 _MIN_LENGTH: Final = 256
 """The shortest length limit of all texts in a status, apart from digests. Redaction never cuts a text to less than this."""
@@ -17,7 +17,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status with every text passed through `shown`, and still within its length limit.
+    """Return the status with every text passed through `for_display`, and still within its length limit.
 
     Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. The URIs are
     redacted only if they contain credentials.
@@ -50,7 +50,7 @@ def _redact(value: Any, output_uri: str | None) -> Any:
     return [_redact(item, output_uri) for item in value] if isinstance(value, list) else value
 
 
-def _redact_text(text: str, output_uri: str | None) -> str:
-    prefix = output_uri if output_uri is not None and text.startswith(output_uri) else ""
-    redacted_text = prefix + shown(text.removeprefix(prefix))
-    return redacted_text if redacted_text == text else redacted_text[: max(len(text), _MIN_LENGTH)]
+def _text(text: str, place: str | None) -> str:
+    kept = place if place is not None and text.startswith(place) else ""
+    found = kept + for_display(text.removeprefix(kept))
+    return found if found == text else found[: max(len(text), _MIN_LENGTH)]

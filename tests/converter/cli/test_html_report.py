@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from tests.converter.cli.commandline import code_of, mnist_run
 
-from dataprep_api.shown import printable
+from dataprep_api.redaction import printable
 from dataprep_converter.tools import html_charts
 from dataprep_converter.tools.html_charts import Axis, bar, histogram, stacked
 from dataprep_converter.tools.html_pictures import png

@@ -9,7 +9,7 @@ from tests.converter.cli.commandline import code_of
 from tests.secret_forms import forms_of
 
 from dataprep_api.dataset.messages import PlanResult
-from dataprep_api.shown import printable
+from dataprep_api.redaction import printable
 from dataprep_converter.cli import pod_messages
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e"

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import pairs
 from tests.builders.shapes import RECORDS, SERVICES, csv, file_digests, shape_job
 
-from dataprep_api.resources import chaining
+from dataprep_api.resources.from_job import resolve as resolve_from_job
 from dataprep_api.resources.status import FromJob
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.formats.registry import FORMATS
@@ -53,7 +53,7 @@ def from_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     other = shape_job(csv(folder), folder / "set", format_="parquet", parallelism=1)
     file_digests(other, workers=1)
     digest = verify(other.spec.output.uri, Access()).digest
-    return chaining.resolved({"source": {"fromJob": {"name": "other"}}}, FromJob(uri=other.spec.output.uri, digest=digest))
+    return resolve_from_job({"source": {"fromJob": {"name": "other"}}}, FromJob(uri=other.spec.output.uri, digest=digest))
 
 
 @pytest.mark.slow

@@ -491,7 +491,7 @@ def with_a_secret(root: Path, **output: Any) -> DataPrepJob:
 def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     days(tmp_path, 1)
     with monkeypatch.context() as older:
-        older.setattr(run_id, "concealed", lambda value: value)
+        older.setattr(run_id, "with_credentials_masked", lambda value: value)
         run_job(with_a_secret(tmp_path))
     old = manifest(tmp_path / "out").run_id
     assert b"s3cr3t" in (tmp_path / f"out/_dataprep/{old}/manifest.json").read_bytes()
@@ -499,7 +499,7 @@ def test_a_data_set_with_a_credential_in_its_manifest_is_extended_without_it(tmp
     with pytest.raises(BadSpec, match="made by a release that stored the job's credentials in the manifest, which this one doesn't do"):
         repair.repair(str(tmp_path / "out"), Access())
     with monkeypatch.context() as older:
-        older.setattr(run_id, "concealed", lambda value: value)
+        older.setattr(run_id, "with_credentials_masked", lambda value: value)
         repair.repair(str(tmp_path / "out"), Access())
 
     days(tmp_path, 2)

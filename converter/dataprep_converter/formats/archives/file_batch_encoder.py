@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from dataprep_api.shown import unsigned
+from dataprep_api.redaction import unsigned
 from dataprep_api.spec import Output
 from dataprep_api.spec.formats.file_batch import FileBatchOptions
 from dataprep_converter.core.errors import BadData, BadSpec

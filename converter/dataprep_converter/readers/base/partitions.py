@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 
-from dataprep_api.shown import unsigned
+from dataprep_api.redaction import unsigned
 from dataprep_api.spec import CsvSource
 from dataprep_api.spec.sources.arrow import ArrowSource
 from dataprep_api.spec.sources.jsonl import JsonlSource

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from dataprep_api.shown import unsigned
+from dataprep_api.redaction import unsigned
 from dataprep_api.spec.sources.images import ImageList
 from dataprep_converter.core.errors import BadData, BadSpec, NotFound
 from dataprep_converter.inputs.access import Access

@@ -80,7 +80,7 @@ def redacted(text: str) -> str:
     return _NAMED.sub(r"\1…", _QUERY.sub(_without_query, _CUT.sub(r"\1…", _without_users(text))))
 
 
-def concealed(value: Any) -> Any:  # Any: JSON
+def with_credentials_masked(value: Any) -> Any:  # Any: JSON
     """Replace credentials in the texts of a job's spec by `…`, so that the spec can be stored.
 
     A digest is appended to each changed text, so that different texts stay different. The function is idempotent.
@@ -89,16 +89,16 @@ def concealed(value: Any) -> Any:  # Any: JSON
         found = _NAMED.sub(r"\1…", _without_users(value)) if "://" in value else value
         return value if found == value else f"{found} (SHA-256 {hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:16]})"
     if isinstance(value, Mapping):
-        return {key: concealed(each) for key, each in value.items()}
-    return [concealed(each) for each in value] if isinstance(value, list) else value
+        return {key: with_credentials_masked(each) for key, each in value.items()}
+    return [with_credentials_masked(each) for each in value] if isinstance(value, list) else value
 
 
-def lacks_something(value: Any) -> bool:  # Any: JSON
-    """Whether `concealed` has changed any text in the value, so that the original text is lost."""
+def has_masked_text(value: Any) -> bool:  # Any: JSON
+    """Whether `with_credentials_masked` has changed any text in the value, so that the original text is lost."""
     if isinstance(value, str):
         return _CONCEALED.search(value) is not None
     below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return any(map(lacks_something, below))
+    return any(map(has_masked_text, below))
 
 
 def _without_users(text: str) -> str:
@@ -142,14 +142,14 @@ def printable(text: str) -> str:
     return _HOSTILE.sub(_escaped, text)
 
 
-def shown(text: str) -> str:
+def for_display(text: str) -> str:
     """Make a text safe to show: `redacted`, and then `printable`."""
     return printable(redacted(text))
 
 
 def one_line(text: str) -> str:
-    r"""Apply `shown` and replace newlines by `\n`, so that no name or message can imitate a log line."""
-    return shown(text).replace("\n", "\\n")
+    r"""Apply `for_display` and replace newlines by `\n`, so that no name or message can imitate a log line."""
+    return for_display(text).replace("\n", "\\n")
 
 
 def unsigned(uri: str) -> str:

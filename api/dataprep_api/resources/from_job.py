@@ -7,7 +7,7 @@ from dataprep_api.resources.status import FromJob
 
 
 # Any: the spec as JSON, as the user stored it and as the run sees it.
-def resolved(spec: Mapping[str, Any], found: FromJob | None) -> dict[str, Any]:
+def resolve(spec: Mapping[str, Any], found: FromJob | None) -> dict[str, Any]:
     """Return the spec with `fromJob` replaced by the other job's data set. Returns an unchanged copy if the spec has no `fromJob`."""
     source = spec.get("source") or {}
     if found is None or "fromJob" not in source:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dataprep_api.shown import concealed, has_user, lacks_something, one_line, printable, redacted, unsigned
+from dataprep_api.redaction import has_masked_text, has_user, one_line, printable, redacted, unsigned, with_credentials_masked
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,16 @@ def test_a_record_names_the_file_and_not_its_signature(uri: str, kept: str) -> N
 
 
 def test_what_is_stored_of_a_text_tells_it_from_others_and_not_its_credential() -> None:
-    one, other = (concealed({"a": [f"curl https://me:{password}@h/x?id=5&token={password}"]})["a"][0] for password in ("one", "other"))
+    one, other = (
+        with_credentials_masked({"a": [f"curl https://me:{password}@h/x?id=5&token={password}"]})["a"][0] for password in ("one", "other")
+    )
     assert one == "curl https://…@h/x?id=5&token=… (SHA-256 99af6cbddc52b5d2)"
     assert one != other
-    assert concealed(one) == one
-    assert lacks_something({"a": [one]})
+    assert with_credentials_masked(one) == one
+    assert has_masked_text({"a": [one]})
     for plain in ("https://h/a?versionId=7", "postgresql://me@db/x", "a:b@c", "SELECT 1"):
-        assert concealed(plain) == plain
-        assert not lacks_something(plain)
+        assert with_credentials_masked(plain) == plain
+        assert not has_masked_text(plain)
 
 
 def test_what_a_terminal_obeys_is_shown_escaped() -> None:
@@ -70,7 +72,7 @@ def test_nobody_holds_up_the_operator_by_a_text(part: str) -> None:
     """Texts may come from a pod or a server. With quadratic patterns, 4 KB took seconds, and these texts would take days."""
     text = "@ x://" + part * 100_000
     assert len(redacted(text)) <= len(text)
-    assert len(concealed(text)) <= len(text)
+    assert len(with_credentials_masked(text)) <= len(text)
 
 
 @pytest.mark.parametrize(
