@@ -168,7 +168,7 @@ def split_name(subset: str) -> str:
 # --- shards ---------------------------------------------------------------------------------------------------------------
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_KNOWN = ("split", "shard", "shards", "ext")
+_KNOWN_FIELDS = ("split", "shard", "shards", "ext")
 
 
 EXTENDABLE: Final = "{split}-{shard}.{ext}"
@@ -203,8 +203,8 @@ def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -
     Numbers have five digits, or as many as `{shard:06}` asks for. All numbers get more digits if the number of shards has more.
     """
 
-    def value(found: re.Match[str]) -> str:
-        name, _, digits = found[1].partition(":0")
+    def value(match: re.Match[str]) -> str:
+        name, _, digits = match[1].partition(":0")
         if name in ("split", "ext"):
             return split if name == "split" else ext
         return f"{shard if name == 'shard' else shards:0{max(int(digits or 5), len(str(shards)))}d}"
@@ -214,10 +214,12 @@ def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -
 
 def split_folder(template: str | None, *, format_: str, split: str, several_splits: bool, dl4j_folders: int = 2) -> str | None:
     """Return the folder, relative to the output, that contains only files of this split. Returns None if the split has no such folder."""
-    named = template or file_name_template(None, shards=2, format_=format_, several_splits=several_splits, dl4j_folders=dl4j_folders)
+    file_template = template or file_name_template(
+        None, shards=2, format_=format_, several_splits=several_splits, dl4j_folders=dl4j_folders
+    )
     inner = format_rules(format_).inner_file
-    whole = named.removesuffix(f"/{inner}") if inner is not None and template is None else named
-    parts = list(takewhile(lambda part: "{shard" not in part and "{ext}" not in part, whole.split("/")[:-1]))
+    shard_template = file_template.removesuffix(f"/{inner}") if inner is not None and template is None else file_template
+    parts = list(takewhile(lambda part: "{shard" not in part and "{ext}" not in part, shard_template.split("/")[:-1]))
     # Without {split}, the folder may also contain other splits, or files such as _SUCCESS.
     return "/".join(parts).replace("{split}", split) if any("{split}" in part for part in parts) else None
 
@@ -228,9 +230,9 @@ def split_files(extension: str, files: Iterable[str]) -> set[str]:
     Only `mds` has such a file: the `index.json` that its reader needs.
     """
     kind = extension.partition(".")[0]
-    found = [rules.split_file.name for rules in RULES.values() if rules.split_file is not None and rules.split_file.extension == kind]
-    folders = {file.rpartition("/")[0] for file in files} if found else set()
-    return {f"{folder}/{name}" if folder else name for folder in folders for name in found}
+    file_names = [rules.split_file.name for rules in RULES.values() if rules.split_file is not None and rules.split_file.extension == kind]
+    folders = {file.rpartition("/")[0] for file in files} if file_names else set()
+    return {f"{folder}/{name}" if folder else name for folder in folders for name in file_names}
 
 
 def is_hidden(path: str) -> bool:
@@ -241,9 +243,9 @@ def is_hidden(path: str) -> bool:
 def template_fault(template: str, *, several_splits: bool, several_shards: bool) -> str | None:
     """Describe what is wrong with a file name template. Returns None if it is valid."""
     fields = [re.sub(r"^(shards?):0[1-9]$", r"\1", field) for field in _FIELD.findall(template)]
-    unknown = [name for name in fields if name not in _KNOWN]
+    unknown = [name for name in fields if name not in _KNOWN_FIELDS]
     if unknown:
-        return f"unknown field {{{unknown[0]}}} in the file name; known: {', '.join('{' + name + '}' for name in _KNOWN)}"
+        return f"unknown field {{{unknown[0]}}} in the file name; known: {', '.join('{' + name + '}' for name in _KNOWN_FIELDS)}"
     if "{" in _FIELD.sub("", template) or "}" in _FIELD.sub("", template):
         return "unbalanced brace in the file name"
     segments = template.split("/")

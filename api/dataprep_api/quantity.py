@@ -10,7 +10,7 @@ PATTERN = _FORM.pattern
 
 def to_bytes(quantity: int | str) -> int:
     """Convert `quantity` to a number of bytes. Raises ValueError, which says what was expected."""
-    found = _FORM.match(str(quantity).strip())
-    if found is None:
+    match = _FORM.match(str(quantity).strip())
+    if match is None:
         raise ValueError(f"expected bytes or a quantity such as 128Mi or 2Gi, got {quantity!r}")
-    return int(Decimal(found[1]) * _FACTORS[found[2]])
+    return int(Decimal(match[1]) * _FACTORS[match[2]])

@@ -21,29 +21,29 @@ _PASSWORD: Final = re.compile(
 
 A password that isn't percent-encoded may contain any character, so it extends to the last @.
 """
-_CONCEALED: Final = re.compile(r"….* \(SHA-256 [0-9a-f]{16}\)\Z", re.DOTALL)
-_BARE: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
-_CUT: Final = re.compile(
+_MASKED: Final = re.compile(r"….* \(SHA-256 [0-9a-f]{16}\)\Z", re.DOTALL)
+_USER_WITHOUT_SCHEME: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
+_CUT_OFF_PASSWORD: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
 )
 """Matches a text in the position of a port. Such a text may be a password, if the address was cut off before its @."""
-_NAMED: Final = re.compile(
+_SECRET_PARAMETER: Final = re.compile(
     r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
 _WITH_NAMES: Final = ("postgresql://", "postgres://", "abfs://", "abfss://")
 """Schemes for which the name before the @ isn't a secret. The name is the user of a database, or a container."""
 
-_HOSTILE: Final = re.compile(
+_CONTROL_CHARACTERS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """Matches control characters (C1, and C0 except tab and newline), direction marks, line separators, invisible characters and surrogates."""
 
-_SIGNING: Final = re.compile(
+_SIGNATURE_PARAMETER: Final = re.compile(
     r"x-(amz|goog)-.*|x-oss-(?!process$|traffic-limit$).*|x-cos-security-token|q-(sign-algorithm|ak|signature|sign-time|key-time|header-list|url-param-list)"
     r"|(aws|oss)?accesskeyid|googleaccessid|sig|sign|hmac|.*(signature|token|secret|passw|pwd|credential|api[-_]?key|auth|jwt).*",
     re.IGNORECASE,
 )
-_BESIDE: Final = frozenset(
+_SIGNATURE_DETAILS: Final = frozenset(
     [
         "expires",
         "policy",
@@ -77,7 +77,7 @@ def redacted(text: str) -> str:
     """Replace by `…` the passwords and users in URIs, the query of each web address, and the values of parameters with names like secrets."""
     if "://" not in text:
         return text
-    return _NAMED.sub(r"\1…", _QUERY.sub(_without_query, _CUT.sub(r"\1…", _without_users(text))))
+    return _SECRET_PARAMETER.sub(r"\1…", _QUERY.sub(_without_query, _CUT_OFF_PASSWORD.sub(r"\1…", _without_users(text))))
 
 
 def with_credentials_masked(value: Any) -> Any:  # Any: JSON
@@ -86,36 +86,36 @@ def with_credentials_masked(value: Any) -> Any:  # Any: JSON
     A digest is appended to each changed text, so that different texts stay different. The function is idempotent.
     """
     if isinstance(value, str):
-        found = _NAMED.sub(r"\1…", _without_users(value)) if "://" in value else value
-        return value if found == value else f"{found} (SHA-256 {hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:16]})"
+        masked = _SECRET_PARAMETER.sub(r"\1…", _without_users(value)) if "://" in value else value
+        return value if masked == value else f"{masked} (SHA-256 {hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:16]})"
     if isinstance(value, Mapping):
-        return {key: with_credentials_masked(each) for key, each in value.items()}
-    return [with_credentials_masked(each) for each in value] if isinstance(value, list) else value
+        return {key: with_credentials_masked(item) for key, item in value.items()}
+    return [with_credentials_masked(item) for item in value] if isinstance(value, list) else value
 
 
 def has_masked_text(value: Any) -> bool:  # Any: JSON
     """Whether `with_credentials_masked` has changed any text in the value, so that the original text is lost."""
     if isinstance(value, str):
-        return _CONCEALED.search(value) is not None
-    below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return any(map(has_masked_text, below))
+        return _MASKED.search(value) is not None
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(map(has_masked_text, items))
 
 
 def _without_users(text: str) -> str:
     if "@" not in text:
         return text
     text = _WORD.sub(_without_password, text)
-    return _USER.sub(lambda found: found[0] if found[1].lower() in _WITH_NAMES and ":" not in found[2] else f"{found[1]}…@", text)
+    return _USER.sub(lambda match: match[0] if match[1].lower() in _WITH_NAMES and ":" not in match[2] else f"{match[1]}…@", text)
 
 
 def _without_password(word: re.Match[str]) -> str:
     text, mark, rest = word[0].rpartition("@")
-    found = _PASSWORD.search(f"{text}{mark}")
-    return word[0] if found is None else f"{text[: found.end(1)]}…@{rest}"
+    match = _PASSWORD.search(f"{text}{mark}")
+    return word[0] if match is None else f"{text[: match.end(1)]}…@{rest}"
 
 
-def _without_query(found: re.Match[str]) -> str:
-    return f"{found[1]}…" if found[2] else found[0]
+def _without_query(match: re.Match[str]) -> str:
+    return f"{match[1]}…" if match[2] else match[0]
 
 
 def has_user(uri: str) -> bool:
@@ -125,21 +125,21 @@ def has_user(uri: str) -> bool:
     """
     if "@" not in uri:
         return False
-    if _BARE.match(uri):
+    if _USER_WITHOUT_SCHEME.match(uri):
         return True
     scheme, mark, rest = uri.partition("://")
     user, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
     if mark and f"{scheme.lower()}://" in _WITH_NAMES:
         return ":" in user
-    begins = _PASSWORD.match(uri)
-    return bool(mark and at) or (begins is not None and re.compile(r"\S*@").match(uri, begins.end()) is not None)
+    match = _PASSWORD.match(uri)
+    return bool(mark and at) or (match is not None and re.compile(r"\S*@").match(uri, match.end()) is not None)
 
 
 def printable(text: str) -> str:
     r"""Replace each control or invisible character by its escape, such as `\u001b`. Tabs and newlines stay. JSON keeps its meaning."""
     if text.isascii() and text.isprintable():
         return text
-    return _HOSTILE.sub(_escaped, text)
+    return _CONTROL_CHARACTERS.sub(_escape, text)
 
 
 def for_display(text: str) -> str:
@@ -160,15 +160,15 @@ def unsigned(uri: str) -> str:
     address, mark, query = uri.partition("?")
     if not mark or not address.lower().startswith(("http://", "https://")):
         return uri
-    given = [(unquote(part.partition("=")[0]).lower(), part) for part in query.split("&")]
-    kept = [(name, part) for name, part in given if not _SIGNING.fullmatch(name)]
-    if len(kept) < len(given):
-        kept = [(name, part) for name, part in kept if name not in _BESIDE]
-    return address + ("?" + "&".join(part for _, part in kept) if kept else "")
+    parameters = [(unquote(part.partition("=")[0]).lower(), part) for part in query.split("&")]
+    remaining = [(name, part) for name, part in parameters if not _SIGNATURE_PARAMETER.fullmatch(name)]
+    if len(remaining) < len(parameters):
+        remaining = [(name, part) for name, part in remaining if name not in _SIGNATURE_DETAILS]
+    return address + ("?" + "&".join(part for _, part in remaining) if remaining else "")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 0x10000:
         return f"\\u{code:04x}"
     return f"\\u{0xD800 + ((code - 0x10000) >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

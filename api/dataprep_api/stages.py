@@ -31,11 +31,11 @@ def verdict(seconds: Mapping[str, float]) -> str | None:
 
     Example: `source-bound (read 71 %, transform 4 %, encode 18 %, statistics 2 %, sink 5 %)`.
     """
-    known = {stage: seconds.get(stage, 0.0) for side in SIDES for stage in side}
-    total = sum(known.values())
+    stage_seconds = {stage: seconds.get(stage, 0.0) for side in SIDES for stage in side}
+    total = sum(stage_seconds.values())
     if total < LEAST_SECONDS:
         return None
-    slowest_side = max(SIDES, key=lambda side: sum(known[stage] for stage in side))
-    slowest = max(slowest_side, key=lambda stage: known[stage])
-    shares = ", ".join(f"{stage} {share:.0f} %" for stage, spent in known.items() if (share := 100 * spent / total) >= 0.5)
+    slowest_side = max(SIDES, key=lambda side: sum(stage_seconds[stage] for stage in side))
+    slowest = max(slowest_side, key=lambda stage: stage_seconds[stage])
+    shares = ", ".join(f"{stage} {share:.0f} %" for stage, spent in stage_seconds.items() if (share := 100 * spent / total) >= 0.5)
     return f"{_VERDICTS[slowest]} ({shares})"

@@ -16,14 +16,14 @@ def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
     model = _model_at(root, location[:-1])
     if model is None:
         return ""
-    known = [field.alias or name for name, field in model.model_fields.items()]
-    return f"{nearest(str(location[-1]), known)} (known: {', '.join(sorted(known))})"
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    return f"{nearest(str(location[-1]), names)} (known: {', '.join(sorted(names))})"
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """Suggest the known word that is most similar to the given one: `; did you mean tfrecord?`. Returns an empty string if none is similar."""
-    lowered = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(given.lower(), list(lowered), n=1, cutoff=0.6)
+    lowered = {name.lower(): name for name in words}
+    close = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
     return f"; did you mean {lowered[close[0]]}?" if close else ""
 
 
@@ -42,7 +42,7 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias) and issubclass(annotation, BaseModel):
         return annotation
     for inner in typing.get_args(annotation):
-        found = _model_in(inner)
-        if found is not None:
-            return found
+        model = _model_in(inner)
+        if model is not None:
+            return model
     return None

@@ -68,15 +68,15 @@ def span(name: str, **attributes: str | int | None) -> Iterator[Tell]:
     An exception in the body is recorded in the span and raised again.
     """
     if _provider is None:
-        yield _say_nothing
+        yield _ignore_attributes
         return
-    with _provider.get_tracer("dataprep").start_as_current_span(name, attributes=_named(attributes)) as current:
-        yield lambda **more: current.set_attributes(_named(more))
+    with _provider.get_tracer("dataprep").start_as_current_span(name, attributes=_prefixed_attributes(attributes)) as current:
+        yield lambda **more: current.set_attributes(_prefixed_attributes(more))
 
 
-def _say_nothing(**_: str | int | None) -> None:
+def _ignore_attributes(**_: str | int | None) -> None:
     """Ignore the attributes, because tracing is off."""
 
 
-def _named(attributes: Mapping[str, str | int | None]) -> dict[str, str | int]:
+def _prefixed_attributes(attributes: Mapping[str, str | int | None]) -> dict[str, str | int]:
     return {f"{_PREFIX}{name}": value for name, value in attributes.items() if value is not None}

@@ -63,7 +63,7 @@ class PlanResult(Model):
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
-    """The class names of all `labels`, compressed by `_packed`. Set only in a written message in which the plain names don't fit."""
+    """The class names of all `labels`, compressed by `_with_packed_classes`. Set only in a written message in which the plain names don't fit."""
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
     """The commit to which `spec.code.git` was resolved."""
     reused: bool = False
@@ -168,26 +168,26 @@ class ProgressReply(Model):
 
 def dump(message: Message) -> str:
     """Serialise the message as at most 4,096 bytes of JSON. If it is too long, its texts and lists are shortened step by step until it fits."""
-    for shortened in _shorter_and_shorter(message):
-        text = _written(shortened)
+    for shortened in _shortened_versions(message):
+        text = _serialise(shortened)
         if len(text.encode()) <= TERMINATION_LIMIT:
             return text
     raise MessageError(f"a {message.kind} message of {len(text)} bytes can't be shortened to {TERMINATION_LIMIT}")
 
 
-def _written(message: Message) -> str:
+def _serialise(message: Message) -> str:
     # `kubectl describe` prints the message in a terminal, so control characters are escaped. JSON keeps its meaning.
     return printable(message.model_dump_json(by_alias=True, exclude_none=True))
 
 
-def _shorter_and_shorter(message: Message) -> Sequence[Message]:
+def _shortened_versions(message: Message) -> Sequence[Message]:
     if isinstance(message, CommitResult):
         brief = [record.model_copy(update={"reason": record.reason[:100]}) for record in message.bad]
         shorter = [message.model_copy(update={"bad": brief[:count], "warnings": message.warnings[:3]}) for count in (20, 10, 3)]
         no_files = [fewer.model_copy(update={"outputs": []}) for fewer in shorter]
-        return [message, *shorter, *no_files, _bare(message), _bare(message).model_copy(update={"splits": []})]
+        return [message, *shorter, *no_files, _without_details(message), _without_details(message).model_copy(update={"splits": []})]
     if isinstance(message, PlanResult):
-        small = message.model_copy(update={"commit": message.commit and _bare(message.commit), "warnings": message.warnings[:3]})
+        small = message.model_copy(update={"commit": message.commit and _without_details(message.commit), "warnings": message.warnings[:3]})
         bare = small.model_copy(update={"labels": [], "warnings": []})
         no_splits: dict[str, object] = {"splits": [], "commit": bare.commit and bare.commit.model_copy(update={"splits": []})}
         return [message, _with_classes_that_fit(message), _with_classes_that_fit(small), bare, bare.model_copy(update=no_splits)]
@@ -200,31 +200,31 @@ def _shorter_and_shorter(message: Message) -> Sequence[Message]:
 def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
     """Return the plan with as many packed class names per label as fit into the limit, but with at least 20."""
     counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
-    beyond = bisect_left(counts, True, key=lambda count: len(_written(_packed(plan, count)).encode()) > TERMINATION_LIMIT)
-    return _packed(plan, _FEWEST_CLASSES + max(0, beyond - 1))
+    beyond = bisect_left(counts, True, key=lambda count: len(_serialise(_with_packed_classes(plan, count)).encode()) > TERMINATION_LIMIT)
+    return _with_packed_classes(plan, _FEWEST_CLASSES + max(0, beyond - 1))
 
 
-def _packed(plan: PlanResult, count: int) -> PlanResult:
+def _with_packed_classes(plan: PlanResult, count: int) -> PlanResult:
     """Return the plan with the first `count` class names of each label, packed as a JSON list of lists, compressed by zlib, in base 85."""
     names = canonical.dumps([label.classes[:count] for label in plan.labels])
     labels = [label.model_copy(update={"classes": []}) for label in plan.labels]
     return plan.model_copy(update={"labels": labels, "packed_classes": base64.b85encode(zlib.compress(names, 9)).decode()})
 
 
-def _unpacked(plan: PlanResult) -> PlanResult:
-    """Reverse `_packed`. Raises MessageError if the names can't be unpacked."""
+def _with_unpacked_classes(plan: PlanResult) -> PlanResult:
+    """Reverse `_with_packed_classes`. Raises MessageError if the names can't be unpacked."""
     if plan.packed_classes is None:
         return plan
     try:
         stream = zlib.decompressobj()
         names = _NAMES.validate_json(stream.decompress(base64.b85decode(plan.packed_classes), UNPACKED_LIMIT))
-        told = [label.model_copy(update={"classes": classes}) for label, classes in zip(plan.labels, names, strict=True)]
+        labels = [label.model_copy(update={"classes": classes}) for label, classes in zip(plan.labels, names, strict=True)]
     except (ValueError, zlib.error) as exc:
         raise MessageError("not a termination message of dataprep: the packed classes can't be unpacked") from exc
-    return plan.model_copy(update={"labels": told, "packed_classes": None})
+    return plan.model_copy(update={"labels": labels, "packed_classes": None})
 
 
-def _bare(commit: CommitResult) -> CommitResult:
+def _without_details(commit: CommitResult) -> CommitResult:
     return commit.model_copy(update={"outputs": [], "bad": [], "warnings": [], "channels": None})
 
 
@@ -238,4 +238,4 @@ def parse(text: str) -> Message:
         message = _TERMINATION.validate_json(text, extra="ignore")
     except ValidationError as exc:
         raise MessageError(f"not a termination message of dataprep: {exc.errors()[0]['msg']}") from exc
-    return _unpacked(message) if isinstance(message, PlanResult) else message
+    return _with_unpacked_classes(message) if isinstance(message, PlanResult) else message

@@ -96,8 +96,8 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
     """
     for name in sorted(made_by):
         if name not in parts or made_by[name] > parts[name].version:
-            known = f"version {parts[name].version}" if name in parts else "no such part"
-            return f"was made by version {made_by[name]} of {name}, and this release knows {known}; use the release that made it, or a later one"
+            supported = f"version {parts[name].version}" if name in parts else "no such part"
+            return f"was made by version {made_by[name]} of {name}, and this release knows {supported}; use the release that made it, or a later one"
     for name, part in sorted(parts.items()):
         version = made_by.get(name, 1)
         oldest = part.version if part.oldest is None else part.oldest
@@ -116,11 +116,11 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     change only together with ENCODING_VERSION. The manifest contains this content, so web addresses are stored without signatures, and
     credentials in texts are masked. Texts of the output stay unchanged, because they name columns and files.
     """
-    whole = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
-    output = whole.pop("output")
+    fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
+    output = fields.pop("output")
     if spec.output.template is not None:
         output["fileName"] = spec.output.template
-    return as_stored(whole | {"output": {key: value for key, value in output.items() if key not in ("uri", "overwrite", "hdfs")}})
+    return as_stored(fields | {"output": {key: value for key, value in output.items() if key not in ("uri", "overwrite", "hdfs")}})
 
 
 def as_stored(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,5 +151,5 @@ def of_content(
     parts: Mapping[str, int],
 ) -> str:
     """Return the run id for the fields of a manifest. If no part is above version 1, the id is the same as in releases without parts."""
-    whole: dict[str, Any] = {"content": content, "inputs": inputs_sha256, "encoding": encoding_version}
-    return canonical.sha256(whole | ({"parts": dict(parts)} if parts else {}))[:16]
+    fields: dict[str, Any] = {"content": content, "inputs": inputs_sha256, "encoding": encoding_version}
+    return canonical.sha256(fields | ({"parts": dict(parts)} if parts else {}))[:16]

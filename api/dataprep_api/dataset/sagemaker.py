@@ -23,8 +23,8 @@ def is_flat_idx(spec: DataPrepJobSpec) -> bool:
 def is_sparse_libsvm(spec: DataPrepJobSpec) -> bool:
     """Whether libsvm data is stored as one sparse tensor. True if the job configures no features, transforms or sparse tensors."""
     source = spec.source.libsvm if spec.source is not None else None
-    asked = spec.features is not None or spec.transforms or spec.output.recordio_protobuf.sparse is not None
-    return source is not None and not source.dense and not asked and format_rules(spec.output.format).is_for_sagemaker
+    is_configured = spec.features is not None or spec.transforms or spec.output.recordio_protobuf.sparse is not None
+    return source is not None and not source.dense and not is_configured and format_rules(spec.output.format).is_for_sagemaker
 
 
 def has_unknown_length(spec: DataPrepJobSpec) -> bool:

@@ -36,11 +36,11 @@ class StoredDocument(Versioned):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, given: Any) -> Any:
+    def _check_version(cls, content: Any) -> Any:
         """Raise FormatError for a newer version, before its fields are validated."""
-        if not isinstance(given, dict) or "version" not in given:
-            return given
-        version = given["version"]
+        if not isinstance(content, dict) or "version" not in content:
+            return content
+        version = content["version"]
         if type(version) is not int or version < 1:
             raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
         if version > cls.newest():
@@ -48,25 +48,25 @@ class StoredDocument(Versioned):
                 f"the {cls.FILE} has the format version {version}, and this release of dataprep knows versions up to {cls.newest()}. "
                 "Use the release that wrote it, or a later one"
             )
-        return {name: value for name, value in given.items() if name != "version"}
+        return {name: value for name, value in content.items() if name != "version"}
 
     def document(self) -> dict[str, Any]:
         """Return the content of the file, as JSON values."""
-        written = self.model_dump(mode="json", by_alias=True)
-        version = _cut(self, written)
-        return written | {"version": version} if version > 1 or self.SAYS_FIRST_VERSION else written
+        serialised = self.model_dump(mode="json", by_alias=True)
+        version = _drop_newer_defaults(self, serialised)
+        return serialised | {"version": version} if version > 1 or self.SAYS_FIRST_VERSION else serialised
 
     def to_bytes(self) -> bytes:
         """Serialise the file as canonical JSON."""
         return canonical.dumps(self.document())
 
 
-def _cut(value: Any, written: Any) -> int:  # Any: whatever a field holds, and its JSON
-    """Remove newer fields with default values from `written`. Returns the lowest version that has all remaining fields."""
+def _drop_newer_defaults(value: Any, serialised: Any) -> int:  # Any: whatever a field holds, and its JSON
+    """Remove newer fields with default values from `serialised`. Returns the lowest version that has all remaining fields."""
     if isinstance(value, list | tuple):
-        return max(map(_cut, value, written), default=1)
+        return max(map(_drop_newer_defaults, value, serialised), default=1)
     if isinstance(value, dict):
-        return max(map(_cut, value.values(), written.values()), default=1)
+        return max(map(_drop_newer_defaults, value.values(), serialised.values()), default=1)
     if not isinstance(value, BaseModel):
         return 1
     version = 1
@@ -74,11 +74,11 @@ def _cut(value: Any, written: Any) -> int:  # Any: whatever a field holds, and i
     for name, since in _since(kind).items():
         field = kind.model_fields[name]
         if getattr(value, name) == field.get_default(call_default_factory=True):
-            del written[field.alias or name]
+            del serialised[field.alias or name]
         else:
             version = max(version, since)
-    within = [(name, field.alias or name) for name, field in kind.model_fields.items() if name in _with_newer_parts(kind)]
-    return max([version, *(_cut(getattr(value, name), written[alias]) for name, alias in within if alias in written)])
+    nested = [(name, field.alias or name) for name, field in kind.model_fields.items() if name in _with_newer_parts(kind)]
+    return max([version, *(_drop_newer_defaults(getattr(value, name), serialised[alias]) for name, alias in nested if alias in serialised)])
 
 
 def _since(kind: type[BaseModel]) -> Mapping[str, int]:

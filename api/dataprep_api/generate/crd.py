@@ -67,16 +67,16 @@ MUTABLE: Final = frozenset(
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are listed separately in MUTABLE."""
 
-_KEPT = (
+_KEPT_KEYWORDS = (
     "type", "format", "description", "enum", "default", "minimum", "maximum", "minLength", "maxLength", "pattern",
     "minItems", "maxItems", "minProperties", "maxProperties", "required", "properties", "items", "additionalProperties",
     "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
     "x-kubernetes-map-type", "x-kubernetes-validations",
 )  # fmt: skip
 """Keywords that are kept, in the order in which they are written."""
-_DROPPED = ("title", "examples", "deprecated", "readOnly", "writeOnly", "$defs")
+_DROPPED_KEYWORDS = ("title", "examples", "deprecated", "readOnly", "writeOnly", "$defs")
 """Keywords that are dropped, because they don't affect which objects are valid."""
-_REFUSED = {
+_REFUSED_KEYWORDS = {
     "exclusiveMinimum": "its structural form is a boolean; use ge",
     "exclusiveMaximum": "its structural form is a boolean; use le",
     "multipleOf": "write a CEL rule, whose message says more",
@@ -175,7 +175,7 @@ def _profile_version() -> Schema:
         _column("Image", "string", ".spec.workers.image", "Image of the converter pods."),
         _column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
     ]
-    schema = {"openAPIV3Schema": _object(DataPrepProfile)}
+    schema = {"openAPIV3Schema": _object_schema(DataPrepProfile)}
     return {"name": VERSION, "served": True, "storage": True, "additionalPrinterColumns": columns, "schema": schema}
 
 
@@ -186,25 +186,25 @@ def _column(name: str, kind: str, path: str, description: str, *, priority: int 
 
 def job_schema() -> Schema:
     """Return the structural schema of a complete job, with the rules about which fields may change."""
-    schema = _object(DataPrepJob)
-    return schema | {_RULES: [_frozen(path) for path in _immutable(schema["properties"]["spec"])]}
+    schema = _object_schema(DataPrepJob)
+    return schema | {_RULES: [_immutability_rule(path) for path in _immutable_paths(schema["properties"]["spec"])]}
 
 
 def cron_schema() -> Schema:
     """Return the structural schema of a complete DataPrepCronJob."""
-    return _object(DataPrepCronJob)
+    return _object_schema(DataPrepCronJob)
 
 
-def _object(model: type[Model]) -> Schema:
-    whole = model.model_json_schema(by_alias=True, mode="validation")
-    definitions = whole["$defs"]
-    spec = structural(whole["properties"]["spec"], definitions, path="spec")
+def _object_schema(model: type[Model]) -> Schema:
+    schema = model.model_json_schema(by_alias=True, mode="validation")
+    definitions = schema["$defs"]
+    spec = structural(schema["properties"]["spec"], definitions, path="spec")
     # Only the operator writes the status. With a default, a removed field would come back.
-    written = {"status": whole["properties"]["status"]} if "status" in whole["properties"] else {}
-    status = {key: _without_defaults(structural(value, definitions, path=key)) for key, value in written.items()}
+    unconverted = {"status": schema["properties"]["status"]} if "status" in schema["properties"] else {}
+    status = {key: _without_defaults(structural(value, definitions, path=key)) for key, value in unconverted.items()}
     return {
         "type": "object",
-        "description": whole["description"],
+        "description": schema["description"],
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -213,10 +213,10 @@ def _object(model: type[Model]) -> Schema:
             "spec": spec,
             **status,
         },
-    } | ({_RULES: whole[_RULES]} if _RULES in whole else {})
+    } | ({_RULES: schema[_RULES]} if _RULES in schema else {})
 
 
-def _immutable(spec: Schema) -> list[str]:
+def _immutable_paths(spec: Schema) -> list[str]:
     paths = []
     for name, schema in spec["properties"].items():
         members = [f"{name}.{member}" for member in schema["properties"]] if name in DIVIDED else [name]
@@ -224,7 +224,7 @@ def _immutable(spec: Schema) -> list[str]:
     return paths
 
 
-def _frozen(path: str) -> dict[str, str]:
+def _immutability_rule(path: str) -> dict[str, str]:
     """Return the rule that one field of the spec can't change once the job has started.
 
     The rule is at the root, because only rules at the root can read the status. Each field needs a separate rule, because a rule can name only
@@ -250,30 +250,30 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
 
     `path` is the field's path, for messages. `within` contains the enclosing definitions, so that recursion is detected.
     """
-    schema = _one_type(schema, path)
+    schema = _resolve_alternatives(schema, path)
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
         if name in within:
             raise CrdError(f"{path}: {name} contains itself; a structural schema has no recursion")
-        return structural(_inlined(schema, definitions[name]), definitions, path=path, within=(*within, name))
-    schema = _named_keys(schema, path)
+        return structural(_merge_definition(schema, definitions[name]), definitions, path=path, within=(*within, name))
+    schema = _rewrite_key_constraints(schema, path)
     _check_keywords(schema, path)
     _check_limits(schema, path)
-    made = {keyword: schema[keyword] for keyword in _KEPT if keyword in schema}
-    if "description" in made:
-        made["description"] = summary(made["description"])
-    values = made.pop("additionalProperties", None)
+    converted = {keyword: schema[keyword] for keyword in _KEPT_KEYWORDS if keyword in schema}
+    if "description" in converted:
+        converted["description"] = summary(converted["description"])
+    values = converted.pop("additionalProperties", None)
     if isinstance(values, dict):
-        made["additionalProperties"] = _bare(structural(values, definitions, path=f"{path}.*", within=within))
-    if made.pop("properties", None):
+        converted["additionalProperties"] = _without_description(structural(values, definitions, path=f"{path}.*", within=within))
+    if converted.pop("properties", None):
         members = schema["properties"].items()
-        made["properties"] = {key: structural(member, definitions, path=f"{path}.{key}", within=within) for key, member in members}
-    if "items" in made:
-        made["items"] = _bare(structural(made["items"], definitions, path=f"{path}[]", within=within))
-    default = _shortest(made.pop("default", None), made)
+        converted["properties"] = {key: structural(member, definitions, path=f"{path}.{key}", within=within) for key, member in members}
+    if "items" in converted:
+        converted["items"] = _without_description(structural(converted["items"], definitions, path=f"{path}[]", within=within))
+    default = _shorten_default(converted.pop("default", None), converted)
     if default is not None:
-        made["default"] = default
-    return {keyword: made[keyword] for keyword in _KEPT if keyword in made}
+        converted["default"] = default
+    return {keyword: converted[keyword] for keyword in _KEPT_KEYWORDS if keyword in converted}
 
 
 def summary(description: str) -> str:
@@ -281,19 +281,19 @@ def summary(description: str) -> str:
     return re.split(r"(?<=\.)\s", description, maxsplit=1)[0]
 
 
-def _bare(schema: Schema) -> Schema:
+def _without_description(schema: Schema) -> Schema:
     """Remove the description from the schema of a list's or map's values, because the field itself has a description."""
     return {keyword: value for keyword, value in schema.items() if keyword != "description"}
 
 
-def _inlined(schema: Schema, definition: Schema) -> Schema:
+def _merge_definition(schema: Schema, definition: Schema) -> Schema:
     """Merge a definition with the keywords beside its $ref. The field's description replaces the definition's. The rules of the definition and of the field are both kept."""
     rules = [*definition.get(_RULES, []), *schema.get(_RULES, [])]
-    whole = definition | {key: value for key, value in schema.items() if key != "$ref"}
-    return whole | {_RULES: rules} if rules else whole
+    merged = definition | {key: value for key, value in schema.items() if key != "$ref"}
+    return merged | {_RULES: rules} if rules else merged
 
 
-def _one_type(schema: Schema, path: str) -> Schema:
+def _resolve_alternatives(schema: Schema, path: str) -> Schema:
     """Rewrite `anyOf` and `const`. Optional fields are just not required, and int-or-string has a special keyword."""
     if "const" in schema:
         schema = {key: value for key, value in schema.items() if key != "const"} | {"enum": [schema["const"]]}
@@ -305,10 +305,10 @@ def _one_type(schema: Schema, path: str) -> Schema:
     alternatives = [alternative for alternative in schema["anyOf"] if alternative.get("type") != "null"]
     if len(alternatives) != 1:
         raise CrdError(f"{path}: anyOf can't be written in a structural schema: use one optional member per kind and the base class OneOf")
-    return _one_type(alternatives[0] | rest, path)
+    return _resolve_alternatives(alternatives[0] | rest, path)
 
 
-def _named_keys(schema: Schema, path: str) -> Schema:
+def _rewrite_key_constraints(schema: Schema, path: str) -> Schema:
     """Rewrite the constraints on a map's keys as a CEL rule, because a structural schema can constrain only a map's values."""
     rest = {key: value for key, value in schema.items() if key not in ("patternProperties", "propertyNames")}
     names = dict(schema.get("propertyNames", {}))
@@ -330,15 +330,15 @@ def _named_keys(schema: Schema, path: str) -> Schema:
             raise CrdError(f"{path}: propertyNames can't be written in a structural schema with {keyword}: use a pattern or maxLength")
     if not conditions:
         return rest
-    of_keys = rule(f"self.all(key, {' && '.join(conditions)})", f"keys must {' and '.join(words)}")
-    return rest | {_RULES: [of_keys, *rest.get(_RULES, [])]}
+    key_rule = rule(f"self.all(key, {' && '.join(conditions)})", f"keys must {' and '.join(words)}")
+    return rest | {_RULES: [key_rule, *rest.get(_RULES, [])]}
 
 
 def _check_keywords(schema: Schema, path: str) -> None:
     for keyword in schema:
-        if keyword in _REFUSED:
-            raise CrdError(f"{path}: {keyword} can't be written in a structural schema: {_REFUSED[keyword]}")
-        if keyword not in _KEPT and keyword not in _DROPPED:
+        if keyword in _REFUSED_KEYWORDS:
+            raise CrdError(f"{path}: {keyword} can't be written in a structural schema: {_REFUSED_KEYWORDS[keyword]}")
+        if keyword not in _KEPT_KEYWORDS and keyword not in _DROPPED_KEYWORDS:
             raise CrdError(f"{path}: unknown keyword {keyword}; list it in crd.py as kept, dropped or refused")
 
 
@@ -354,23 +354,23 @@ def _check_limits(schema: Schema, path: str) -> None:
         raise CrdError(f"{path}: a map needs max_length (maxProperties)")
 
 
-def _shortest(default: Any, schema: Schema) -> Any:
+def _shorten_default(default: Any, schema: Schema) -> Any:
     """Remove nulls, and values that equal the members' defaults, from `default`. Any: `default` is any JSON value."""
     if not isinstance(default, dict):
         return default
     members = schema.get("properties", {})
-    short = {key: _shortest(value, members.get(key, {})) for key, value in default.items() if value is not None}
+    short = {key: _shorten_default(value, members.get(key, {})) for key, value in default.items() if value is not None}
     return {key: value for key, value in short.items() if "default" not in members.get(key, {}) or value != members[key]["default"]}
 
 
 def _without_defaults(schema: Schema) -> Schema:
-    made = {key: value for key, value in schema.items() if key != "default"}
-    if "properties" in made:
-        made["properties"] = {name: _without_defaults(member) for name, member in made["properties"].items()}
+    stripped = {key: value for key, value in schema.items() if key != "default"}
+    if "properties" in stripped:
+        stripped["properties"] = {name: _without_defaults(member) for name, member in stripped["properties"].items()}
     for inner in ("items", "additionalProperties"):
-        if inner in made:
-            made[inner] = _without_defaults(made[inner])
-    return made
+        if inner in stripped:
+            stripped[inner] = _without_defaults(stripped[inner])
+    return stripped
 
 
 # --- files --------------------------------------------------------------------------------------------------------------
@@ -385,14 +385,14 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)
 
 
-def _yaml(value: Schema) -> str:
+def _dump_yaml(value: Schema) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140, default_flow_style=None)
 
 
@@ -404,7 +404,7 @@ def crd_text(definition: Schema | None = None) -> str:
         raise CrdError(
             f"the CRD may have {SIZE_LIMIT} bytes as compact JSON, but it has {size}: shorten the first sentences of descriptions"
         )
-    return f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_yaml(definition)}"
+    return f"# Made by `make generate` from api/dataprep_api. Don't edit.\n{_dump_yaml(definition)}"
 
 
 def chart_text(definition: Schema | None = None) -> str:
@@ -414,7 +414,7 @@ def chart_text(definition: Schema | None = None) -> str:
     """
     definition = definition or crd()
     name = definition["metadata"]["name"]
-    spec = _yaml({"spec": definition["spec"]}).replace("{{", '{{ "{{" }}')
+    spec = _dump_yaml({"spec": definition["spec"]}).replace("{{", '{{ "{{" }}')
     return f"""\
 {{{{- /* Made by `make generate` from api/dataprep_api. Don't edit. */ -}}}}
 {{{{- if .Values.crds.install }}}}
@@ -448,11 +448,11 @@ def files() -> dict[Path, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `python -m dataprep_api.generate.crd [--check]` in the repository's root."""
     try:
-        made = files()
+        texts = files()
     except CrdError as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
-    return generated.main("Write the CustomResourceDefinitions and the chart's copies.", made, arguments)
+    return generated.main("Write the CustomResourceDefinitions and the chart's copies.", texts, arguments)
 
 
 if __name__ == "__main__":

@@ -43,14 +43,14 @@ first sentence of each description. Each object has one table. In the headings, 
 
 
 def _part(model: type[Model], part: str, seen: dict[str, str]) -> Iterator[str]:
-    whole = model.model_json_schema(by_alias=True, mode="validation")
+    schema = model.model_json_schema(by_alias=True, mode="validation")
     yield f"## {model.__name__}: {part}\n"
-    yield from _sections(whole["properties"][part], whole["$defs"], f"{model.__name__}.{part}", seen)
+    yield from _sections(schema["properties"][part], schema["$defs"], f"{model.__name__}.{part}", seen)
 
 
 def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, str]) -> Iterator[str]:
     """Yield the tables of the object in `schema` and of the objects within it. An object that is in `seen` gets only a reference."""
-    name, schema, path = _resolved(schema, definitions, path)
+    name, schema, path = _resolve(schema, definitions, path)
     fields = schema.get("properties")
     if not fields:
         return
@@ -65,47 +65,47 @@ def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, st
         yield from _sections(field, definitions, f"{path}.{key}", seen)
 
 
-def _resolved(schema: Schema, definitions: Schema, path: str) -> tuple[str, Schema, str]:
+def _resolve(schema: Schema, definitions: Schema, path: str) -> tuple[str, Schema, str]:
     """Find the object below optional values, lists and maps. Returns the name of its definition, its schema, and its path."""
-    schema = _one(schema)
+    schema = _only_alternative(schema)
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")
         return name, definitions[name], path
     if isinstance(schema.get("items"), dict):
-        return _resolved(schema["items"], definitions, f"{path}[]")
+        return _resolve(schema["items"], definitions, f"{path}[]")
     if isinstance(schema.get("additionalProperties"), dict):
-        return _resolved(schema["additionalProperties"], definitions, f"{path}.*")
+        return _resolve(schema["additionalProperties"], definitions, f"{path}.*")
     return "", schema, path
 
 
-def _one(schema: Schema) -> Schema:
+def _only_alternative(schema: Schema) -> Schema:
     """Return the only alternative to null in `schema`, or else `schema` itself."""
-    alternatives = [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]
+    alternatives = [alternative for alternative in schema.get("anyOf", ()) if alternative.get("type") != "null"]
     return alternatives[0] if len(alternatives) == 1 else schema
 
 
 def _row(key: str, field: Schema, definitions: Schema, *, required: bool) -> str:
     default = field.get("default")
-    _, target, _ = _resolved(field, definitions, "")
-    text = field.get("description") or (target.get("description", "") if "$ref" in _one(field) else "")
-    shown = "" if default is None or isinstance(default, dict) or default == [] else f"`{json.dumps(default, ensure_ascii=False)}`"
-    return f"| {f'**`{key}`**' if required else f'`{key}`'} | {_type(field, definitions)} | {shown} | {_cell(text)} |"
+    _, target, _ = _resolve(field, definitions, "")
+    text = field.get("description") or (target.get("description", "") if "$ref" in _only_alternative(field) else "")
+    default_text = "" if default is None or isinstance(default, dict) or default == [] else f"`{json.dumps(default, ensure_ascii=False)}`"
+    return f"| {f'**`{key}`**' if required else f'`{key}`'} | {_type(field, definitions)} | {default_text} | {_cell(text)} |"
 
 
 def _type(field: Schema, definitions: Schema) -> str:
-    one = _one(field)
-    if "$ref" in one:
-        return _type(definitions[one["$ref"].removeprefix("#/$defs/")], definitions)
-    if "enum" in one or "const" in one:
-        return " · ".join(f"`{value}`" for value in one.get("enum", [one.get("const")]))
-    if "anyOf" in one:
-        return " or ".join(_type(each, definitions) for each in one["anyOf"] if each.get("type") != "null")
-    if isinstance(one.get("items"), dict):
-        return f"list of {_type(one['items'], definitions)}"
-    values = one.get("additionalProperties") or next(iter(one.get("patternProperties", {}).values()), None)
+    alternative = _only_alternative(field)
+    if "$ref" in alternative:
+        return _type(definitions[alternative["$ref"].removeprefix("#/$defs/")], definitions)
+    if "enum" in alternative or "const" in alternative:
+        return " · ".join(f"`{value}`" for value in alternative.get("enum", [alternative.get("const")]))
+    if "anyOf" in alternative:
+        return " or ".join(_type(member, definitions) for member in alternative["anyOf"] if member.get("type") != "null")
+    if isinstance(alternative.get("items"), dict):
+        return f"list of {_type(alternative['items'], definitions)}"
+    values = alternative.get("additionalProperties") or next(iter(alternative.get("patternProperties", {}).values()), None)
     if isinstance(values, dict):
         return f"map of {_type(values, definitions)}"
-    return str(one.get("format") or one.get("type", "any"))
+    return str(alternative.get("format") or alternative.get("type", "any"))
 
 
 def _cell(text: Any) -> str:  # Any: a value from a JSON Schema, which is a string here

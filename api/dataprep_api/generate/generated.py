@@ -15,9 +15,9 @@ def stale(files: Mapping[Path, str]) -> str:
     """Return a diff from the existing files to the generated ones. It is empty if every file is current."""
     diffs: list[str] = []
     for path, text in files.items():
-        found = path.read_text(encoding="utf-8") if path.exists() else ""
+        current = path.read_text(encoding="utf-8") if path.exists() else ""
         diffs += difflib.unified_diff(
-            found.splitlines(keepends=True), text.splitlines(keepends=True), fromfile=str(path), tofile=f"{path} (as generated)"
+            current.splitlines(keepends=True), text.splitlines(keepends=True), fromfile=str(path), tofile=f"{path} (as generated)"
         )
     return "".join(diffs)
 

@@ -113,14 +113,14 @@ class DataPrepCronJob(Model):
     def parse(cls, document: Mapping[str, Any]) -> Self:  # Any: YAML
         """Parse `document`. The job template is checked as a job that is due now. Raises SpecError with all faults that were found."""
         try:
-            found = cls.model_validate(document, by_alias=True, by_name=False)
+            cron_job = cls.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as exc:
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
         try:
             DataPrepJob.parse(job_document(document, scheduled=datetime.now(UTC)))
         except SpecError as exc:
-            raise SpecError([Fault(f"spec.jobTemplate.{each.path}", each.message) for each in exc.faults]) from exc
-        return found
+            raise SpecError([Fault(f"spec.jobTemplate.{nested.path}", nested.message) for nested in exc.faults]) from exc
+        return cron_job
 
 
 # Any: objects parsed from YAML.
@@ -133,11 +133,11 @@ def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, A
         params, dict
     ):  # the API server doesn't check the template, so params may have any type; a wrong type is reported when the job is parsed
         params = {**params, SCHEDULED_TIME: scheduled_text(scheduled)}
-    told = {key: dict(value) for key, value in (template.get("metadata") or {}).items() if value}
+    metadata = {key: dict(value) for key, value in (template.get("metadata") or {}).items() if value}
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {**told, "name": cron["metadata"]["name"]},
+        "metadata": {**metadata, "name": cron["metadata"]["name"]},
         "spec": {**spec, "params": params},
     }
 

@@ -7,18 +7,18 @@ from dataprep_api.resources.status import FromJob
 
 
 # Any: the spec as JSON, as the user stored it and as the run sees it.
-def resolve(spec: Mapping[str, Any], found: FromJob | None) -> dict[str, Any]:
+def resolve(spec: Mapping[str, Any], from_job: FromJob | None) -> dict[str, Any]:
     """Return the spec with `fromJob` replaced by the other job's data set. Returns an unchanged copy if the spec has no `fromJob`."""
     source = spec.get("source") or {}
-    if found is None or "fromJob" not in source:
+    if from_job is None or "fromJob" not in source:
         return dict(spec)
     # Params are already filled in here, so the remaining dollar signs are literal and must be escaped.
-    dataset = {"uri": found.uri.replace("$", "$$")} | ({"digest": found.digest} if found.digest else {})
+    dataset = {"uri": from_job.uri.replace("$", "$$")} | ({"digest": from_job.digest} if from_job.digest else {})
     split = source["fromJob"].get("split")
-    return {**spec, "source": {"dataset": dataset}} | ({"splits": _narrowed(spec.get("splits"), split)} if split else {})
+    return {**spec, "source": {"dataset": dataset}} | ({"splits": _restrict_splits(spec.get("splits"), split)} if split else {})
 
 
-def _narrowed(splits: Mapping[str, Any] | None, split: str) -> dict[str, Any]:
+def _restrict_splits(splits: Mapping[str, Any] | None, split: str) -> dict[str, Any]:
     """Return the job's splits, each limited to one split of the other job."""
     if not splits:
         return {"into": [{"name": split, "subset": split}]}

@@ -56,24 +56,24 @@ _MOST_VALUES: Final = 1_000_000
 
 def _check_values(document: object) -> None:
     """Raise SpecError for YAML values that JSON doesn't allow: lists that contain themselves, and strings that aren't valid UTF-8."""
-    waiting: list[tuple[object, str, int]] = [(document, "", 0)]
+    pending: list[tuple[object, str, int]] = [(document, "", 0)]
     for seen in itertools.count():
-        if not waiting:
+        if not pending:
             return
-        value, path, depth = waiting.pop()
+        value, path, depth = pending.pop()
         if depth > _DEEPEST or seen > _MOST_VALUES:
             what = f"is nested more than {_DEEPEST} levels deep" if depth > _DEEPEST else f"contains more than {_MOST_VALUES:,} values"
             raise SpecError([Fault(path.split("[")[0][:64], f"{what}; does an alias (*) refer to itself?")])
         if isinstance(value, dict):
-            waiting += ((each, f"{path}.{name}" if path else str(name), depth + 1) for name, each in value.items())
-            waiting += ((name, path, depth + 1) for name in value if isinstance(name, str))
+            pending += ((member, f"{path}.{name}" if path else str(name), depth + 1) for name, member in value.items())
+            pending += ((name, path, depth + 1) for name in value if isinstance(name, str))
         elif isinstance(value, list):
-            waiting += ((each, f"{path}[{number}]", depth + 1) for number, each in enumerate(value))
+            pending += ((member, f"{path}[{number}]", depth + 1) for number, member in enumerate(value))
         elif isinstance(value, str) and not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
             raise SpecError([Fault(path, "expected text, got bytes that aren't UTF-8")])
 
 
-_FILLED = ("source", "code", "features", "labels", "transforms", "splits", "output", "stores")
+_FIELDS_WITH_PARAMS = ("source", "code", "features", "labels", "transforms", "splits", "output", "stores")
 
 
 def _with_params(document: dict[str, Any]) -> dict[str, Any]:
@@ -83,14 +83,14 @@ def _with_params(document: dict[str, Any]) -> dict[str, Any]:
     params = spec.get("params") or {}
     if not isinstance(params, dict):
         return document
-    known = {str(name): str(value) for name, value in params.items()}
-    filled = {key: fill(value, known, path=f"spec.{key}") if key in _FILLED else value for key, value in spec.items()}
+    texts = {str(name): str(value) for name, value in params.items()}
+    filled = {key: fill(value, texts, path=f"spec.{key}") if key in _FIELDS_WITH_PARAMS else value for key, value in spec.items()}
     if isinstance(spec.get("script"), dict):
-        filled["script"] = _filled_script(spec["script"], known, spec)
-    return document | {"spec": filled | ({"params": known} if known else {})}
+        filled["script"] = _fill_script(spec["script"], texts, spec)
+    return document | {"spec": filled | ({"params": texts} if texts else {})}
 
 
-def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
+def _fill_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
     """Fill in the params of a script. The command is split into words first, so the value of a param always stays one word."""
     rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
     command = script.get("command")
@@ -103,7 +103,9 @@ def _filled_script(script: dict[str, Any], params: dict[str, str], spec: dict[st
         return rest | ({"command": command} if "command" in script else {})
     workers = spec.get("workers")
     env = workers.get("env") if isinstance(workers, dict) else None
-    variables = [str(each["name"]) for each in env if isinstance(each, dict) and "name" in each] if isinstance(env, list) else []
+    variables = (
+        [str(variable["name"]) for variable in env if isinstance(variable, dict) and "name" in variable] if isinstance(env, list) else []
+    )
     variables += [name for name, needed in VARIABLES.items() if needed is None or spec.get(needed) or script.get(needed)]
     return rest | {"command": fill_command(command, params, variables=variables, path="spec.script.command")}
 
@@ -127,18 +129,18 @@ def fault(root: type[Model], error: Any) -> Fault:
     if error["type"] == "missing":
         return Fault(path, "is required")
     message = error["msg"].removeprefix("Value error, ")
-    given = error.get("input")
-    shown = f", got {_echoed(given)}" if isinstance(given, str | int | float) and "got " not in message else ""
-    if error["type"] == "literal_error" and isinstance(given, str):
-        shown += nearest(given, re.findall("'([^']*)'", error["ctx"]["expected"]))
-    return Fault(path, one_line(_GOT.sub(lambda found: f"got {_echoed(ast.literal_eval(found[1]))}", message) + shown))
+    value = error.get("input")
+    suffix = f", got {_echo(value)}" if isinstance(value, str | int | float) and "got " not in message else ""
+    if error["type"] == "literal_error" and isinstance(value, str):
+        suffix += nearest(value, re.findall("'([^']*)'", error["ctx"]["expected"]))
+    return Fault(path, one_line(_GOT.sub(lambda match: f"got {_echo(ast.literal_eval(match[1]))}", message) + suffix))
 
 
-def _echoed(given: str | float) -> str:
+def _echo(value: str | float) -> str:
     """Return the given value for a message, unless it may contain a credential.
 
     A long text, or a text with characters of a URI, is replaced by its number of characters.
     """
-    if isinstance(given, str) and (len(given) > _LONGEST_ECHO or any(mark in given for mark in ("://", "@", "=", "?"))):
-        return f"{len(given)} characters"
-    return repr(given)
+    if isinstance(value, str) and (len(value) > _LONGEST_ECHO or any(mark in value for mark in ("://", "@", "=", "?"))):
+        return f"{len(value)} characters"
+    return repr(value)

@@ -28,24 +28,24 @@ def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: 
     `${NAME}` becomes the value of the param with this name, or else a reference to one of `variables`. `$$` stays as it is. Any other dollar
     sign, including those in params' values, is escaped. Raises SpecError, which names each reference that is neither a param nor a variable.
     """
-    known = {name: f"$({name})" for name in variables} | {name: escaped(value) for name, value in params.items()}
+    replacements = {name: f"$({name})" for name in variables} | {name: escaped(value) for name, value in params.items()}
     faults: list[Fault] = []
 
-    def filled(word: Any, at: str) -> Any:
+    def fill_word(word: Any, location: str) -> Any:
         if not isinstance(word, str):
             return word  # the model reports the wrong type
         parts: list[str] = []
         end = 0
-        for found in _REFERENCE.finditer(word):
-            parts.append(escaped(word[end : found.start()]))
-            parts.append("$$" if found[0] == "$$" else _variable(found, known, at, faults))
-            end = found.end()
+        for match in _REFERENCE.finditer(word):
+            parts.append(escaped(word[end : match.start()]))
+            parts.append("$$" if match[0] == "$$" else _replace_variable(match, replacements, location, faults))
+            end = match.end()
         return "".join(parts) + escaped(word[end:])
 
-    done = [filled(word, f"{path}[{i}]") for i, word in enumerate(words)]
+    filled_words = [fill_word(word, f"{path}[{i}]") for i, word in enumerate(words)]
     if faults:
         raise SpecError(faults)
-    return done
+    return filled_words
 
 
 def escaped(text: str) -> str:
@@ -55,12 +55,12 @@ def escaped(text: str) -> str:
 
 def expanded(word: str, environment: Mapping[str, str]) -> str:
     """Expand `$(NAME)` references in a container's argument, by the rules of Kubernetes. Raises KeyError for an unknown variable."""
-    return _VARIABLE.sub(lambda found: "$" if found[0] == "$$" else environment[found[1]], word)
+    return _VARIABLE.sub(lambda match: "$" if match[0] == "$$" else environment[match[1]], word)
 
 
 def _fill(value: Any, params: Mapping[str, str], path: str, faults: list[Fault]) -> Any:
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda found: _replacement(found, params, path, faults), value)
+        return _REFERENCE.sub(lambda match: _replace_param(match, params, path, faults), value)
     if isinstance(value, list):
         return [_fill(item, params, f"{path}[{i}]", faults) for i, item in enumerate(value)]
     if isinstance(value, dict):
@@ -68,25 +68,25 @@ def _fill(value: Any, params: Mapping[str, str], path: str, faults: list[Fault])
     return value
 
 
-def _variable(found: re.Match[str], known: Mapping[str, str], path: str, faults: list[Fault]) -> str:
-    if found[1] not in known:
-        names = ", ".join(sorted(known)) or "none"
+def _replace_variable(match: re.Match[str], replacements: Mapping[str, str], path: str, faults: list[Fault]) -> str:
+    if match[1] not in replacements:
+        names = ", ".join(sorted(replacements)) or "none"
         faults.append(
-            Fault(path, f"${{{found[1]}}} is neither in spec.params nor in spec.workers.env (known: {names}); write $$ for a dollar sign")
+            Fault(path, f"${{{match[1]}}} is neither in spec.params nor in spec.workers.env (known: {names}); write $$ for a dollar sign")
         )
-    return known.get(found[1], "")
+    return replacements.get(match[1], "")
 
 
-def _replacement(found: re.Match[str], params: Mapping[str, str], path: str, faults: list[Fault]) -> str:
-    if found[0] == "$$":
+def _replace_param(match: re.Match[str], params: Mapping[str, str], path: str, faults: list[Fault]) -> str:
+    if match[0] == "$$":
         return "$"
-    name = found[1]
+    name = match[1]
     if name not in params:
-        known = ", ".join(sorted(params)) or "none"
+        names = ", ".join(sorted(params)) or "none"
         faults.append(
             Fault(
                 path,
-                f"${{{name}}} is not in spec.params (known: {known}); set it with --set params.{name}=VALUE, or write $$ for a dollar sign",
+                f"${{{name}}} is not in spec.params (known: {names}); set it with --set params.{name}=VALUE, or write $$ for a dollar sign",
             )
         )
         return ""

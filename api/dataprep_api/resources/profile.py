@@ -76,16 +76,16 @@ def merged(spec: Mapping[str, Any], profile: Mapping[str, Any], *, name: str) ->
 
     Values of an unexpected type stay as they are. The models refuse them later.
     """
-    whole = {**spec, "profile": name}
+    merged_spec = {**spec, "profile": name}
     stores, more = spec.get("stores") or [], profile.get("stores")
     if more and isinstance(stores, list) and isinstance(more, list):
-        whole["stores"] = _stores(stores, more)
+        merged_spec["stores"] = _merge_stores(stores, more)
     workers, defaults = spec.get("workers") or {}, profile.get("workers")
     if defaults and isinstance(workers, Mapping) and isinstance(defaults, Mapping):
-        whole["workers"] = {**defaults, **{key: value for key, value in workers.items() if value is not None}}
-    return whole
+        merged_spec["workers"] = {**defaults, **{key: value for key, value in workers.items() if value is not None}}
+    return merged_spec
 
 
-def _stores(own: Sequence[Any], more: Sequence[Any]) -> list[Any]:
-    prefixes = [each.get("uriPrefix") for each in own if isinstance(each, dict)]
-    return [*own, *(each for each in more if not isinstance(each, dict) or each.get("uriPrefix") not in prefixes)]
+def _merge_stores(own: Sequence[Any], more: Sequence[Any]) -> list[Any]:
+    prefixes = [store.get("uriPrefix") for store in own if isinstance(store, dict)]
+    return [*own, *(store for store in more if not isinstance(store, dict) or store.get("uriPrefix") not in prefixes)]

@@ -383,7 +383,7 @@ class DataPrepJobStatus(Model):
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
     """Shorten `status` to SIZE_LIMIT. Removes first what is also in the manifest, then examples, then the ends of long texts."""
     fewer = [partial(_few_classes, most=most) for most in _FEWER_CLASSES]
-    steps: list[Callable[[DataPrepJobStatus], DataPrepJobStatus]] = [_whole, _without_outputs, *fewer, _few_examples, _short_texts]
+    steps: list[Callable[[DataPrepJobStatus], DataPrepJobStatus]] = [_unchanged, _without_outputs, *fewer, _few_examples, _short_texts]
     for shorten in steps:
         status = shorten(status)
         if len(canonical.dumps(status.model_dump(mode="json", by_alias=True, exclude_none=True))) <= SIZE_LIMIT:
@@ -391,7 +391,7 @@ def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
     return status
 
 
-def _whole(status: DataPrepJobStatus) -> DataPrepJobStatus:
+def _unchanged(status: DataPrepJobStatus) -> DataPrepJobStatus:
     return status
 
 

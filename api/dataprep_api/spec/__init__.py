@@ -117,7 +117,7 @@ class StepDeadlines(Model):
 ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)]
 
 
-_OF_A_SOURCE: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle")
+_SOURCE_FIELDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle")
 """Fields that describe records. A job with a script can't set them, because the script writes the records itself."""
 
 _NO_LIMIT: Final = "limit can't be combined with fromJob.split, because it counts the records of all splits"
@@ -133,7 +133,7 @@ class DataPrepJobSpec(Model):
             rule("has(self.source) != has(self.script)", "set exactly one of source and script", path=".source"),
             *(
                 rule(f"!has(self.script) || !has(self.{name})", f"{name} is for jobs with a source", path=f".{name}")
-                for name in _OF_A_SOURCE
+                for name in _SOURCE_FIELDS
             ),
             rule(
                 "!has(self.limit) || !has(self.source) || !has(self.source.fromJob) || !has(self.source.fromJob.split)",
@@ -224,10 +224,10 @@ class DataPrepJobSpec(Model):
         return self.source
 
     @model_validator(mode="after")
-    def _source_or_script(self) -> Self:
+    def _check_source_or_script(self) -> Self:
         if (self.source is None) == (self.script is None):
             raise ValueError("set exactly one of source and script")
-        for name in _OF_A_SOURCE if self.script is not None else ():
+        for name in _SOURCE_FIELDS if self.script is not None else ():
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} is for jobs with a source")
         if self.script is not None and self.output.table is not None:
@@ -235,7 +235,7 @@ class DataPrepJobSpec(Model):
         return self
 
     @model_validator(mode="after")
-    def _one_split_of_the_other_job(self) -> Self:
+    def _check_split_of_other_job(self) -> Self:
         other = self.source.from_job if self.source is not None else None
         if other is None or other.split is None:
             return self
@@ -247,22 +247,22 @@ class DataPrepJobSpec(Model):
         return self
 
     @model_validator(mode="after")
-    def _a_channel_to_train_on(self) -> Self:
+    def _check_train_split(self) -> Self:
         names = [split.name for split in self.splits.into] if self.splits is not None else ["train"]
         if format_rules(self.output.format).is_for_sagemaker and "train" not in names:
             raise ValueError(f"{NO_TRAIN}; they are {', '.join(names)}")
         return self
 
     @model_validator(mode="after")
-    def _can_grow(self) -> Self:
-        if self.output.overwrite == "Extend" and (found := list(extend_faults(self))):
-            raise ValueError(f"overwrite: Extend: {'; '.join(found)}")
+    def _check_extend(self) -> Self:
+        if self.output.overwrite == "Extend" and (faults := list(extend_faults(self))):
+            raise ValueError(f"overwrite: Extend: {'; '.join(faults)}")
         return self
 
     @model_validator(mode="after")
-    def _a_copy_is_what_it_is(self) -> Self:
-        if self.output.format == COPY and (found := list(copy_faults(self))):
-            raise ValueError(f"output.format: copy: {'; '.join(found)}")
+    def _check_copy(self) -> Self:
+        if self.output.format == COPY and (faults := list(copy_faults(self))):
+            raise ValueError(f"output.format: copy: {'; '.join(faults)}")
         return self
 
     @property
@@ -272,7 +272,7 @@ class DataPrepJobSpec(Model):
         return list(dict.fromkeys([*([other.name] if other is not None else []), *(self.run_after or [])]))
 
     @model_validator(mode="after")
-    def _unique_features(self) -> Self:
+    def _check_feature_names(self) -> Self:
         names = [feature.name for feature in [*(self.features or []), *(self.labels or [])]]
         for name in names:
             if names.count(name) > 1:

@@ -40,7 +40,7 @@ class GitSecret(Model):
 _REPOSITORY: Final = "expected http://, https://, git:// or file://, without a user or a token: set secretRef instead"
 
 
-def _a_repository(url: str) -> str:
+def _check_repository(url: str) -> str:
     if re.match("(https?|git|file)://", url) is None:
         raise ValueError(_REPOSITORY)
     return url
@@ -56,7 +56,7 @@ class Git(Model):
         )
     )
 
-    url: Annotated[Uri, AfterValidator(_a_repository)]
+    url: Annotated[Uri, AfterValidator(_check_repository)]
     """URL, such as `https://github.com/team/code.git`."""
     ref: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = "HEAD"
     """Branch, tag or commit. Planning resolves it once. Every pod checks out the resulting commit, and `status.code.commit` shows it."""
@@ -66,7 +66,7 @@ class Git(Model):
     """Secret with `username` and `password`. If you have a token, store it as the password."""
 
     @model_validator(mode="after")
-    def _within(self) -> Self:
+    def _check_sub_path(self) -> Self:
         if self.sub_path is not None and any(part in ("", ".", "..") for part in self.sub_path.split("/")):
             raise ValueError(f"subPath must be a folder of the repository, without empty, . or .. parts, got {self.sub_path!r}")
         return self
@@ -85,7 +85,7 @@ class Code(Model):
     """Git repository. The commit is part of the run id."""
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_exactly_one(self) -> Self:
         if (self.config_map_ref is None) == (self.git is None):
             raise ValueError("set exactly one of configMapRef and git")
         return self

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec, Model
 
 SOURCES: Final = ("dataset", "from_job")
-_OF_RECORDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle", "on_bad_record", "code")
-_OF_A_COPY: Final = ("uri", "version", "format", "overwrite", "hdfs")
+_RECORD_FIELDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle", "on_bad_record", "code")
+_COPY_FIELDS: Final = ("uri", "version", "format", "overwrite", "hdfs")
 
 
 def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
@@ -17,17 +17,19 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
         yield "it needs source.dataset or source.fromJob"
     elif spec.source.from_job is not None and spec.source.from_job.split is not None:
         yield "it takes all splits, so leave out fromJob.split"
-    said = [_named(spec, name) for name in _OF_RECORDS if getattr(spec, name) != type(spec).model_fields[name].default]
+    names = [_yaml_name(spec, name) for name in _RECORD_FIELDS if getattr(spec, name) != type(spec).model_fields[name].default]
     output = spec.output
     fields = type(output).model_fields
-    said += [
-        f"output.{_named(output, name)}" for name in fields if name not in _OF_A_COPY and getattr(output, name) != fields[name].default
+    names += [
+        f"output.{_yaml_name(output, name)}"
+        for name in fields
+        if name not in _COPY_FIELDS and getattr(output, name) != fields[name].default
     ]
-    if said:
-        yield f"a copy equals its data set, so leave out {', '.join(said)}"
+    if names:
+        yield f"a copy equals its data set, so leave out {', '.join(names)}"
     if output.overwrite == "Extend":
         yield "a copy can't be extended by copying; extend the data set, and copy it again"
 
 
-def _named(model: "Model", name: str) -> str:
+def _yaml_name(model: "Model", name: str) -> str:
     return type(model).model_fields[name].alias or name

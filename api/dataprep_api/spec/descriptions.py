@@ -13,16 +13,16 @@ from itertools import pairwise
 
 def of_fields(model: type) -> dict[str, str]:
     """Return the descriptions by the fields' names in Python, including the fields of parent classes."""
-    found: dict[str, str] = {}
-    for each in reversed(model.__mro__):
-        if "model_fields" in dir(each) and each.__module__.partition(".")[0] != "pydantic":
-            found |= _written_in(each)
-    return found
+    texts: dict[str, str] = {}
+    for parent in reversed(model.__mro__):
+        if "model_fields" in dir(parent) and parent.__module__.partition(".")[0] != "pydantic":
+            texts |= _own_descriptions(parent)
+    return texts
 
 
 @cache
 @cache
-def _written_in(model: type) -> dict[str, str]:
+def _own_descriptions(model: type) -> dict[str, str]:
     try:
         text = inspect.getsource(model)
     except OSError:

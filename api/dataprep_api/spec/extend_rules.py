@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec
 
-_WHOLE: Final = ("join", "sql", "table", "dataset", "from_job")
+_UNDIVIDED_SOURCES: Final = ("join", "sql", "table", "dataset", "from_job")
 """Sources without separate files. With these sources, new records can't be distinguished from old ones."""
 
 
@@ -17,7 +17,7 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
     """Yield a message for each reason why the data set of this spec can't be extended."""
     if spec.source is None:
         yield "a script's data set can't be extended"
-    elif spec.source.kind in _WHOLE:
+    elif spec.source.kind in _UNDIVIDED_SOURCES:
         yield f"source.{type(spec.source).model_fields[spec.source.kind].alias or spec.source.kind} doesn't show which records are new"
     if spec.limit is not None:
         yield "limit chooses among all records, and with new records it would choose others"

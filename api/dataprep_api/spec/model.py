@@ -33,9 +33,9 @@ def count(*conditions: str) -> str:
     return f"[{', '.join(conditions)}].filter(x, x).size()"
 
 
-def rules(*written: dict[str, str]) -> dict[str, Any]:
+def rules(*entries: dict[str, str]) -> dict[str, Any]:
     """Return CEL rules in the form of a model's `json_schema_extra`."""
-    return {"x-kubernetes-validations": list(written)}
+    return {"x-kubernetes-validations": list(entries)}
 
 
 class Model(BaseModel):
@@ -58,12 +58,12 @@ class Model(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Add the docstring below each field as its description."""
-        written = handler(core)
-        properties: dict[str, Any] = handler.resolve_ref_schema(written).get("properties", {})
+        schema = handler(core)
+        properties: dict[str, Any] = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in descriptions.of_fields(cls).items():
             if name in cls.model_fields:
                 properties[cls.model_fields[name].alias or name].setdefault("description", text)
-        return written
+        return schema
 
 
 class Open(BaseModel):
@@ -72,12 +72,12 @@ class Open(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 
 
-def _a_quantity(value: int | str) -> int | str:
+def _check_quantity(value: int | str) -> int | str:
     quantity.to_bytes(value)
     return value
 
 
-def _a_resource(value: int | str) -> int | str:
+def _check_resource(value: int | str) -> int | str:
     if re.fullmatch(_RESOURCE, str(value)) is None:
         raise ValueError(f"expected a Kubernetes quantity such as 500m, 2 or 4Gi, got {value!r}")
     return value
@@ -94,8 +94,8 @@ class OneOf(Model):
         """Write the CEL rule for the members of the class."""
         names = cls.members()
         number = count(*(f"has(self.{name})" for name in names))
-        written = rules(rule(f"{number} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
-        cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": written})
+        cel_rules = rules(rule(f"{number} == 1", f"exactly one {cls.what} must be set: {', '.join(names)}"))
+        cls.model_config = ConfigDict(**{**cls.model_config, "json_schema_extra": cel_rules})
 
     @classmethod
     def members(cls) -> list[str]:
@@ -103,11 +103,11 @@ class OneOf(Model):
         return [field.alias or name for name, field in cls.model_fields.items()]
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
-        known = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
-        given = [name for name, value in known.items() if value is not None]
-        if len(given) != 1:
-            raise ValueError(f"exactly one {self.what} must be set ({', '.join(known)}), got {', '.join(given) or 'none'}")
+    def _check_exactly_one(self) -> Self:
+        values = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+        names = [name for name, value in values.items() if value is not None]
+        if len(names) != 1:
+            raise ValueError(f"exactly one {self.what} must be set ({', '.join(values)}), got {', '.join(names) or 'none'}")
         return self
 
     @property
@@ -121,13 +121,13 @@ class OneOf(Model):
         return getattr(self, self.kind)
 
 
-def _without_nul(uri: str) -> str:
+def _refuse_nul(uri: str) -> str:
     if "\0" in uri:
         raise ValueError(f"a URI can't contain a NUL character, got {uri!r}")
     return uri
 
 
-def _with_host(uri: str) -> str:
+def _check_host(uri: str) -> str:
     try:
         urlsplit(uri)
     except ValueError as exc:
@@ -135,7 +135,7 @@ def _with_host(uri: str) -> str:
     return uri
 
 
-def _without_user(uri: str) -> str:
+def _refuse_user(uri: str) -> str:
     if has_user(uri):
         raise ValueError(
             "a URI can't contain a user, key or password: credentials come from a Secret (an entry of stores) or from the environment"
@@ -143,7 +143,7 @@ def _without_user(uri: str) -> str:
     return uri
 
 
-def _as_stored(uri: str, info: SerializationInfo) -> str:
+def _serialise_uri(uri: str, info: SerializationInfo) -> str:
     return unsigned(uri) if isinstance(info.context, Mapping) and info.context.get(STORED) else uri
 
 
@@ -151,10 +151,10 @@ STORED: Final = "stored"
 """A key in the context of `model_dump`. If it is true, URIs are written without their signatures, as stored files may contain them."""
 Uri = Annotated[
     str,
-    AfterValidator(_without_nul),
-    AfterValidator(_with_host),
-    AfterValidator(_without_user),
-    PlainSerializer(_as_stored),
+    AfterValidator(_refuse_nul),
+    AfterValidator(_check_host),
+    AfterValidator(_refuse_user),
+    PlainSerializer(_serialise_uri),
     Field(min_length=1, max_length=1024),
 ]
 Label63 = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
@@ -166,13 +166,13 @@ NullDefaults = Annotated[dict[Annotated[str, Field(max_length=256)], Text], Fiel
 """Maps each column to the value that replaces its nulls."""
 Quantity = Annotated[
     int | str,
-    AfterValidator(_a_quantity),
+    AfterValidator(_check_quantity),
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 32, "pattern": quantity.PATTERN}),
 ]
 _RESOURCE = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 ResourceQuantity = Annotated[
     int | str,
-    AfterValidator(_a_resource),
+    AfterValidator(_check_resource),
     Field(json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": _RESOURCE}),
 ]
 """An amount of a container resource: cores, bytes or devices."""

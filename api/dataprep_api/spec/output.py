@@ -55,10 +55,14 @@ class Shards(Model):
     """Maximum number of records per shard."""
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
-        given = [n for n, v in (("count", self.count), ("targetSize", self.target_size), ("records", self.records)) if v is not None]
-        if len(given) > 1:
-            raise ValueError(f"set only one of count, targetSize, records, got {', '.join(given)}")
+    def _check_at_most_one(self) -> Self:
+        members = [
+            name
+            for name, value in (("count", self.count), ("targetSize", self.target_size), ("records", self.records))
+            if value is not None
+        ]
+        if len(members) > 1:
+            raise ValueError(f"set only one of count, targetSize, records, got {', '.join(members)}")
         if self.target_size is not None and quantity.to_bytes(self.target_size) < 65_536:
             raise ValueError(f"targetSize must be at least 64Ki, got {self.target_size}")
         return self
@@ -82,11 +86,11 @@ class TableOutput(Model):
     """URI of a table, `odps://project/tables/t`, or a partition. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. The rows of the table or partition are replaced in one step when the data set is finished."""
 
 
-_SHARDS_GIVEN: Final = f"with granularity: Minibatch each file of {', '.join(ONE_MINIBATCH)} holds one minibatch: leave shards out"
+_NO_SHARDS: Final = f"with granularity: Minibatch each file of {', '.join(ONE_MINIBATCH)} holds one minibatch: leave shards out"
 _NO_ROWS: Final = f"table needs format: {' or '.join(TABLES)}"
 _IS_MINIBATCH: Final = "has(self.granularity) && self.granularity == 'Minibatch'"
 _VERSION: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_GROWING: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}"
+_EXTENDABLE_NAME: Final = "with overwrite: Extend the file name needs {shard} and can't have {shards}"
 _NO_TABLE: Final = "a table can't be extended: use overwrite: Always"
 _ANY_SHARDS: Final = "has(self.shards) && (has(self.shards.count) || has(self.shards.targetSize) || has(self.shards.records))"
 
@@ -105,7 +109,7 @@ class Output(Model):
             ),
             rule(
                 f"!({_IS_MINIBATCH}) || !(has(self.format) && self.format in {ONE_MINIBATCH}) || !({_ANY_SHARDS})",
-                _SHARDS_GIVEN,
+                _NO_SHARDS,
                 path=".shards",
             ),
             rule(
@@ -124,7 +128,7 @@ class Output(Model):
             rule(
                 "!has(self.overwrite) || self.overwrite != 'Extend' || !has(self.fileName)"
                 " || (self.fileName.contains('{shard') && !self.fileName.contains('{shards'))",
-                _GROWING,
+                _EXTENDABLE_NAME,
                 path=".fileName",
             ),
             rule("!has(self.overwrite) || self.overwrite != 'Extend' || !has(self.table)", _NO_TABLE, path=".table"),
@@ -188,50 +192,50 @@ class Output(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _folder_of_the_version(cls, written: Any) -> Any:  # Any: what pydantic is given
+    def _append_version(cls, fields: Any) -> Any:  # Any: what pydantic is given
         """Append the version to the URI, so that no other code has to handle versions."""
-        if not isinstance(written, Mapping) or not isinstance(written.get("version"), str) or not isinstance(written.get("uri"), str):
-            return written
-        version = written["version"]
+        if not isinstance(fields, Mapping) or not isinstance(fields.get("version"), str) or not isinstance(fields.get("uri"), str):
+            return fields
+        version = fields["version"]
         if re.fullmatch(_VERSION, version) is None:
             raise ValueError(
                 f"version must have only letters, digits, dots, dashes and underscores, and begin with a letter or digit, got {version!r}"
             )
-        return {**written, "uri": names.join(written["uri"], version), "version": None}
+        return {**fields, "uri": names.join(fields["uri"], version), "version": None}
 
     @model_validator(mode="after")
-    def _names_for_more(self) -> Self:
+    def _check_extendable(self) -> Self:
         if self.overwrite != "Extend":
             return self
         if self.table is not None:
             raise ValueError(_NO_TABLE)
         if self.file_name is not None and ("{shard" not in self.file_name or "{shards" in self.file_name):
-            raise ValueError(_GROWING)
+            raise ValueError(_EXTENDABLE_NAME)
         return self
 
     @model_validator(mode="after")
-    def _one_uid(self) -> Self:
+    def _check_provenance(self) -> Self:
         if self.provenance and (self.recordio_protobuf.uid is not None or self.recordio_protobuf.metadata is not None):
             raise ValueError(_ONE_UID)
         return self
 
     @model_validator(mode="after")
-    def _rows_for_the_table(self) -> Self:
+    def _check_table_format(self) -> Self:
         if self.table is not None and not format_rules(self.format).fills_tables:
             raise ValueError(_NO_ROWS)
         return self
 
     @model_validator(mode="after")
-    def _whole_minibatches(self) -> Self:
-        wanted = self.shards
+    def _check_minibatches(self) -> Self:
+        shards = self.shards
         if self.granularity != "Minibatch":
             if self.minibatch_size is not None:
                 raise ValueError("minibatchSize needs granularity: Minibatch")
             return self
-        if format_rules(self.format).is_one_minibatch and wanted != Shards():
-            raise ValueError(_SHARDS_GIVEN)
-        if wanted.records is not None and wanted.records < self.batch:
-            raise ValueError(f"shards.records must be at least minibatchSize ({self.batch}), got {wanted.records}")
+        if format_rules(self.format).is_one_minibatch and shards != Shards():
+            raise ValueError(_NO_SHARDS)
+        if shards.records is not None and shards.records < self.batch:
+            raise ValueError(f"shards.records must be at least minibatchSize ({self.batch}), got {shards.records}")
         return self
 
     @property

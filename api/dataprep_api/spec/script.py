@@ -45,7 +45,7 @@ class Script(Model):
     """Files to expect below `output.uri`. Entries are names, or globs such as `train-*.tfrecords`. When the program has ended, each entry must match existing, non-empty files, and no other files may exist. In TFRecord and RecordIO files (see `output.format`) every record is checked."""
 
     @model_validator(mode="after")
-    def _command(self) -> Self:
+    def _check_command(self) -> Self:
         if self.image is not None and self.framework is not None:
             raise ValueError("set only one of image and framework")
         if not self.words():

@@ -9,7 +9,7 @@ from dataprep_api.spec.model import Column, Model, Seed, SplitName, count, rule,
 SUM_TOLERANCE = 1e-6
 
 _ONE = "set only one of first, count, fraction, values, or since and before"
-_TAKEN = count("has(self.first)", "has(self.count)", "has(self.fraction)", "has(self.values)", "has(self.since) || has(self.before)")
+_RULE_COUNT = count("has(self.first)", "has(self.count)", "has(self.fraction)", "has(self.values)", "has(self.since) || has(self.before)")
 _Bound = Annotated[str, Field(min_length=1, max_length=64)]
 _Value = Annotated[str, Field(max_length=256)]
 LONGEST_SUBSET = 1024
@@ -23,7 +23,7 @@ class Split(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                f"{_TAKEN} <= 1",
+                f"{_RULE_COUNT} <= 1",
                 _ONE,
             )
         ),
@@ -47,7 +47,7 @@ class Split(Model):
     """Take samples below this value. `before` has the same form as `since`, but samples with exactly this value of `column` aren't taken."""
 
     @model_validator(mode="after")
-    def _one_rule(self) -> Self:
+    def _check_one_rule(self) -> Self:
         if sum((self.first is not None, self.count is not None, self.fraction is not None, self.values is not None, self.by_range)) > 1:
             raise ValueError(_ONE)
         return self
@@ -64,7 +64,7 @@ class Split(Model):
 
 
 _SUM = "self.into.filter(b, has(b.fraction) && [?a.?subset] == [?b.?subset]).map(b, b.fraction).sum()"
-_WAYS = count("has(self.groupBy)", "has(self.stratifyBy)", "has(self.exact) && self.exact")
+_WAY_COUNT = count("has(self.groupBy)", "has(self.stratifyBy)", "has(self.exact) && self.exact")
 _FRACTIONS = "self.into.exists(a, has(a.fraction))"
 _BY_COLUMN = "self.into.exists(a, has(a.values) || has(a.since) || has(a.before))"
 _NEEDS_COLUMN = "values, since and before need splits.column"
@@ -92,7 +92,7 @@ class Splits(Model):
                 _NEEDS_FRACTION,
             ),
             rule(
-                f"{_WAYS} <= 1",
+                f"{_WAY_COUNT} <= 1",
                 _ONE_WAY,
             ),
         ),
@@ -112,7 +112,7 @@ class Splits(Model):
     """The splits, in order. Samples are taken first by their value in `column`, then by `first`, then by `count`. Splits with a fraction or without a rule share the rest."""
 
     @model_validator(mode="after")
-    def _sums(self) -> Self:
+    def _check_names_and_sums(self) -> Self:
         names = [split.name for split in self.into]
         for name in names:
             if names.count(name) > 1:
@@ -123,12 +123,12 @@ class Splits(Model):
                 sums[split.subset] = sums.get(split.subset, 0.0) + split.fraction
         for subset, total in sums.items():
             if abs(total - 1) >= SUM_TOLERANCE:
-                of = f" of subset {subset}" if subset else ""
-                raise ValueError(f"the fractions{of} must sum to 1, got {total:g}")
+                suffix = f" of subset {subset}" if subset else ""
+                raise ValueError(f"the fractions{suffix} must sum to 1, got {total:g}")
         return self
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_combination(self) -> Self:
         by_column = any(split.by_column for split in self.into)
         if by_column and self.column is None:
             raise ValueError(_NEEDS_COLUMN)

@@ -51,7 +51,7 @@ class Store(Model):
     """Id of the KMS key. Default: the service's key."""
 
     @model_validator(mode="after")
-    def _key_of_kms(self) -> Self:
+    def _check_kms_key(self) -> Self:
         if self.kms_key_id is not None and self.server_side_encryption != "KMS":
             raise ValueError(_KEY)
         return self

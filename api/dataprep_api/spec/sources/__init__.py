@@ -57,5 +57,5 @@ class Source(OneOf):
 
     def inputs(self) -> list[str]:
         """Return every URI that the source names."""
-        found: list[str] = getattr(self, self.kind).inputs()
-        return found
+        uris: list[str] = getattr(self, self.kind).inputs()
+        return uris

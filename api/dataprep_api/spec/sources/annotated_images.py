@@ -69,7 +69,7 @@ class AnnotatedImagesSource(Model):
         return [*self.images, *self.annotations, *([self.class_names] if self.class_names else [])]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_combination(self) -> Self:
         if len(self.images) != len(self.annotations):
             raise ValueError(f"{_PAIRS}, got {len(self.images)} and {len(self.annotations)}")
         if self.format == "Yolo" and self.class_names is None and self.classes is None:

@@ -56,7 +56,7 @@ class CsvSequencesSource(Model):
     """Labels in separate files. Default: labels are columns of the same files."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_pairs(self) -> Self:
         if self.labels is not None and len(self.labels.uris) != len(self.uris):
             raise ValueError(f"{_PAIRS}, got {len(self.labels.uris)} and {len(self.uris)}")
         return self

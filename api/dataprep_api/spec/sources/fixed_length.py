@@ -26,7 +26,7 @@ class FixedField(Model):
     """Byte order of numbers."""
 
     @model_validator(mode="after")
-    def _sized(self) -> Self:
+    def _check_size(self) -> Self:
         if (self.dtype == "bytes") != (self.length is not None):
             raise ValueError(f"the field {self.name!r}: bytes need a length, and other types can't have one")
         if self.dtype == "bytes" and self.shape:
@@ -49,7 +49,7 @@ class FixedLengthSource(Model):
     """Layout of a record. Default: the complete record is one column of bytes, `record`."""
 
     @model_validator(mode="after")
-    def _unique_names(self) -> Self:
+    def _check_field_names(self) -> Self:
         names = [field.name for field in self.fields or []]
         for name in names:
             if names.count(name) > 1:

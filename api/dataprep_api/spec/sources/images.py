@@ -46,7 +46,7 @@ class FileNameLabel(Model):
     """Regular expression with a group `label`. The expression has RE2 syntax and is searched for in the name with its extension. Example: `^(?P<label>[a-z]+)[0-9]+`."""
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_exactly_one(self) -> Self:
         if (self.split is None) == (self.pattern is None):
             raise ValueError("set exactly one of split and pattern")
         return self
@@ -133,7 +133,7 @@ class ImagesSource(Model):
         return [*(self.uris or [])]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_combination(self) -> Self:
         if (self.uris is None) == (self.listed is None):
             raise ValueError(_ONE_PLACE)
         if (self.file_name is not None) != (self.label_from == "FileName"):

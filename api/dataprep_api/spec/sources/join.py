@@ -31,8 +31,8 @@ class TableSource(OneOf):
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""
-        found: list[str] = getattr(self, self.kind).inputs()
-        return found
+        uris: list[str] = getattr(self, self.kind).inputs()
+        return uris
 
 
 class JoinTable(Model):
@@ -52,7 +52,7 @@ class JoinTable(Model):
     """Sort columns of a sequence table. All rows with the same key, sorted by these columns, form one sequence. The columns become lists."""
 
     @model_validator(mode="after")
-    def _rows(self) -> Self:
+    def _check_duplicates(self) -> Self:
         if self.order_by is not None and self.duplicates != "Refuse":
             raise ValueError(f"the table {self.name!r} has orderBy, so all rows with the same key are used; leave duplicates out")
         return self
@@ -72,7 +72,7 @@ class JoinSource(Model):
     """What happens to keys that a table lacks. `Refuse`: the job fails and names the key and the table. `Drop`: the key is left out and counted."""
 
     @model_validator(mode="after")
-    def _tables(self) -> Self:
+    def _check_tables(self) -> Self:
         names = [table.name for table in self.tables]
         for table in self.tables:
             if names.count(table.name) > 1:

@@ -29,7 +29,7 @@ class LibsvmSource(Model):
     """Whether `values` is a dense vector. The vector has `numFeatures` numbers (at most 4,096), with 0 for each index that the line lacks."""
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _check_dense(self) -> Self:
         if self.dense and self.num_features is None:
             raise ValueError("dense needs numFeatures")
         if self.dense and (self.num_features or 0) > _MOST_DENSE:

@@ -44,7 +44,7 @@ class MasksSource(Model):
         return [*self.images, *self.masks]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_pairs(self) -> Self:
         if len(self.images) != len(self.masks):
             raise ValueError(f"{_PAIRS}, got {len(self.images)} and {len(self.masks)}")
         return self

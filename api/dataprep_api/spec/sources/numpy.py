@@ -21,7 +21,7 @@ class NumpySource(Model):
     """Columns from separate .npy files: `{image: x.npy, label: y.npy}`. The files of globs and folders are paired in order of their names."""
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _check_form(self) -> Self:
         if (self.uris is None) == (self.arrays is None):
             raise ValueError("set exactly one of uris and arrays")
         if self.members is not None and self.uris is None:

@@ -53,7 +53,7 @@ class SqlSource(Model):
     """How changed data is detected. `Content`: planning reads all rows and keeps a digest of each part. `Count`: planning keeps only the number of rows, which is faster but doesn't detect updated rows."""
 
     @model_validator(mode="after")
-    def _is_one_select(self) -> Self:
+    def _check_one_select(self) -> Self:
         if ";" in self.query.rstrip().rstrip(";"):
             raise ValueError(
                 "source.sql.query contains a semicolon; write a single SELECT (for a semicolon in a text use chr(59) or char(59))"

@@ -41,7 +41,7 @@ class TableSource(Model):
     """How changed data is detected. Detection matters if a download session expires before the job ends. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which planning then reads in addition."""
 
     @model_validator(mode="after")
-    def _selected_or_excluded(self) -> Self:
+    def _check_column_choice(self) -> Self:
         if self.selected_cols is not None and self.excluded_cols is not None:
             raise ValueError("set selectedCols or excludedCols, not both")
         return self

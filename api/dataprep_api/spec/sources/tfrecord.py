@@ -25,7 +25,7 @@ class TfrecordFeature(Model):
     """Whether the feature is a feature list. Feature lists occur in tf.train.SequenceExample. The other fields then describe each step."""
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _check_form(self) -> Self:
         if self.ragged and (self.shape or self.raw is not None):
             raise ValueError(f"the feature {self.name!r}: ragged can't be combined with shape or raw")
         if self.raw is not None and self.type != "Bytes":
@@ -46,7 +46,7 @@ class TfrecordSource(Model):
     """Whether to pass on records without parsing. The only column is then `record`, of bytes."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_features(self) -> Self:
         names = [feature.name for feature in self.features or []]
         for name in names:
             if names.count(name) > 1:

@@ -41,7 +41,7 @@ class Decode(Model):
     """Maximum number of pixels per image. A record whose image has more (height times width) is bad. The header is checked before the image is decoded."""
 
     @model_validator(mode="after")
-    def _one_channel_of_indexes(self) -> Self:
+    def _check_palette_channels(self) -> Self:
         if self.palette_indexes and self.channels != 1:
             raise ValueError(f"paletteIndexes needs channels: 1, got {self.channels}")
         return self
@@ -73,7 +73,7 @@ class Resize(Model):
     """Whether to shrink JPEGs while decoding. A JPEG more than twice as large as needed is decoded at 1/2, 1/4 or 1/8 of its size. Shrinking while decoding is much faster for large photographs, but the pixels differ slightly."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_size(self) -> Self:
         exact = (self.height is not None, self.width is not None)
         if exact != ((False, False) if self.shortest_side is not None else (True, True)):
             raise ValueError("set either height and width, or shortestSide")
@@ -124,12 +124,12 @@ class Standardize(Model):
     """Type of the results. Results are computed with higher precision and rounded once."""
 
     @model_validator(mode="after")
-    def _both_or_none(self) -> Self:
+    def _check_statistics(self) -> Self:
         if (self.mean is None) != (self.deviation is None):
             raise ValueError("mean and deviation must be set together")
         if self.split is not None and self.mean is not None:
             raise ValueError(_GIVEN_OR_COLLECTED)
-        if any(not each > 0 for each in self.deviation or []):
+        if any(not deviation > 0 for deviation in self.deviation or []):
             raise ValueError(f"deviations must be above 0, got {self.deviation}")
         return self
 

@@ -26,7 +26,7 @@ class Scale(Model):
     """Result for the value `fromMax`."""
 
     @model_validator(mode="after")
-    def _not_empty(self) -> Self:
+    def _check_range(self) -> Self:
         if self.from_min == self.from_max:
             raise ValueError(f"fromMin and fromMax must differ, both are {self.from_min}")
         return self
@@ -55,7 +55,7 @@ class OneHot(Model):
     """Whether unknown classes become background. A record with a class outside 0 … numClasses-1 then gets the background class and is not bad. Needs background: true."""
 
     @model_validator(mode="after")
-    def _has_background(self) -> Self:
+    def _check_background(self) -> Self:
         if self.unknown_is_background and not self.background:
             raise ValueError("unknownIsBackground needs background: true")
         return self

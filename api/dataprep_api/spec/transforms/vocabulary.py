@@ -38,7 +38,7 @@ class Vocabulary(Model):
     """What happens to unknown terms. `Bad`: the record is bad. `Last`: the term gets the number after the last term. `Drop`: the term is left out of its list."""
 
     @model_validator(mode="after")
-    def _given_or_built(self) -> Self:
+    def _check_terms(self) -> Self:
         if self.terms is not None:
             if any(value is not None for value in (self.split, self.min_count, self.max_terms, self.order)):
                 raise ValueError("split, minCount, maxTerms and order can't be combined with terms")
