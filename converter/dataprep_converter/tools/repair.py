@@ -131,7 +131,7 @@ class _DamagedDataSet:
             raise BadSpec(
                 f"The manifest of {self.uri} is damaged, so it doesn't say how the data set was made; give the job's file: --job."
             )
-        if has_masked_text(known):
+        if has_masked_text(content):
             raise BadSpec(
                 f"The job of {self.uri} contained credentials, which aren't stored with the data set; give the job's file: --job."
             )

@@ -50,7 +50,7 @@ def _redact(value: Any, output_uri: str | None) -> Any:
     return [_redact(item, output_uri) for item in value] if isinstance(value, list) else value
 
 
-def _text(text: str, place: str | None) -> str:
-    kept = place if place is not None and text.startswith(place) else ""
-    found = kept + for_display(text.removeprefix(kept))
-    return found if found == text else found[: max(len(text), _MIN_LENGTH)]
+def _redact_text(text: str, output_uri: str | None) -> str:
+    unchanged = output_uri if output_uri is not None and text.startswith(output_uri) else ""
+    redacted_text = unchanged + for_display(text.removeprefix(unchanged))
+    return redacted_text if redacted_text == text else redacted_text[: max(len(text), _MIN_LENGTH)]

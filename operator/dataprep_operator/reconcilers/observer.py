@@ -257,7 +257,7 @@ class Observer:
         digests = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
         if len(digests) != 1 or None in digests:
             return None
-        spec = from_job.resolve(self._merge_profile(observed.key.namespace, live)[0], observed.status.from_job)
+        spec = from_job.resolve(self._merge_profile(observed.key.namespace, live_spec)[0], observed.status.from_job)
         return spec if canonical.sha256(spec) in digests else None
 
     def _missing_since(self, uid: str, children: tuple[Child, ...], *, now: datetime) -> Mapping[tuple[str, int], datetime]:
