@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dataprep_converter.sampling.selection import mixed, permuted
+from dataprep_converter.sampling.selection import mix_one, permuted
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -70,8 +70,8 @@ def window_order(records: int, *, seed: int, epoch: int, window: int) -> Numbers
 def _seed(seed: int, epoch: int, number: int) -> int:
     mixed_seed = 0
     for each in (seed, epoch, number):
-        mixed_seed = int(mixed(mixed_seed + each + 1))
-    return mixed_seed
+        found = int(mix_one(found + each + 1))
+    return found
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
 from dataprep_converter.sampling.units_file import UnitsFile
 from dataprep_converter.stores import Entry
-from dataprep_converter.stores.publish import written
+from dataprep_converter.stores.publish import write_file
 
 S = TypeVar("S", bound=StoredDocument)
 
@@ -247,7 +247,7 @@ class RunFolder(OutputFolder):
         if units.size <= _AT_ONCE:
             self._store.put(uri, b"".join(units.pieces()))
         else:
-            written(self._store, uri, units.pieces())
+            write_file(self._store, uri, units.pieces())
 
     def put_intermediate(self, files: IntermediateFiles) -> None:
         """Stores the files that the reader made during planning, at the paths that the plan's units refer to."""

@@ -48,10 +48,10 @@ class Format:
     is_sagemaker_input: bool = False
     """Whether a SageMaker training job accepts the media type as its ContentType."""
     croissant_columns: str | None = None
-    """A function that takes a `Finished` and returns the names of the files' columns for Croissant, or None if it can't."""
+    """A function that takes a `FinishedDataSet` and returns the names of the files' columns for Croissant, or None if it can't."""
     sidecars: tuple[str, ...] = ()
     """The kinds of side files, from `dataset/sidecars`, that only data sets of this format have."""
     loaders: Mapping[str, str] = field(default_factory=dict)
-    """Maps each framework to a function that takes a `Finished` and returns the text of `load_<framework>.py`."""
+    """Maps each framework to a function that takes a `FinishedDataSet` and returns the text of `load_<framework>.py`."""
     programs: Mapping[str, str] = field(default_factory=dict)
-    """Maps a file name to a function that takes a `Finished` and returns the text of a loader in a language other than Python."""
+    """Maps a file name to a function that takes a `FinishedDataSet` and returns the text of a loader in a language other than Python."""

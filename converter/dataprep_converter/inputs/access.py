@@ -9,7 +9,7 @@ from dataprep_api.redaction import has_user
 from dataprep_api.spec import Source
 from dataprep_api.spec.model import STORED
 from dataprep_converter.core.errors import BadSpec
-from dataprep_converter.inputs.archive_uris import divided
+from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.stores import Store, StoreSettings, scheme_of
 from dataprep_converter.stores.registry import store_class
 
@@ -63,7 +63,7 @@ class Access:
             raise BadSpec(
                 f"…@{uri.rpartition('@')[2]} holds a user or a key: credentials come from an entry of stores or from the environment."
             )
-        if divided(uri) is not None:
+        if split_archive_uri(uri) is not None:
             return self._within_archives()
         scheme = scheme_of(uri)
         found = self._found(uri)

@@ -6,7 +6,7 @@ from typing import Final
 _WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.gz|tgz))!(?:/(.*))?", re.DOTALL | re.IGNORECASE)
 
 
-def divided(uri: str) -> tuple[str, str] | None:
+def split_archive_uri(uri: str) -> tuple[str, str] | None:
     """Returns the pair (archive, path within it) for a URI that names a file or folder within an archive, or else None."""
     found = _WITHIN.fullmatch(uri) if "!" in uri else None
     return (found[1], found[2] or "") if found is not None else None
@@ -14,5 +14,5 @@ def divided(uri: str) -> tuple[str, str] | None:
 
 def archive_of(uri: str) -> str:
     """Returns the archive's URI if `uri` names a file or folder within an archive, or else `uri` itself."""
-    found = divided(uri)
+    found = split_archive_uri(uri)
     return found[0] if found is not None else uri

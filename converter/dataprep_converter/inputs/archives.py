@@ -15,7 +15,7 @@ from dataprep_converter.core.errors import BadSpec, NotFound
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs import zips
 from dataprep_converter.inputs.archive_index import KEPT_BYTES, Index, Place, TarMember, index_of
-from dataprep_converter.inputs.archive_uris import divided
+from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.inputs.streamed import StreamInput, gunzipped
 from dataprep_converter.inputs.zips import StoredMember
 from dataprep_converter.stores import Details, Entry, Input, PinnedInput, Store, StoreSettings
@@ -162,7 +162,7 @@ class _Member(Closeable):
 
 def _divided(uri: str) -> tuple[str, str]:
     """Returns the pair (archive, path within it). Raises BadSpec if the URI names no archive."""
-    found = divided(uri)
+    found = split_archive_uri(uri)
     if found is None:
         raise BadSpec(f"{uri}: {_EXPECTED}; a glob may be inside an archive, but not name archives.", uri=uri)
     return found

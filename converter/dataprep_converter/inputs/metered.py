@@ -10,7 +10,7 @@ from dataprep_converter.stores import Input, read_each
 
 
 class ByteCounter:
-    """Counts the bytes read from the store since the last call of `taken`."""
+    """Counts the bytes read from the store since the last call of `take_count`."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -19,7 +19,7 @@ class ByteCounter:
         """Adds this number of bytes to the count."""
         self._bytes += size
 
-    def taken(self) -> int:
+    def take_count(self) -> int:
         """Returns the count and resets it to 0."""
         taken, self._bytes = self._bytes, 0
         return taken

@@ -163,7 +163,7 @@ class ForwardReader(Closeable):
         """Stops reading."""
         close_generator(self._pieces)
 
-    def taken(self) -> int:
+    def take_count(self) -> int:
         """Returns the number of bytes read from the file since the last call."""
         taken, self._taken = self._taken, 0
         return taken

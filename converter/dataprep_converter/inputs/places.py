@@ -139,7 +139,7 @@ def mounts(text: str) -> list[Mount]:
     return found
 
 
-def mounted(path: str, known: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
+def names_by_mount(path: str, known: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
     """Yields the names of a path in the file system that is mounted there. The path must contain no symbolic links."""
     steps = _steps(path)
     best: Mount | None = None
@@ -156,7 +156,7 @@ def _on_this_machine(path: str) -> Place:
     real = os.path.realpath(path)
     names = [(Root("file"), _steps(real))]
     if _MOUNTS.exists():
-        names += mounted(real, mounts(_MOUNTS.read_text("utf-8", "surrogateescape")))
+        names += names_by_mount(real, mounts(_MOUNTS.read_text("utf-8", "surrogateescape")))
     lineage: list[tuple[tuple[int, int] | None, str]] = []
     for each in (Path(real), *Path(real).parents):
         try:

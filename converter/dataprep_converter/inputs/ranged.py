@@ -10,7 +10,7 @@ _END: Final = 64 << 10
 """The last bytes of a file, this many, are read in one request and kept. They contain the footer, or all of a small file."""
 
 
-class Ranged(io.RawIOBase):
+class RangedFile(io.RawIOBase):
     """Reads ranges of `source`. Ranges that have been loaded are read from memory."""
 
     def __init__(self, source: Input) -> None:

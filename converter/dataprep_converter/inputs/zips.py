@@ -14,7 +14,7 @@ from typing import Final
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.crc32 import crc32
 from dataprep_converter.core.errors import BadData
-from dataprep_converter.inputs.ranged import Ranged
+from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.inputs.streamed import StreamInput
 from dataprep_converter.stores import Input
 
@@ -48,7 +48,7 @@ class Member:
 def members(source: Input, uri: str) -> Iterator[Member]:
     """Yields the files of a zip file, in the order of its directory. Raises BadData, with file and member, if a member isn't supported."""
     try:
-        with zipfile.ZipFile(Ranged(source)) as archive:
+        with zipfile.ZipFile(RangedFile(source)) as archive:
             found = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError, EOFError) as exc:
         raise BadData(f"{uri} is no whole zip file: {exc}.", uri=uri) from exc

@@ -19,10 +19,10 @@ from dataprep_converter.core.lists import flatten_lists, item_type, put_together
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, to_arrow, to_numpy
 from dataprep_converter.formats.registry import encoder_class
 from dataprep_converter.records.batch import SAMPLE, WAS, Batch
-from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, listed, numbers, why_text, without
+from dataprep_converter.records.columns import as_type, find_columns, first_of_each_row, format_names, numbers, why_text, without
 from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
-from dataprep_converter.records.lossy import InexactIntegers, inexact, shown
-from dataprep_converter.records.schemas import thawed
+from dataprep_converter.records.lossy import InexactIntegers, format_example, inexact
+from dataprep_converter.records.schemas import parse_schema
 
 _SHOWN_FEATURES = 5
 _TFRECORD: Final = Output(uri="out")
@@ -151,8 +151,10 @@ def resolve(
         feature_mappings = [_mapping(Feature(name=name), schema, output) for name in feature_columns]
     mappings = [replace(m, feature=replace(m.feature, place=place)) for place, m in enumerate([*feature_mappings, *targets])]
     if not mappings:
-        raise BadSpec(f"There is nothing to write: the source has the columns {listed(names)}, but none of them is a feature or a label.")
-    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _has_mark(schema.field(mappings[0].columns[0]), "record"):
+        raise BadSpec(
+            f"There is nothing to write: the source has the columns {format_names(names)}, but none of them is a feature or a label."
+        )
+    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _says(schema.field(mappings[0].columns[0]), "record"):
         mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
     for name in sorted({m.feature.name for m in feature_mappings} & {m.feature.name for m in targets}):
         raise BadSpec(f"The feature {name!r} is also a label; list the features, or give the label another name.")
@@ -193,7 +195,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
         dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of, why=why_text(*fields))
     if "bytes" in (dtype, *dtypes) and {dtype, *dtypes} != {"bytes"}:
         advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
-        raise BadSpec(f"{of}: {listed(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
+        raise BadSpec(f"{of}: {format_names(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
     support = encoder_class(output.format).numbers(output)
     raw = dtype != "bytes" and _is_raw(feature, dtype, shape, support, of=of, format_=output.format)
     if raw and shape == (-1,):
@@ -264,11 +266,11 @@ def _size(shape: tuple[int, ...], column: str, of: str) -> int:
     return math.prod(shape)
 
 
-def _common_dtype(dtypes: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
-    if len(set(dtypes)) == 1:
-        return dtypes[0]
-    if "bytes" in dtypes:
-        kinds = listed([f"{field.name} ({each})" for field, each in zip(fields, dtypes, strict=True)])
+def _common(own: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
+    if len(set(own)) == 1:
+        return own[0]
+    if "bytes" in own:
+        kinds = format_names([f"{field.name} ({each})" for field, each in zip(fields, own, strict=True)])
         raise BadSpec(f"{of}: text and numbers can't share a vector: {kinds}.{why_text(*fields)}")
     return str(np.result_type(*dtypes).name)
 
@@ -315,11 +317,11 @@ def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
         for column in mapping.columns:
             frozen = (schema.field(column).metadata or {}).get(WAS.encode())
             if frozen is not None and mapping.feature.dtype != "bytes":
-                was = thawed(frozen.decode()).field(0)
-                read_type = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
-                if item_type(schema.field(column).type) == read_type:
-                    origins.append(_Origin(mapping.feature.name, column, was.name, was.type))
-    return origins
+                was = parse_schema(frozen.decode()).field(0)
+                read = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
+                if item_type(schema.field(column).type) == read:
+                    found.append(_Origin(mapping.feature.name, column, was.name, was.type))
+    return found
 
 
 # --- doing --------------------------------------------------------------------------------------------------------
@@ -379,7 +381,9 @@ def _lossy_integers(inexact_columns: Sequence[tuple[FeatureSpec, InexactIntegers
 def _describe_loss(
     feature: str, column: str, kind: Literal["Integer", "Decimal", "Time"], type_: str, records: int, value: Any, stored: Any
 ) -> Lossy:
-    return Lossy(feature=feature, column=column, kind=kind, type=type_, records=records, value=shown(value), stored=shown(stored))
+    return Lossy(
+        feature=feature, column=column, kind=kind, type=type_, records=records, value=format_example(value), stored=format_example(stored)
+    )
 
 
 def _as_time(number: int | None, kind: pa.DataType) -> str:

@@ -15,7 +15,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.records.batch import Raw
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.stores import Store
-from dataprep_converter.stores.publish import written
+from dataprep_converter.stores.publish import write_file
 
 _IN_MEMORY: Final = 1 << 20
 
@@ -52,7 +52,7 @@ class Quarantine:
                 digest.update(piece)
                 yield piece
 
-        written(store, uri, pieces(), hdfs=hdfs)
+        write_file(store, uri, pieces(), hdfs=hdfs)
         return digest.hexdigest()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from dataprep_converter.planning.splits import deviations, subset_ranges
 from dataprep_converter.records.columns import find_columns
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.sampling import split_assignments
-from dataprep_converter.sampling.selection import Samples, hashes, mix, mixed
+from dataprep_converter.sampling.selection import Samples, hashes, mix, mix_one
 from dataprep_converter.sampling.units import UnitTable
 
 MOST_CLASSES: Final = 10_000
@@ -154,7 +154,7 @@ class _Table:
                 counts.append(np.bincount(codes, minlength=len(self.rules.into) + 1))
                 yield codes
 
-        encoded_codes = split_assignments.stored(final())
+        stored = split_assignments.to_parquet(final())
         by_block = np.stack(counts) if counts else np.zeros((0, len(self.rules.into) + 1), np.int64)
         plans = []
         for number, split in enumerate(self.rules.into):
@@ -244,7 +244,7 @@ def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
             table.codes[unreadable] = np.where(table.codes[unreadable] == _FREE, _UNREADABLE, table.codes[unreadable])
             _take_by_value(table, samples_read, good, records.column(columns.value))
         if table.groups is not None and columns.group is not None:
-            salt = mixed(rules.seed + 1)
+            salt = mix_one(rules.seed + 1)
             table.groups[good] = mix(column_values.hashes(records.column(columns.group)) ^ salt) >> np.uint64(1)
             table.groups[unreadable] = hashes(table.units, unreadable, seed=rules.seed) >> np.uint64(1)
         if table.classes is not None and columns.kind is not None:

@@ -29,7 +29,7 @@ from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.sampling.plan import Plan, Tables
 from dataprep_converter.sampling.selection import Selection
 from dataprep_converter.sampling.split_assignments import SplitAssignments
-from dataprep_converter.sampling.split_assignments import stored as store_codes
+from dataprep_converter.sampling.split_assignments import to_parquet as store_codes
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.sampling.units_file import UnitsFile
 

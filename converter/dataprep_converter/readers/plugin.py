@@ -23,7 +23,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.runtime import plugins
 from dataprep_converter.runtime.temporary import TemporaryFile, room_for
 from dataprep_converter.sampling.units import Unit
@@ -49,7 +49,7 @@ class PluginReader(BlockReader):
     def __init__(self, source: PluginSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         self._source = source
-        self._schema = thawed(state["schema"]) if "schema" in state else pa.schema([])
+        self._schema = parse_schema(state["schema"]) if "schema" in state else pa.schema([])
         self._running: LruCache[str, _PluginRun] = self._files.views(_OPEN_FILES, close=_PluginRun.close)
 
     def schema(self) -> pa.Schema:
@@ -144,7 +144,7 @@ def _units(written: PluginSource, access: Access) -> Listing[Unit]:
                 records += batch.num_rows
         if records:
             yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin)
-    return {} if schema is None else {"schema": frozen(schema)}
+    return {} if schema is None else {"schema": schema_text(schema)}
 
 
 def _batches(written: PluginSource, source: Input, uri: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:

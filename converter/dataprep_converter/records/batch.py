@@ -17,7 +17,7 @@ SAMPLE: Final = "_sample"
 WAS: Final = "was"
 """Key in the metadata of a column whose values were decimals or times.
 
-The value is a schema, in the form of `schemas.frozen`, with the reader's column and the original type of its values.
+The value is a schema, in the form of `schemas.schema_text`, with the reader's column and the original type of its values.
 """
 
 

@@ -69,16 +69,16 @@ def _named(reference: str, names: Sequence[str], of: str) -> list[str]:
     if position is None:
         close = difflib.get_close_matches(reference, names, n=1, cutoff=0.6)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise BadSpec(f"{of}: there is no column {reference!r}.{hint} The columns are {listed(names)}.")
+        raise BadSpec(f"{of}: there is no column {reference!r}.{hint} The columns are {format_names(names)}.")
     bounds = [int(bound) + (len(names) if bound.startswith("-") else 0) for bound in position.groups() if bound is not None]
     if not all(0 <= bound < len(names) for bound in bounds):
-        raise BadSpec(f"{of}: {reference!r} is outside the {len(names)} columns: {listed(names)}.")
+        raise BadSpec(f"{of}: {reference!r} is outside the {len(names)} columns: {format_names(names)}.")
     if bounds[-1] < bounds[0]:
         raise BadSpec(f"{of}: the range {reference!r} of the {len(names)} columns is empty.")
     return list(names[bounds[0] : bounds[-1] + 1])
 
 
-def listed(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Returns a table's first column names, for a message."""
     more = f" … and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
     return (", ".join(names[:_SHOWN_COLUMNS]) or "no columns") + more

@@ -106,7 +106,7 @@ def _sentence(each: Lossy) -> str:
     return f"column {each.column!r}: times of {of} are stored as numbers ({each.type}), such as {each.value}, read as {each.stored}"
 
 
-def shown(value: Any) -> str:
+def format_example(value: Any) -> str:
     """Returns an example's value as text, shortened if it is long."""
     text = str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

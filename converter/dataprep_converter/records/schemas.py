@@ -3,12 +3,12 @@
 import pyarrow as pa
 
 
-def frozen(schema: pa.Schema) -> str:
+def schema_text(schema: pa.Schema) -> str:
     """Returns the schema as text: Arrow's IPC message in hexadecimal, including the metadata of fields."""
     return schema.serialize().to_pybytes().hex()
 
 
-def thawed(text: str) -> pa.Schema:
-    """Returns the schema from the text of `frozen`."""
+def parse_schema(text: str) -> pa.Schema:
+    """Returns the schema from the text of `schema_text`."""
     found: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
     return found

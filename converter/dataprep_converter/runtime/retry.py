@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """The limits on the number of attempts and on their total time."""
 
     attempts: int = 6
@@ -43,8 +43,8 @@ class Patience:
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
-PATIENT = Patience()
-ON_THE_WAY_OUT = Patience(attempts=3, total_seconds=5.0)
+DEFAULT_POLICY = RetryPolicy()
+CLEANUP_POLICY = RetryPolicy(attempts=3, total_seconds=5.0)
 """For cleanup, when this process may have been asked to exit."""
 
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
@@ -52,7 +52,7 @@ _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf
 
 @contextmanager
 def with_deadline(*, seconds: float) -> Iterator[None]:
-    """Within the block, no retry begins later than `seconds` from now, whatever patience `retrying` gets.
+    """Within the block, no retry begins later than `seconds` from now, whatever policy `retrying` gets.
 
     First attempts may begin later.
     """
@@ -67,20 +67,20 @@ def retrying(
     call: Callable[[], T],
     *,
     what: str,
-    patience: Patience = PATIENT,
+    policy: RetryPolicy = DEFAULT_POLICY,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Returns the result of `call`. Retries it after the errors in `patience`, and raises the last error when the limits are reached."""
-    latest = min(clock() + patience.total_seconds, _no_later_than.get())
+    """Returns the result of `call`. Retries it after the errors in `policy`, and raises the last error when the limits are reached."""
+    latest = min(clock() + policy.total_seconds, _no_later_than.get())
     failures = 0
     while True:
         try:
             return call()
-        except patience.errors as exc:
+        except policy.errors as exc:
             failures += 1
-            delay = patience.delay(failures)
-            if failures >= patience.attempts or clock() + delay > latest:
+            delay = policy.delay(failures)
+            if failures >= policy.attempts or clock() + delay > latest:
                 raise
-            logger.warning("%s failed (attempt %d of %d), again in %.1f s: %s", what, failures, patience.attempts, delay, exc)
+            logger.warning("%s failed (attempt %d of %d), again in %.1f s: %s", what, failures, policy.attempts, delay, exc)
         sleep(delay)

@@ -17,7 +17,7 @@ from dataprep_api import names
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.units import UnitTable
-from dataprep_converter.stores.publish import written
+from dataprep_converter.stores.publish import write_file
 
 _PIECE: Final = 8 << 20
 _arrow: Any = pa  # the stubs lack some functions
@@ -52,5 +52,5 @@ class IntermediateFiles:
             if existing is not None and existing.size == file.stat().st_size:
                 continue
             with file.open("rb") as source:
-                written(store, uri, iter(partial(source.read, _PIECE), b""))
+                write_file(store, uri, iter(partial(source.read, _PIECE), b""))
         self.remove()

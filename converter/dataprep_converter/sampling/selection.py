@@ -40,7 +40,7 @@ def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return x
 
 
-def mixed(value: int) -> np.uint64:
+def mix_one(value: int) -> np.uint64:
     """Applies the finaliser to the lowest 64 bits of one number."""
     return np.uint64(mix(np.array([value & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0])
 
@@ -51,7 +51,7 @@ def hashes(units: UnitTable, samples: Samples, *, seed: int) -> npt.NDArray[np.u
     The hash is the same on every store and for any number of workers.
     """
     keys, rows = units.hash_inputs(samples)
-    return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ mixed(seed + 1)))
+    return mix(keys ^ mix(rows.astype(np.uint64) * np.uint64(_GOLDEN) ^ mix_one(seed + 1)))
 
 
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
@@ -73,7 +73,7 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int
 def _sorted(size: int, seed: int) -> npt.NDArray[np.int64]:
     """Returns all numbers in the order of their seeded hashes, so that all orders are equally likely."""
     numbers = np.arange(size, dtype=np.uint64) * np.uint64(_GOLDEN)
-    found = np.argsort(mix(mix(numbers) ^ mixed(seed + 1)), kind="stable")
+    found = np.argsort(mix(mix(numbers) ^ mix_one(seed + 1)), kind="stable")
     found.flags.writeable = False
     return found
 
@@ -111,7 +111,7 @@ def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.
 
         return computed(np.arange(1 << half, dtype=np.uint64)).take if half <= _TABLE_BITS else computed
 
-    return [function(mixed(seed * rounds + number + 1)) for number in range(rounds)]
+    return [function(mix_one(seed * rounds + number + 1)) for number in range(rounds)]
 
 
 class Selection:

@@ -38,7 +38,7 @@ class SplitAssignments:
         return found
 
 
-def stored(blocks: Iterable[Array]) -> bytes:
+def to_parquet(blocks: Iterable[Array]) -> bytes:
     """Returns the file for blocks of HASH_BLOCK codes. The last block may be shorter."""
     buffer = io.BytesIO()
     with _parquet.ParquetWriter(buffer, _SCHEMA, compression="zstd", write_statistics=False) as writer:

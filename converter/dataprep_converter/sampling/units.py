@@ -121,7 +121,7 @@ class _Block:
         for name, column in self._columns.items():
             column += given[name]
 
-    def taken(self, count: int, *, first: int) -> pa.RecordBatch:
+    def take_first(self, count: int, *, first: int) -> pa.RecordBatch:
         """Removes and returns the first `count` units. Their samples are numbered from `first`."""
         given: dict[str, Any] = {name: column[:count] for name, column in self._columns.items()}
         self._columns = {name: column[count:] for name, column in self._columns.items()}
@@ -144,11 +144,11 @@ def _batches(units: Iterable[Unit | Files]) -> Iterator[pa.RecordBatch]:
     for item in units:
         block.add(item)
         while len(block) >= BLOCK:
-            batch = block.taken(BLOCK, first=first)
+            batch = block.take_first(BLOCK, first=first)
             first = batch.column("first")[-1].as_py() + batch.column("records")[-1].as_py()
             yield batch
     if len(block):
-        yield block.taken(len(block), first=first)
+        yield block.take_first(len(block), first=first)
 
 
 class UnitTable:
@@ -177,12 +177,12 @@ class UnitTable:
     def of(cls, units: Iterable[Unit | Files]) -> "UnitTable":
         """Returns the table of `units`, with samples numbered from 0. Raises StoreFull."""
         try:
-            return cls.joined(_batches(units))
+            return cls.concatenate(_batches(units))
         finally:
             close_generator(units)
 
     @classmethod
-    def joined(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":
+    def concatenate(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":
         """Returns the table of these batches. If there is more than one, they are written to a file as they arrive. Raises StoreFull."""
         coming = iter(batches)
         few = list(islice(coming, 2))

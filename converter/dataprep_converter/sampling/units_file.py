@@ -62,7 +62,7 @@ class UnitsFile(Closeable):
         # Arrow's threads are not used, because a worker crashes if it exits while one of them still frees the bytes.
         file = _parquet.ParquetFile(self._file.file, pre_buffer=False)
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
-        return UnitTable.joined(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())
+        return UnitTable.concatenate(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())
 
     def close(self) -> None:
         """Removes the temporary file."""

@@ -18,7 +18,7 @@ from dataprep_converter.pipeline.shard_writer import ShardWriter
 from dataprep_converter.pipeline.task_progress import Counts, TaskProgress
 from dataprep_converter.readers import AcceptsReadPlan
 from dataprep_converter.runtime import allocator
-from dataprep_converter.runtime.retry import Patience, retrying
+from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan, check_versions
 from dataprep_converter.sampling.selection import Samples
 from dataprep_converter.steps import table_output
@@ -26,7 +26,7 @@ from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)
 
-_SHARD_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
+_SHARD_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How often a shard is retried when its store fails. It is made again from the beginning, under a new temporary name."""
 
 
@@ -157,4 +157,4 @@ class _Task:
                 attempt = self._start(first.shards)
             return attempt.report.result()
 
-        return retrying(once, what=f"shard {shard.file}", patience=_SHARD_PATIENCE)
+        return retrying(once, what=f"shard {shard.file}", policy=_SHARD_PATIENCE)

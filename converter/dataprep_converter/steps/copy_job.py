@@ -24,7 +24,7 @@ from dataprep_converter.dataset.listing import listing_fault, load_manifest, rem
 from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.pipeline.task_progress import TaskProgress
-from dataprep_converter.runtime.retry import Patience, retrying
+from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.commit_result import result_of
 from dataprep_converter.steps.draft import Draft
@@ -34,7 +34,7 @@ from dataprep_converter.stores.publish import copied, digest_of
 logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
-_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
+_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How often a file is copied again when a store fails, each time from the beginning."""
 
 
@@ -134,10 +134,10 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     for file in manifest.metadata:
         if file.file not in of_shards:
             copier.copy(file.file, file.sha256)
-    placed_files = list(sidecars.placed(folder.uri, manifest))
-    folder.put_metadata(placed_files, hdfs=None)
-    needed_paths = {file.file for file in manifest.metadata} | {path for path, _ in placed_files}
-    for path in [path for path in folder.side_files() if path not in needed_paths]:
+    placed = list(sidecars.location_files(folder.uri, manifest))
+    folder.put_metadata(placed, hdfs=None)
+    kept = {file.file for file in manifest.metadata} | {path for path, _ in placed}
+    for path in [path for path in folder.side_files() if path not in kept]:
         folder.delete(path)
     fault = listing_fault(manifest, folder)
     if fault is not None:
@@ -224,7 +224,7 @@ class _Copier:
                 before_publishing=self.target.check_owner,
             )
 
-        return retrying(once, what=f"copy of {source}", patience=_PATIENCE)
+        return retrying(once, what=f"copy of {source}", policy=_PATIENCE)
 
     def _check_stopped(self) -> None:
         if self.stop.is_set():

@@ -126,7 +126,7 @@ class _RunFiles:
         yield from (report.index.file for report in self._reports if report.index is not None)
         if self._manifest is not None:
             yield from (each.file for each in self._manifest.metadata if names.is_hidden(each.file))
-            yield from (path for path, _ in sidecars.placed(self._uri, self._manifest))
+            yield from (path for path, _ in sidecars.location_files(self._uri, self._manifest))
 
     def pins(self) -> set[str]:
         """Returns the pins of the shards that have a report."""

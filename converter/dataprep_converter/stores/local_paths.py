@@ -49,7 +49,7 @@ def unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     return call(*given, **named)
 
 
-def looping(path: str) -> NotFound:
+def loop_error(path: str) -> NotFound:
     """Returns the error for a link that leads to itself."""
     return NotFound(
         f"{path} is a link that leads to itself, so it names nothing: remove it, or let it lead to a file or a folder.", uri=path
@@ -69,7 +69,7 @@ def translate(error: OSError, path: str) -> NoReturn:
     if error.errno == errno.EISDIR:
         raise NotPermitted(f"{path} is a folder.", uri=path) from error
     if error.errno == errno.ELOOP:
-        raise looping(path) from error
+        raise loop_error(path) from error
     if error.errno == errno.ENAMETOOLONG:
         raise BadSpec(
             f"{path} is too long a name for its file system ({_longest(path)} bytes in one part, most take 255).", uri=path

@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from operator import methodcaller
 from typing import TypeAlias
 
-from dataprep_converter.stores.local_paths import ABSENT, is_regular, looping, path_of, translate, unstale
+from dataprep_converter.stores.local_paths import ABSENT, is_regular, loop_error, path_of, translate, unstale
 
 FolderStates: TypeAlias = tuple[str, list[str], list[os.stat_result]]
 """The URI of a folder with a trailing slash, and the names and stat results of some of its files."""
@@ -87,7 +87,7 @@ def _is_folder(found: "os.DirEntry[str]", uri: str) -> bool:
         return found.is_dir()
     except OSError as exc:
         if exc.errno == errno.ELOOP and not found.name.startswith(("_", ".")):
-            raise looping(uri + found.name) from exc
+            raise loop_error(uri + found.name) from exc
         if exc.errno != errno.ELOOP:
             raise
         return False

@@ -27,7 +27,7 @@ def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -
     return upload.commit(replace=True)
 
 
-def written(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None) -> None:
+def write_file(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOptions | None = None) -> None:
     """Writes the pieces as one file, which replaces any existing one. The file isn't visible until it is complete."""
     upload = store.create(uri, hdfs=hdfs)
     try:

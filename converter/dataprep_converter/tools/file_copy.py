@@ -21,7 +21,7 @@ from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import entry_of, open_pinned, relative_path
 from dataprep_converter.inputs.places import place_of
-from dataprep_converter.runtime.retry import Patience, retrying
+from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.stores import Entry, Store, scheme_of
 from dataprep_converter.stores.files import TEMPORARY
 from dataprep_converter.stores.publish import digest_of
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _FILES_AT_ONCE: Final = 8
 _MOST_WAITING: Final = 64
 """Files that are listed but not started yet."""
-_PATIENCE = Patience(attempts=3, total_seconds=300, first_delay_seconds=1)
+_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 
 
 class _CancelledError(Exception):
@@ -139,7 +139,7 @@ class _Copier:
 
     def copy(self, entry: Entry, uri: str) -> bool:
         """Copies the file and returns True, or returns False if it exists already."""
-        return retrying(lambda: self._copy(entry, uri), what=f"copy of {entry.uri}", patience=_PATIENCE)
+        return retrying(lambda: self._copy(entry, uri), what=f"copy of {entry.uri}", policy=_PATIENCE)
 
     def _copy(self, entry: Entry, uri: str) -> bool:
         existing = self.target.stat(uri)

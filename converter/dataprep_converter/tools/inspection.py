@@ -23,7 +23,7 @@ from dataprep_converter.core.errors import NewerFormat, NotFound
 from dataprep_converter.core.redaction import raw
 from dataprep_converter.dataset.output_folder import OutputFolder
 from dataprep_converter.dataset.script_files import is_read
-from dataprep_converter.dataset.sidecars.statistics import stored as stored_statistics
+from dataprep_converter.dataset.sidecars.statistics import read_statistics as stored_statistics
 from dataprep_converter.formats.registry import decoder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.stores import Entry

@@ -16,7 +16,7 @@ from tests.builders.specs import parse_job
 from dataprep_api.dataset.report import IndexFile, Manifest, ManifestFile, ManifestSplit, ShardReport
 from dataprep_converter.cli.display import Display
 from dataprep_converter.dataset import sidecars
-from dataprep_converter.dataset.sidecars import Finished, croissant, loaders, paths, sagemaker, tfds
+from dataprep_converter.dataset.sidecars import FinishedDataSet, croissant, loaders, paths, sagemaker, tfds
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.records.feature import FeatureSpec
 from dataprep_converter.steps.run import run
@@ -53,7 +53,7 @@ def a_finished(
     labels: dict[str, list[str]] | None = None,
     indexed: bool = True,
     **output: Any,
-) -> Finished:
+) -> FinishedDataSet:
     splits = list(dict.fromkeys(file.split for file in files))
     records = {split: sum(file.records for file in files if file.split == split) for split in splits}
     index = IndexFile(file="_dataprep/index/x.idx", size=1, sha256="0", pin="0") if indexed else None
@@ -96,7 +96,7 @@ def a_finished(
         index=index,
     )
     reports = [report] * len(files)
-    return Finished(spec=spec, uri="/out", manifest=manifest, reports=reports, features=list(features))
+    return FinishedDataSet(spec=spec, uri="/out", manifest=manifest, reports=reports, features=list(features))
 
 
 def a_file(name: str, split: str = "train", records: int = 3) -> ManifestFile:
@@ -118,7 +118,7 @@ STEPS = FeatureSpec("steps", "float", "float32", (-1, 2), sequence=True)
 WHOLE = FeatureSpec("record", "bytes", "bytes", (), record=True)
 
 
-def contents(finished: Finished, module: Any) -> dict[str, str]:
+def contents(finished: FinishedDataSet, module: Any) -> dict[str, str]:
     return {path: content.decode() for path, content in module.make(finished)}
 
 
@@ -239,7 +239,7 @@ def test_tfds_files_have_the_form_that_tfds_writes() -> None:
     ],
     ids=["gzip", "another format", "sequences", "whole records", "six digits"],
 )
-def test_there_are_none_where_tfds_could_not_read_the_shards(finished: Finished) -> None:
+def test_there_are_none_where_tfds_could_not_read_the_shards(finished: FinishedDataSet) -> None:
     assert contents(finished, tfds) == {}
 
 
@@ -311,7 +311,7 @@ def test_the_loader_says_the_same_of_any_place(tmp_path: Path) -> None:
     ],
     ids=["no train", "same beginning", "no beginning", "another format"],
 )
-def test_what_sagemaker_can_not_use_is_said_by_its_loader_alone(finished: Finished, reason: str) -> None:
+def test_what_sagemaker_can_not_use_is_said_by_its_loader_alone(finished: FinishedDataSet, reason: str) -> None:
     assert dict(sagemaker.place("s3://bucket/set", finished.manifest)) == {}
     assert reason in said(contents(finished, loaders)["_dataprep/loaders/load_sagemaker.py"])
 
@@ -344,7 +344,7 @@ def said(loader: str) -> str:
         "mds", "arrayRecord",
     ],
 )  # fmt: skip
-def test_every_loader_is_python_and_short(finished: Finished) -> None:
+def test_every_loader_is_python_and_short(finished: FinishedDataSet) -> None:
     found = contents(finished, loaders)
     assert sorted(found) == sorted(f"_dataprep/loaders/load_{framework}.py" for framework in FRAMEWORKS)
     for text in found.values():
@@ -364,7 +364,7 @@ def test_every_loader_is_python_and_short(finished: Finished) -> None:
         ("spark", a_finished([a_file("train.x")], SCALAR, format_="recordioProtobuf"), "this data set is recordioProtobuf"),
     ],
 )
-def test_a_loader_that_can_not_load_says_why(framework: str, finished: Finished, reason: str) -> None:
+def test_a_loader_that_can_not_load_says_why(framework: str, finished: FinishedDataSet, reason: str) -> None:
     text = said(contents(finished, loaders)[f"_dataprep/loaders/load_{framework}.py"])
     assert text.startswith(f"load_{framework}.py: ")
     assert reason in text

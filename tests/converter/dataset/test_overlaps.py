@@ -399,7 +399,7 @@ MOUNTS = """\
     ],
 )
 def test_two_mounts_of_one_volume_are_one_place(one: str, other: str, overlap: bool) -> None:
-    found = [places.Place(tuple(places.mounted(path, places.mounts(MOUNTS)))) for path in (one, other)]
+    found = [places.Place(tuple(places.names_by_mount(path, places.mounts(MOUNTS)))) for path in (one, other)]
     assert (found[0].path_of(found[1]) is not None or found[1].path_of(found[0]) is not None) is overlap
 
 

@@ -21,7 +21,7 @@ from dataprep_api.spec import DataPrepJobSpec, Source
 from dataprep_converter.core.errors import BadData, BadSpec, InputChanged, NotFound
 from dataprep_converter.inputs import archive_index, archives, streamed
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.archive_uris import archive_of, divided
+from dataprep_converter.inputs.archive_uris import archive_of, split_archive_uri
 from dataprep_converter.readers import Reader
 from dataprep_converter.readers.arrays.fixed_length import FixedLengthReader
 from dataprep_converter.readers.text.delimited import CsvReader
@@ -246,9 +246,9 @@ def test_a_data_set_from_an_archive_is_that_from_the_folder(tmp_path: Path) -> N
 
 
 def test_the_archive_of_a_uri_is_what_stands_before_the_sign() -> None:
-    assert divided("s3://b/x.tar.gz!/a/b.png") == ("s3://b/x.tar.gz", "a/b.png")
-    assert divided("x.ZIP!") == ("x.ZIP", "")
-    assert divided("s3://b/wow!/a.png") is None
+    assert split_archive_uri("s3://b/x.tar.gz!/a/b.png") == ("s3://b/x.tar.gz", "a/b.png")
+    assert split_archive_uri("x.ZIP!") == ("x.ZIP", "")
+    assert split_archive_uri("s3://b/wow!/a.png") is None
     assert archive_of("s3://b/wow!/a.png") == "s3://b/wow!/a.png"
 
 

@@ -325,7 +325,7 @@ def test_the_size_of_a_block_changes_no_split(rules: dict[str, Any], monkeypatch
 
 def test_codes_are_stored_small_and_read_by_block() -> None:
     blocks = [np.zeros(65_536, np.uint8), np.full(65_536, 3, np.uint8), np.arange(10, dtype=np.uint8)]
-    stored = split_assignments.stored(iter(blocks))
+    stored = split_assignments.to_parquet(iter(blocks))
     assert len(stored) < 4096
     for number, block in enumerate(blocks):
         assert SplitAssignments(stored).block(number).tolist() == block.tolist()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dataprep_converter.core.errors import NotFound, Unreachable
-from dataprep_converter.runtime.retry import Patience, retrying, with_deadline
+from dataprep_converter.runtime.retry import RetryPolicy, retrying, with_deadline
 
 
 class Clock:
@@ -47,10 +47,10 @@ def test_an_unreachable_store_is_asked_again(clock: Clock) -> None:
 
 def test_delays_double_with_jitter_up_to_a_longest_one(clock: Clock) -> None:
     _, call = failing(99, Unreachable("down"))
-    patience = Patience(attempts=8, total_seconds=1000, first_delay_seconds=1, longest_delay_seconds=8)
+    patience = RetryPolicy(attempts=8, total_seconds=1000, first_delay_seconds=1, longest_delay_seconds=8)
 
     with pytest.raises(Unreachable):
-        retrying(call, what="reading", patience=patience, sleep=clock.sleep, clock=clock)
+        retrying(call, what="reading", policy=patience, sleep=clock.sleep, clock=clock)
 
     assert len(clock.slept) == 7
     for slept, longest in zip(clock.slept, [1, 2, 4, 8, 8, 8, 8], strict=True):
@@ -61,7 +61,7 @@ def test_no_attempt_begins_after_the_total_time(clock: Clock) -> None:
     _, call = failing(99, Unreachable("down"))
 
     with pytest.raises(Unreachable, match="down"):
-        retrying(call, what="reading", patience=Patience(attempts=99, total_seconds=10), sleep=clock.sleep, clock=clock)
+        retrying(call, what="reading", policy=RetryPolicy(attempts=99, total_seconds=10), sleep=clock.sleep, clock=clock)
 
     assert sum(clock.slept) <= 10
 

@@ -24,7 +24,7 @@ from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_br
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retry import Patience
+from dataprep_converter.runtime.retry import RetryPolicy
 from dataprep_converter.steps import convert_work as converter_working
 from dataprep_converter.tools.verification import verify
 
@@ -41,7 +41,7 @@ AT_ONCE = 4
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a shard whose temporary file was swept again without a pause, and upload even small files in parts."""
-    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0))
+    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", RetryPolicy(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
 
 

@@ -33,7 +33,7 @@ from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_br
 from dataprep_api.reasons import Reason
 from dataprep_converter.core.errors import ConvertError
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retry import Patience
+from dataprep_converter.runtime.retry import RetryPolicy
 from dataprep_converter.steps import convert_work as converter_working
 from dataprep_converter.steps import preflight
 from storeservers.faulty import Fault, Kind
@@ -82,7 +82,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS_OF_PARTS)
     # pyodps only accepts integers.
     monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(ANSWER_SECONDS))
-    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", RetryPolicy(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
     small_jobs.least_parts(monkeypatch)
 

@@ -17,7 +17,7 @@ from tests.converter.stores.small_jobs import assert_nothing_broken, assert_whol
 
 from dataprep_api.reasons import Reason
 from dataprep_converter.core.errors import ConvertError
-from dataprep_converter.runtime.retry import Patience
+from dataprep_converter.runtime.retry import RetryPolicy
 from dataprep_converter.steps import convert_work as converter_working
 from storeservers import HdfsCluster
 
@@ -51,7 +51,7 @@ class Death(StrEnum):
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", Patience(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", RetryPolicy(attempts=3, first_delay_seconds=0.01))
 
 
 @pytest.fixture

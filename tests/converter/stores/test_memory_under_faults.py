@@ -22,7 +22,7 @@ from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import Unreachable
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.maxcompute import Table
-from dataprep_converter.runtime.retry import Patience, retrying
+from dataprep_converter.runtime.retry import RetryPolicy, retrying
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.objects import objects
 from storeservers import HdfsCluster
@@ -82,7 +82,7 @@ def begin() -> None:
     """Make uploads use the smallest parts that S3 accepts, so that 64 MiB have many parts, and shorten the pauses between retries."""
     patch = pytest.MonkeyPatch()
     patch.setattr(objects, "part_bytes_for", lambda _: 5 * MIB)
-    patch.setattr(Patience, "delay", lambda *_: 0.02)
+    patch.setattr(RetryPolicy, "delay", lambda *_: 0.02)
 
 
 def grown(work: Callable[[], object]) -> int:

@@ -14,7 +14,7 @@ from tests.converter.stores.site import serving
 
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, OutputExists, Unreachable
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.runtime.retry import Patience
+from dataprep_converter.runtime.retry import RetryPolicy
 from dataprep_converter.stores.files import FileInput, FileStore, FileUpload
 from dataprep_converter.tools import file_copy
 from dataprep_converter.tools.file_copy import CopyResult
@@ -103,7 +103,7 @@ def test_a_file_that_changes_while_it_is_copied_gets_no_name(raw: Path, tmp_path
 
 
 def test_what_reads_back_otherwise_is_removed(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_copy, "_PATIENCE", Patience(attempts=1))
+    monkeypatch.setattr(file_copy, "_PATIENCE", RetryPolicy(attempts=1))
     before = FileUpload.write
     monkeypatch.setattr(FileUpload, "write", lambda upload, data: before(upload, bytes(len(data))))
     with pytest.raises(Unreachable, match="has other content than was written to it, so it was removed"):
@@ -112,7 +112,7 @@ def test_what_reads_back_otherwise_is_removed(raw: Path, tmp_path: Path, monkeyp
 
 
 def test_a_store_that_fails_once_is_asked_again(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_copy, "_PATIENCE", Patience(attempts=2, first_delay_seconds=0))
+    monkeypatch.setattr(file_copy, "_PATIENCE", RetryPolicy(attempts=2, first_delay_seconds=0))
     before, calls = FileStore.create, []
 
     def create(store: FileStore, uri: str, **more: Any) -> FileUpload:

@@ -44,7 +44,7 @@ The manifest is the same at any location, so it doesn't list these files. A copy
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedDataSet:
     """All that is known about a data set when its last shard is finished."""
 
     spec: DataPrepJobSpec
@@ -66,16 +66,16 @@ Made: TypeAlias = Iterator[tuple[str, bytes]]
 """The (path relative to the output, content) of each file. A part of each path begins with `_`."""
 
 
-def files(finished: Finished) -> Made:
+def files(finished: FinishedDataSet) -> Made:
     """Yields the files of all kinds, in the order of `METADATA`. Equal data sets have equal metadata."""
     own = format_of(finished.manifest.format).sidecars
     for kind, place in METADATA.items():
         if kind in own or kind not in _OF_SOME_FORMATS:
-            make: Callable[[Finished], Made] = resolve_name(place)
+            make: Callable[[FinishedDataSet], Made] = resolve_name(place)
             yield from make(finished)
 
 
-def placed(uri: str, manifest: Manifest) -> Made:
+def location_files(uri: str, manifest: Manifest) -> Made:
     """Yields the files that contain the data set's location, for a data set in this folder.
 
     Files in the manifest are left out. Older versions made them in a form without the location.

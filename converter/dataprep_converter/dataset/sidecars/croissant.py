@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Any, Final, TypeAlias
 
 from dataprep_api import names
-from dataprep_converter.dataset.sidecars import Finished, Made
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
 from dataprep_converter.dataset.sidecars.tfds import IMAGE
 from dataprep_converter.formats.registry import format_of
 from dataprep_converter.formats.text import csv_encoder
@@ -64,7 +64,7 @@ _CONTEXT: Final[Mapping[str, Any]] = {
 }
 
 
-def make(finished: Finished) -> Made:
+def make(finished: FinishedDataSet) -> Made:
     """Yields the file."""
     manifest = finished.manifest
     kind = format_of(manifest.format).media_type
@@ -98,7 +98,7 @@ def make(finished: Finished) -> Made:
     yield FILE, json.dumps(described, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def _splits(finished: Finished) -> Mapping[str, Any]:
+def _splits(finished: FinishedDataSet) -> Mapping[str, Any]:
     return {
         "@type": "cr:RecordSet",
         "@id": "splits",
@@ -121,7 +121,7 @@ def _classes(number: int, label: str, found: list[str]) -> Mapping[str, Any]:
     }
 
 
-def _records(finished: Finished) -> list[Mapping[str, Any]]:
+def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
     """Returns the features of each shard's records, for tables only. Croissant can't describe the records of other formats."""
     columns = _columns(finished)
     return (
@@ -139,21 +139,21 @@ def _records(finished: Finished) -> list[Mapping[str, Any]]:
     )
 
 
-def _columns(finished: Finished) -> list[Column] | None:
+def _columns(finished: FinishedDataSet) -> list[Column] | None:
     """Returns the columns of the files, or None if Croissant can't describe them."""
     place = format_of(finished.manifest.format).croissant_columns
     if place is None or finished.manifest.compression != "none":
         return None
-    columns: Callable[[Finished], list[Column] | None] = resolve_name(place)
+    columns: Callable[[FinishedDataSet], list[Column] | None] = resolve_name(place)
     return columns(finished)
 
 
-def feature_columns(finished: Finished) -> list[Column]:
+def feature_columns(finished: FinishedDataSet) -> list[Column]:
     """Returns one column for each feature, as in `parquet` and `jsonl`."""
     return [(feature.name, _type(feature), bool(feature.shape)) for feature in finished.features]
 
 
-def csv_columns(finished: Finished) -> list[Column] | None:
+def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
     """Returns the columns of `csv`, or None without a header, with a delimiter other than a comma, or with too many columns."""
     options = finished.spec.output.csv
     if not options.header or options.delimiter != ",":

@@ -8,12 +8,12 @@ from typing import Final
 from urllib.parse import quote
 
 from dataprep_api import canonical, names
-from dataprep_converter.dataset.sidecars import Finished, Made
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
 
 LABEL_MAP: Final = f"{names.SIDE}/label_map.json"
 
 
-def make(finished: Finished) -> Made:
+def make(finished: FinishedDataSet) -> Made:
     """Yields the label map, and a list of classes for each feature whose classes have names."""
     labels = {feature: classes for feature, classes in sorted(finished.manifest.labels.items()) if classes}
     if not labels:

@@ -6,7 +6,7 @@ DALI reads uncompressed TFRecord files with their indexes, and webdataset's tar 
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished, loader_source, loader_torch_samples
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source, loader_torch_samples
 from dataprep_converter.dataset.sidecars.tfds import IMAGE
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -91,7 +91,7 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-def examples(finished: Finished) -> str:
+def examples(finished: FinishedDataSet) -> str:
     """Returns the file for `tfrecord`.
 
     Raises Unreadable for data sets that DALI can't read: with gzip, SequenceExample, or without indexes.
@@ -143,7 +143,7 @@ def _decoded(feature: FeatureSpec) -> str:
     return ""
 
 
-def members(finished: Finished) -> str:
+def members(finished: FinishedDataSet) -> str:
     """Returns the file for `webdataset`."""
     found = loader_torch_samples.extensions(finished)
     images = [each for each in finished.features if each.name in found and _is_image(each)]

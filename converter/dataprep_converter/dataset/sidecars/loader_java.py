@@ -6,7 +6,7 @@ from typing import Final
 from dataprep_api import names
 from dataprep_api.spec.formats.map_file import MapFileOptions
 from dataprep_api.spec.formats.sequence_file import SequenceFileOptions
-from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 
 _COMMON: Final = """\
     /** The split's files, in their order. */
@@ -91,14 +91,14 @@ _BATCH: Final = """\
 """
 
 
-def hadoop_options(finished: Finished) -> SequenceFileOptions | MapFileOptions:
+def hadoop_options(finished: FinishedDataSet) -> SequenceFileOptions | MapFileOptions:
     """Returns the format options of a data set in one of Hadoop's formats."""
     options = finished.spec.output.options
     assert isinstance(options, SequenceFileOptions | MapFileOptions)  # noqa: S101 - only their entries in FORMATS name these loaders
     return options
 
 
-def hadoop(finished: Finished) -> str:
+def hadoop(finished: FinishedDataSet) -> str:
     """Returns `LoadHadoop.java`."""
     notes = {
         "Example": "a value is a BytesWritable with a tf.train.Example.",
@@ -108,19 +108,19 @@ def hadoop(finished: Finished) -> str:
     return loader_source.filled(_HADOOP, splits=_splits(finished), value=notes[hadoop_options(finished).value])
 
 
-def file_batch(finished: Finished) -> str:
+def file_batch(finished: FinishedDataSet) -> str:
     """Returns `LoadDl4j.java` for `fileBatch`."""
     return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package="common.loader.FileBatch", load=_BATCH)
 
 
-def dl4j_dataset(finished: Finished) -> str:
+def dl4j_dataset(finished: FinishedDataSet) -> str:
     """Returns `LoadDl4j.java` for `dl4jDataset`."""
     kind = finished.spec.output.dl4j_dataset.holds
     load = Template(_DATASET).substitute(kind=kind, first="0" if kind == "MultiDataSet" else "")
     return loader_source.filled(_DL4J, splits=_splits(finished), folders=_folders(finished), package=f"linalg.dataset.{kind}", load=load)
 
 
-def _folders(finished: Finished) -> str:
+def _folders(finished: FinishedDataSet) -> str:
     """Returns a sentence with the folders for loaders that take all files of a folder, or empty if splits have no separate folders."""
     version = finished.manifest.parts.get("dl4jFolders", 1)
     output, splits = finished.spec.output, [split.name for split in finished.manifest.splits]
@@ -133,5 +133,5 @@ def _folders(finished: Finished) -> str:
     return f" Loaders that take every file of a folder (FileDataSetIterator, SparkUtils.listPaths) get FOLDER/{', FOLDER/'.join(map(str, named))}."
 
 
-def _splits(finished: Finished) -> str:
+def _splits(finished: FinishedDataSet) -> str:
     return ", ".join(f'{{"{split.name}", "{split.records}"}}' for split in finished.manifest.splits)

@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 
 _LOADER: Final = Template('''\
 """Loads this data set with NumPy: `for arrays in load("train")`, or `python load_numpy.py [FOLDER]` to count its records."""
@@ -37,7 +37,7 @@ if __name__ == "__main__":
 ''')
 
 
-def text(finished: Finished) -> str:
+def text(finished: FinishedDataSet) -> str:
     """Returns the file."""
     arrays = {
         f"{'labels' if feature.label else 'features'}/{feature.name}": repr((feature.dtype, feature.shape)) for feature in finished.features

@@ -4,7 +4,7 @@ from string import Template
 from typing import Final
 
 from dataprep_api.formats import format_rules
-from dataprep_converter.dataset.sidecars import Finished, loader_source, sagemaker
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source, sagemaker
 from dataprep_converter.formats.registry import format_of
 
 _LOADER: Final = Template('''\
@@ -75,7 +75,7 @@ _COUNTED: Final = 'print(f"{split}: {sum(1 for _ in load(split, folder))} of {ex
 _LISTED: Final = 'print(f"{split}: {expected} records in {len(files(split, folder))} files")'
 
 
-def text(finished: Finished) -> str:
+def text(finished: FinishedDataSet) -> str:
     """Returns the file. Raises Unreadable if SageMaker can't use the data set."""
     fault = sagemaker.fault(finished.manifest)
     if fault is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished
+from dataprep_converter.dataset.sidecars import FinishedDataSet
 
 _FILES: Final = Template('''\
 def files(split, folder=FOLDER):
@@ -37,12 +37,12 @@ def files_function(library: str, remote: str = "hdfs://, s3:// or oss://") -> st
     return _FILES.substitute(library=library, remote=remote)
 
 
-def splits(finished: Finished) -> str:
+def splits(finished: FinishedDataSet) -> str:
     """Returns the source of a dictionary from each split to its number of records."""
     return dictionary("SPLITS", {split.name: str(split.records) for split in finished.manifest.splits}, "Records of each split.")
 
 
-def classes(finished: Finished) -> str:
+def classes(finished: FinishedDataSet) -> str:
     """Returns the source of a dictionary from each label to its class names, or the empty string if no classes have names."""
     labels = finished.manifest.labels
     lists = {name: f"[{', '.join(map(quoted, found))}]" for name, found in labels.items()}

@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 from dataprep_converter.dataset.sidecars.loader_java import hadoop_options
 
 _HEAD: Final = '''\
@@ -74,44 +74,44 @@ def load(spark, split, folder=FOLDER):
 )
 
 
-def examples(finished: Finished) -> str:
+def examples(finished: FinishedDataSet) -> str:
     """Returns the file for `tfrecord`."""
     parse = f"tf.train.{_message(finished)}.FromString makes a message of each."
     return _filled(_RECORDS, finished, submit=" --packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse)
 
 
-def parquet(finished: Finished) -> str:
+def parquet(finished: FinishedDataSet) -> str:
     """Returns the file for `parquet`."""
     return _filled(_TABLE, finished, read="parquet(*")
 
 
-def jsonl(finished: Finished) -> str:
+def jsonl(finished: FinishedDataSet) -> str:
     """Returns the file for `jsonl`."""
     return _filled(_TABLE, finished, read="json(")
 
 
-def csv(finished: Finished) -> str:
+def csv(finished: FinishedDataSet) -> str:
     """Returns the file for `csv`."""
     options = finished.spec.output.csv
     read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True).csv("
     return _filled(_TABLE, finished, read=read)
 
 
-def hadoop(finished: Finished) -> str:
+def hadoop(finished: FinishedDataSet) -> str:
     """Returns the file for `sequenceFile` and `mapFile`. Raises Unreadable for values that PySpark can't convert for Python."""
     return _filled(_HADOOP, finished, value=_value(finished))
 
 
-def _filled(template: Template, finished: Finished, *, submit: str = "", **parts: str) -> str:
+def _filled(template: Template, finished: FinishedDataSet, *, submit: str = "", **parts: str) -> str:
     splits, classes = loader_source.splits(finished), loader_source.classes(finished)
     return loader_source.filled(template, splits=splits, classes=classes, submit=submit, **parts)
 
 
-def _message(finished: Finished) -> str:
+def _message(finished: FinishedDataSet) -> str:
     return "SequenceExample" if any(feature.sequence for feature in finished.features) else "Example"
 
 
-def _value(finished: Finished) -> str:
+def _value(finished: FinishedDataSet) -> str:
     """Returns a sentence on the form in which Python gets a value. Raises Unreadable for values that PySpark can't convert for Python."""
     kind, key = hadoop_options(finished).value, hadoop_options(finished).key
     if kind == "Record":

@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 from dataprep_converter.dataset.sidecars.tfds import IMAGE
 from dataprep_converter.records.feature import FeatureSpec
 
@@ -46,7 +46,7 @@ _UNSIGNED: Final = {"uint32": "int32"}
 """Maps each type that `tf.io.decode_raw` doesn't support to a supported type of the same width."""
 
 
-def text(finished: Finished) -> str:
+def text(finished: FinishedDataSet) -> str:
     """Returns the file."""
     alone = [feature for feature in finished.features if not feature.sequence]
     steps = [feature for feature in finished.features if feature.sequence]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 from dataprep_converter.records.feature import FeatureSpec
 
 _HEAD: Final = '''\
@@ -154,27 +154,27 @@ class Records(torch.utils.data.IterableDataset):
 )
 
 
-def parquet(finished: Finished) -> str:
+def parquet(finished: FinishedDataSet) -> str:
     """Returns the file for `parquet`."""
     return _table(finished, "parquet")
 
 
-def arrow(finished: Finished) -> str:
+def arrow(finished: FinishedDataSet) -> str:
     """Returns the file for `arrow`."""
     return _table(finished, "ipc")
 
 
-def jsonl(finished: Finished) -> str:
+def jsonl(finished: FinishedDataSet) -> str:
     """Returns the file for `jsonl`."""
     return _table(finished, "json")
 
 
-def _table(finished: Finished, format_: str) -> str:
+def _table(finished: FinishedDataSet, format_: str) -> str:
     """Returns the file for a format that pyarrow reads, by pyarrow's name of the format."""
     return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=f'"{format_}"', **_common(finished))
 
 
-def examples(finished: Finished) -> str:
+def examples(finished: FinishedDataSet) -> str:
     """Returns the file for `tfrecord`."""
     is_indexed = bool(finished.reports) and all(report.index is not None for report in finished.reports)
     parts = _common(finished) | _parsing(finished.features)
@@ -184,7 +184,7 @@ def examples(finished: Finished) -> str:
     return loader_source.filled(_IN_ORDER, needs=needs, open="gzip.open" if finished.manifest.compression == "gzip" else "open", **parts)
 
 
-def _common(finished: Finished) -> dict[str, str]:
+def _common(finished: FinishedDataSet) -> dict[str, str]:
     """Returns the parts that all these files share."""
     return {
         "splits": loader_source.splits(finished),

@@ -3,7 +3,7 @@
 from string import Template
 from typing import Final
 
-from dataprep_converter.dataset.sidecars import Finished, loader_source
+from dataprep_converter.dataset.sidecars import FinishedDataSet, loader_source
 from dataprep_converter.formats.archives.webdataset_encoder import SNIFFED, members
 
 _WEBDATASET: Final = Template('''\
@@ -114,7 +114,7 @@ if __name__ == "__main__":
 '''
 
 
-def webdataset(finished: Finished) -> str:
+def webdataset(finished: FinishedDataSet) -> str:
     """Returns the file for `webdataset`."""
     has_images = any(each.name.endswith(SNIFFED) and each.dtype == "bytes" and not each.text for each in finished.features)
     return _filled(
@@ -127,26 +127,26 @@ def webdataset(finished: Finished) -> str:
     )
 
 
-def mds(finished: Finished) -> str:
+def mds(finished: FinishedDataSet) -> str:
     """Returns the file for `mds`."""
     return _filled(_MDS, finished, opened=_WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED)
 
 
-def npz(finished: Finished) -> str:
+def npz(finished: FinishedDataSet) -> str:
     """Returns the file for `npz`."""
     return _filled(_NPZ, finished, files=loader_source.files_function("Python"))
 
 
-def _filled(template: Template, finished: Finished, **parts: str) -> str:
+def _filled(template: Template, finished: FinishedDataSet, **parts: str) -> str:
     splits, classes = loader_source.splits(finished), loader_source.classes(finished)
     return loader_source.filled(Template(template.template + _MAIN), splits=splits, classes=classes, **parts)
 
 
-def extensions(finished: Finished) -> dict[str, list[str]]:
+def extensions(finished: FinishedDataSet) -> dict[str, list[str]]:
     """Returns, for each feature, the extensions that its member may have."""
     return {member.feature.name: member.extensions() for member in members(finished.features, finished.spec.output.webdataset)}
 
 
-def _members(finished: Finished) -> str:
+def _members(finished: FinishedDataSet) -> str:
     found = {name: str(each) for name, each in extensions(finished).items()}
     return loader_source.dictionary("MEMBERS", found, "Extensions of each feature's member: of an image, that of what it is.")

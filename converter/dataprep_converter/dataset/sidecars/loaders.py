@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Final
 
 from dataprep_api import names
-from dataprep_converter.dataset.sidecars import Finished, Made
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
 from dataprep_converter.dataset.sidecars.loader_source import Unreadable, quoted
 from dataprep_converter.formats.registry import FORMATS, format_of
 
@@ -30,7 +30,7 @@ _OF_ANY_FORMAT: Final[Mapping[str, str]] = {"sagemaker": "dataprep_converter.dat
 """Maps a framework to its loader, for frameworks where the format alone doesn't determine whether they can read a data set."""
 
 
-def make(finished: Finished) -> Made:
+def make(finished: FinishedDataSet) -> Made:
     """Yields one file for each framework, and the format's programs."""
     for framework in FRAMEWORKS:
         try:
@@ -39,17 +39,17 @@ def make(finished: Finished) -> Made:
             text = f"raise SystemExit({quoted(f'load_{framework}.py: {exc}')})\n"
         yield f"{names.SIDE}/loaders/load_{framework}.py", text.encode()
     for file, place in format_of(finished.manifest.format).programs.items():
-        program: Callable[[Finished], str] = resolve_name(place)
+        program: Callable[[FinishedDataSet], str] = resolve_name(place)
         yield f"{names.SIDE}/loaders/{file}", program(finished).encode()
 
 
-def _loader(framework: str, format_: str) -> Callable[[Finished], str]:
+def _loader(framework: str, format_: str) -> Callable[[FinishedDataSet], str]:
     """Returns the function that makes the file. Raises Unreadable if the framework can't read the format."""
     place = _OF_ANY_FORMAT.get(framework) or format_of(format_).loaders.get(framework)
     if place is None:
         readable = _listed([name for name, known in FORMATS.items() if framework in known.loaders])
         raise Unreadable(f"{FRAMEWORKS[framework].format(readable=readable)}, and this data set is {format_}.")
-    loader: Callable[[Finished], str] = resolve_name(place)
+    loader: Callable[[FinishedDataSet], str] = resolve_name(place)
     return loader
 
 

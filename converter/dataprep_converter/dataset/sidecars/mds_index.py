@@ -7,11 +7,11 @@ from typing import TypedDict
 
 from dataprep_api import names
 from dataprep_api.dataset.report import ShardReport
-from dataprep_converter.dataset.sidecars import Finished, Made
-from dataprep_converter.formats.mds.mds_encoder import MdsFile, algorithm, columns, index, shard_of_index
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
+from dataprep_converter.formats.mds.mds_encoder import Stored, algorithm, columns, index, shard_of_index
 
 
-def make(finished: Finished) -> Made:
+def make(finished: FinishedDataSet) -> Made:
     """Yields one index for each split that has shards."""
     options = finished.spec.output.mds
     stored = columns(finished.features, options)

@@ -6,10 +6,10 @@ _dataprep/paths/<split>.txt     absolute URIs, for readers that only get the lis
 
 from dataprep_api import names
 from dataprep_api.dataset.report import Manifest
-from dataprep_converter.dataset.sidecars import Finished, Made, absolute
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made, absolute
 
 
-def make(finished: Finished) -> Made:
+def make(finished: FinishedDataSet) -> Made:
     """Yields the relative lists, one for each split."""
     for name, files in _by_split(finished.manifest).items():
         yield f"{names.SIDE}/files/{name}.txt", "".join(f"{file}\n" for file in files).encode()

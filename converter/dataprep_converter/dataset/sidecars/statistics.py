@@ -11,7 +11,7 @@ from dataprep_api import names
 from dataprep_api.dataset.report import Manifest
 from dataprep_converter.core.errors import NotWhole
 from dataprep_converter.dataset.output_folder import OutputFolder
-from dataprep_converter.dataset.sidecars import Finished, Made
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
 from dataprep_converter.statistics import comparison
 from dataprep_converter.statistics.class_counts import Class, ClassCounts
 from dataprep_converter.statistics.statistics import SplitStatistics
@@ -25,7 +25,7 @@ _DIGITS: Final = 12
 """The number of significant digits of floats. The last digits of a sum depend on the boundaries of batches."""
 
 
-def make(finished: Finished) -> Made:
+def make(finished: FinishedDataSet) -> Made:
     """Yields the file."""
     manifest = finished.manifest
     kinds = {feature["name"]: feature for feature in manifest.features}
@@ -59,7 +59,7 @@ def _laid_out(value: Any, indent: str = "\n") -> str:
     return f"{{{','.join(entries)}{indent}}}"
 
 
-def stored(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] | None:
+def read_statistics(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] | None:
     """Returns the statistics of a finished data set, or None if an older version made it.
 
     Raises NotWhole if the file was changed or is missing.

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from dataprep_api import names
 from dataprep_api.dataset.report import ManifestFile
-from dataprep_converter.dataset.sidecars import Finished, Made
+from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
 from dataprep_converter.records.feature import FeatureSpec
 
 FOLDER: Final = f"{names.TFDS}/dataset/1.0.0"
@@ -28,7 +28,7 @@ IMAGE: Final = "image/encoded"
 """The column in which our image readers put encoded images. TensorFlow's own tools use the same name for such a feature."""
 
 
-def make(finished: Finished) -> Made:
+def make(finished: FinishedDataSet) -> Made:
     """Yields the files, or nothing if TFDS can't read the shards."""
     manifest = finished.manifest
     if manifest.compression != "none":
@@ -60,7 +60,7 @@ def make(finished: Finished) -> Made:
             yield f"{FOLDER}/{name.replace('/', '.')}.labels.txt", "".join(f"{each}\n" for each in found).encode()
 
 
-def _template(files: Sequence[ManifestFile], split: str, finished: Finished) -> str | None:
+def _template(files: Sequence[ManifestFile], split: str, finished: FinishedDataSet) -> str | None:
     """Returns the template of the files' names with TFDS's fields, or None if TFDS would construct other names from it."""
     output = finished.spec.output
     several = len(finished.manifest.splits) > 1
@@ -74,7 +74,7 @@ def _template(files: Sequence[ManifestFile], split: str, finished: Finished) -> 
     return template
 
 
-def _classes(feature: FeatureSpec, finished: Finished) -> list[str] | int | None:
+def _classes(feature: FeatureSpec, finished: FinishedDataSet) -> list[str] | int | None:
     """Returns the names of a feature's classes, or their number. Returns None if the feature's value isn't a single class."""
     if not feature.label or feature.kind != "int64" or feature.shape:
         return None

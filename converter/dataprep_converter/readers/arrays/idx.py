@@ -118,7 +118,7 @@ class IdxReader(Closeable):
         if self._labelled:
             columns["label"] = to_arrow((gathered(units, wanted, labels) if len(wanted) else wanted).astype(np.int64))
         columns |= {name: to_arrow(np.full(len(wanted), value, np.int64)) for name, value in self._constants().items()}
-        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=self._count.taken())
+        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=self._count.take_count())
 
     def _constants(self) -> dict[str, int]:
         """The height, width and depth of every image. Empty if images have fewer than two dimensions; the depth is 1 if they have two."""

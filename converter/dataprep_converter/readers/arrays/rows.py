@@ -134,7 +134,7 @@ class RowFiles(Closeable):
 
     def taken(self) -> int:
         """The number of bytes read from the stores since the last call."""
-        return self._count.taken()
+        return self._count.take_count()
 
 
 def gathered(

@@ -189,7 +189,7 @@ class BlockReader(Closeable):
         records = _in_order(pieces, asked, schema)
         columns: list[Any] = [records.column(name) for name in schema.names]
         found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted[np.sort(asked)])], schema=schema.append(pa.field(SAMPLE, pa.int64())))
-        return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.taken())
+        return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.take_count())
 
     def _told(self, batch: Batch) -> Batch:
         """The batch, with the columns of lost digits moved from `records` to `lost`."""

@@ -18,7 +18,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, to_arrow
 from dataprep_converter.records.batch import WAS
 from dataprep_converter.records.lossy import lost_digits
-from dataprep_converter.records.schemas import frozen
+from dataprep_converter.records.schemas import schema_text
 
 TYPES: Final[Mapping[str, pa.DataType]] = {
     "Int64": pa.int64(),
@@ -50,7 +50,7 @@ class Column:
 
     def field(self) -> "pa.Field[Any]":
         """The column as a field of the reader's schema. Its metadata has the original type, which later steps need too."""
-        metadata = None if self.was is None else {WAS: frozen(pa.schema([(self.name, self.was)]))}
+        metadata = None if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
         made: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
         return made
 

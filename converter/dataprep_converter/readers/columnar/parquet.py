@@ -19,7 +19,7 @@ from dataprep_api.spec.sources.parquet import ParquetSource
 from dataprep_converter.core.errors import BadData, InputChanged
 from dataprep_converter.core.lru import LruCache
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.ranged import Ranged
+from dataprep_converter.inputs.ranged import RangedFile
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.equal_batches import equal_batches
@@ -89,7 +89,7 @@ def _units(parquet: ParquetSource, access: Access) -> Listing[Unit]:
 
 def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
     with _named(entry.uri, "no Parquet file that can be read"):
-        file = _pq.ParquetFile(Ranged(source))
+        file = _pq.ParquetFile(RangedFile(source))
     leaves = _leaves_of(file.schema_arrow, settler.settle(file.schema_arrow, entry.uri))
     row = 0
     for number in range(file.metadata.num_row_groups):
@@ -158,7 +158,7 @@ class _File:
     def __init__(self, source: Input, uri: str, columns: list[Column]) -> None:
         self._uri = uri
         self._names = [".".join(column.path) for column in columns]
-        self._ranged = Ranged(source)
+        self._ranged = RangedFile(source)
         buffer = max(1 << 16, min(4 << 20, _BUFFERS // len(columns)))
         with _named(uri, "no Parquet file that can be read"):
             self._file = _pq.ParquetFile(self._ranged, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True)

@@ -12,7 +12,7 @@ from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.readers.base.blocks import Block, lost_name
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, digits, lost, settled, taken
 from dataprep_converter.records.lossy import SAFE_DIGITS
-from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.records.schemas import parse_schema, schema_text
 
 TableSource: TypeAlias = ParquetSource | ArrowSource
 
@@ -71,17 +71,17 @@ class CommonSchema:
         """The columns for the workers, as JSON values."""
         columns = self.columns or []
         schema = pa.schema([(column.name, column.type) for column in columns])
-        state = {"schema": frozen(schema), "paths": [list(column.path) for column in columns]}
+        state = {"schema": schema_text(schema), "paths": [list(column.path) for column in columns]}
         were = pa.schema([(column.name, column.was) for column in columns if column.was is not None])
-        return state | ({"were": frozen(were)} if len(were) else {})
+        return state | ({"were": schema_text(were)} if len(were) else {})
 
 
 def columns_from(state: Mapping[str, Any]) -> list[Column]:
     """The columns in a state that `CommonSchema.state` returned."""
     if "schema" not in state:
         return []
-    schema = thawed(state["schema"])
-    were = {field.name: field.type for field in thawed(state["were"])} if "were" in state else {}
+    schema = parse_schema(state["schema"])
+    were = {field.name: field.type for field in parse_schema(state["were"])} if "were" in state else {}
     return [Column(field.name, tuple(path), field.type, were.get(field.name)) for field, path in zip(schema, state["paths"], strict=True)]
 
 

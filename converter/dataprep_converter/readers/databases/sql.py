@@ -31,7 +31,7 @@ from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.open_files import KEPT_FILES
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of, settled, taken
 from dataprep_converter.readers.databases.databases import Database, connect, quoted
-from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.runtime.temporary import TemporaryFile
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
@@ -52,7 +52,7 @@ class SqlReader(BlockReader):
 
     def __init__(self, source: SqlSource, state: Mapping[str, Any], access: Access) -> None:
         self._source = source
-        self._rows = _Rows.of(self._source, thawed(state["schema"]))
+        self._rows = _Rows.of(self._source, parse_schema(state["schema"]))
         super().__init__(access, lost_of=self._rows.numerics)
         self._parts: LruCache[int, _Part] = LruCache(KEPT_FILES, evicted=lambda _row, part: part.close())
 
@@ -292,7 +292,7 @@ def _units(source: SqlSource, access: Access) -> Listing[Unit]:
                     extra=json.dumps({"low": bounds.low, "high": bounds.high, "pinned": source.pin == "Content"}),
                 )
             first += count
-    return {"schema": frozen(result)}
+    return {"schema": schema_text(result)}
 
 
 def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Bounds]:

@@ -30,7 +30,7 @@ from dataprep_converter.readers.base.blocks import Block, BlockReader, without_l
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.columnar.columns import Column, columns_of, default_of
 from dataprep_converter.readers.columnar.tables import block_of, lost_of
-from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Input
 
@@ -65,7 +65,7 @@ class TableReader(BlockReader):
 
     def __init__(self, source: TableSource, state: Mapping[str, Any], access: Access) -> None:
         self._source = source
-        self._rows = _Rows.of(self._source, thawed(state["schema"]))
+        self._rows = _Rows.of(self._source, parse_schema(state["schema"]))
         super().__init__(access, lost_of=lost_of(self._rows.columns))
         self._planned: Sequence[str] = state["sessions"]
         self._sessions: dict[int, tuple[Session, bool]] = {}
@@ -318,7 +318,7 @@ def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versio
                     row=start,
                     extra=_Extra(session.count, block_rows, digests if source.pin == "Content" else None).dumps(),
                 )
-    return {"schema": frozen(rows.schema_of_table), "sessions": [session.id for session in sessions]}
+    return {"schema": schema_text(rows.schema_of_table), "sessions": [session.id for session in sessions]}
 
 
 def _look_at_head(rows: _Rows, session: Session, start: int, count: int) -> list[str]:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from dataprep_converter.core.errors import BadData, BadSpec
 from dataprep_converter.formats.archives.file_batch_encoder import URIS
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.inputs.archive_uris import divided
+from dataprep_converter.inputs.archive_uris import split_archive_uri
 from dataprep_converter.readers.images.image_listing import IgnoredFiles, extension_of, folders_of_images
 from dataprep_converter.sampling.units import Files
 from dataprep_converter.stores import Entry
@@ -30,8 +30,8 @@ def images_of_batches(
     nothing, BadData for a zip that is no FileBatch.
     """
     for uri in uris:
-        if divided(uri) is not None:
-            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of zips.", uri=uri)
+        if split_archive_uri(uri) is not None:
+            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of such.", uri=uri)
     found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, ignored=ignored)
     for batches in found:
         files = batches.files

@@ -27,7 +27,7 @@ from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.joins.joined_tables import Columns, Count, Join, Keys
 from dataprep_converter.records.batch import SAMPLE, TEXT, TEXTS, WAS, marked
 from dataprep_converter.records.columns import IS_SEQUENCE, NOT_BY_DEFAULT, find_columns
-from dataprep_converter.records.schemas import frozen, thawed
+from dataprep_converter.records.schemas import parse_schema, schema_text
 from dataprep_converter.runtime import limits
 from dataprep_converter.runtime.prefetch import prefetched
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
@@ -61,7 +61,7 @@ class JoinReader(BlockReader):
 
     def __init__(self, source: JoinSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - the state has all settings
         super().__init__(access)
-        schema = marked(thawed(state["schema"]), WAS, state.get("were", {}))
+        schema = marked(parse_schema(state["schema"]), WAS, state.get("were", {}))
         self._schema: pa.Schema = marked(schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
@@ -180,7 +180,7 @@ class _Planner:
 
     def _joined(self, tables: Sequence[_Table]) -> Iterator[Unit]:
         schema = _schema(self._source, tables)
-        self._state["schema"] = frozen(schema)
+        self._state["schema"] = schema_text(schema)
         were = _said(tables, WAS)
         if were:
             self._state["were"] = were

@@ -150,7 +150,7 @@ class _Planner:
                 return source.read_at(offset, length) if is_zipped or offset < file.size else b""
 
             found: list[Unit] = []
-            count.taken()
+            count.take_count()
             for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
                 if stretch.offset == 0:
                     self._sample(source, entry.uri, stretch)

@@ -58,7 +58,7 @@ def pin(size: int, modified_milliseconds: int) -> str:
     return f"{size}-{modified_milliseconds * 1_000_000}"
 
 
-def denied(text: str, path: str) -> NotPermitted | None:
+def permission_error(text: str, path: str) -> NotPermitted | None:
     """Returns the error for a NameNode's message about permissions, or None if the message is about something else."""
     found = _DENIED.search(text)
     if found is None:

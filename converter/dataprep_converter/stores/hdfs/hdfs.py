@@ -29,7 +29,7 @@ from dataprep_api.quantity import to_bytes
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.core.errors import AlreadyExists, BadSpec, InputChanged, NotFound, StoreError, Unreachable
-from dataprep_converter.runtime.retry import ON_THE_WAY_OUT, retrying
+from dataprep_converter.runtime.retry import CLEANUP_POLICY, retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import swept, temporary_name
 from dataprep_converter.stores.hdfs import hadoop, hadoop_configuration, hdfs_kerberos
@@ -271,7 +271,7 @@ class HdfsUpload:
 
         # Retry, because no sweep removes the file if the data set has been committed.
         with contextlib.suppress(StoreError):
-            retrying(attempt, what=f"deleting {self._temporary}", patience=ON_THE_WAY_OUT)
+            retrying(attempt, what=f"deleting {self._temporary}", policy=CLEANUP_POLICY)
         self._ended = True
 
     @contextlib.contextmanager

@@ -54,7 +54,7 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
     if "(is not a directory)" in text:
         # The NameNode answers this if a parent in the path is a file.
         raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
-    if (refused := hadoop.denied(text, path)) is not None:
+    if (refused := hadoop.permission_error(text, path)) is not None:
         raise refused from error
     if "AccessControlException" in text or "AuthorizationException" in text:
         raise NotPermitted(

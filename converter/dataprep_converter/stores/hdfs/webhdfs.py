@@ -217,7 +217,7 @@ class Place:
         line = " ".join(filter(None, (str(status), name, message)))
         if name in _NOT_THERE or "is not a directory" in message:
             return NotFound(f"{path} does not exist on {self.peer}: {line}.", uri=path)
-        if (refused := hadoop.denied(message, path)) is not None:
+        if (refused := hadoop.permission_error(message, path)) is not None:
             return refused
         if name == "FileAlreadyExistsException":
             return AlreadyExists(f"{path} exists already.", uri=path)

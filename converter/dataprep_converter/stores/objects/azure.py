@@ -109,7 +109,7 @@ class Container(Bucket):
         )
         return cls(root, name, requests=AzureRequests(address, account=account, credentials=credentials), client=client)
 
-    def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
+    def list_objects(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
         if recursive and not self._may_be_hierarchical():
             found = self._pages(prefix, {})
             before = ""
@@ -126,7 +126,7 @@ class Container(Bucket):
             if inside[name].tag != "BlobPrefix":
                 yield from _entries(uri, prefix, name, inside[name])
             elif recursive:
-                yield from self.listed(f"{uri}/{name[len(prefix) : -1]}", name, recursive=True)
+                yield from self.list_objects(f"{uri}/{name[len(prefix) : -1]}", name, recursive=True)
 
     def _pages(self, prefix: str, query: dict[str, str]) -> Iterator[ET.Element]:
         query = {"restype": "container", "comp": "list", "prefix": prefix, **query}

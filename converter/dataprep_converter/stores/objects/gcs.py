@@ -78,7 +78,7 @@ class GcsBucket(XmlBucket):
 
     def sweep(self, uri: str, prefix: str) -> int:
         removed = super().sweep(uri, prefix)
-        hidden = self.listed(uri.rstrip("/"), prefix, recursive=True)
+        hidden = self.list_objects(uri.rstrip("/"), prefix, recursive=True)
         return removed + swept(hidden, lambda found: self.delete(found.removeprefix(self.root)))
 
     def transfer(self, uri: str, key: str) -> "HiddenMultipart":
@@ -113,7 +113,7 @@ class HiddenMultipart(Multipart):
             self._make_whole(tags, size=size)
         source = urllib.parse.quote(f"/{self._gcs.name}/{self._key}", safe="/-_.~")
         headers = {"x-goog-copy-source": source} | ({} if replace else self._gcs.exclusively)
-        answer = self._gcs.decided("PUT", self._target, headers=headers)
+        answer = self._gcs.send_conditional("PUT", self._target, headers=headers)
         if answer.ok:
             tag = answer.xml().findtext("{*}ETag")
         elif answer.status == 412:

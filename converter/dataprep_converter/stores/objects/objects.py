@@ -70,7 +70,7 @@ class Bucket(ABC):
         self.peer = requests.address.peer
 
     @abstractmethod
-    def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
+    def list_objects(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
         """Yields the objects whose keys begin with the prefix, in UTF-8 byte order.
 
         The prefix is empty or ends with a slash. An entry's URI is `uri`, a slash, and the key without the prefix.
@@ -158,7 +158,7 @@ class ObjectStore(ABC):
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         bucket, key = self.place(uri)
-        yield from bucket.listed(uri.rstrip("/"), as_folder(key), recursive=recursive)
+        yield from bucket.list_objects(uri.rstrip("/"), as_folder(key), recursive=recursive)
 
     def stat(self, uri: str) -> Entry | None:
         bucket, key = self.place(uri)

@@ -23,7 +23,7 @@ from dataprep_converter.core.errors import (
     StoreFull,
     Unreachable,
 )
-from dataprep_converter.runtime.retry import ON_THE_WAY_OUT, Patience, retrying
+from dataprep_converter.runtime.retry import CLEANUP_POLICY, RetryPolicy, retrying
 from dataprep_converter.stores import Entry
 
 RIGHT_OF: Final = {
@@ -47,7 +47,7 @@ _BAD_CREDENTIALS = {
 _DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
 """Codes for a body that was damaged or truncated in transit, or a sweep while parts were being sent. A new attempt sends the data again."""
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
-_RETRIED_ONCE_DONE = Patience(attempts=4, total_seconds=40)
+_COMPLETION_POLICY = RetryPolicy(attempts=4, total_seconds=40)
 
 
 class OssClient:
@@ -88,7 +88,7 @@ class OssClient:
                     raise
                 return found
 
-        return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", patience=_RETRIED_ONCE_DONE)
+        return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", policy=_COMPLETION_POLICY)
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
         """Aborts an upload. Does nothing if it is absent."""
@@ -98,7 +98,7 @@ class OssClient:
             with contextlib.suppress(NotFound):
                 self.call("abort_multipart_upload", request, place=(bucket, key), doing="abort")
 
-        retrying(attempt, what=f"aborting the upload of oss://{bucket}/{key}", patience=ON_THE_WAY_OUT)
+        retrying(attempt, what=f"aborting the upload of oss://{bucket}/{key}", policy=CLEANUP_POLICY)
 
     @contextlib.contextmanager
     def border(self, place: tuple[str, str], *, doing: str) -> Iterator[None]:

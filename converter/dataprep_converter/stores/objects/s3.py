@@ -93,7 +93,7 @@ class XmlBucket(Bucket):
     """Headers of a request that creates an object."""
     rights: Mapping[str, str] = RIGHT_OF
 
-    def listed(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
+    def list_objects(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
         # Don't send encoding-type=url, because servers differ in the characters they encode, above all the plus sign.
         query = {"list-type": "2", "prefix": prefix}
         if not recursive:
@@ -141,7 +141,7 @@ class XmlBucket(Bucket):
 
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
         # Send our own request, because obstore doesn't report whether an attempt without an answer may have succeeded.
-        answer = self.decided("PUT", key, headers={**self.making, **({} if replace else self.exclusively)}, body=data)
+        answer = self.send_conditional("PUT", key, headers={**self.making, **({} if replace else self.exclusively)}, body=data)
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.status == 412:
@@ -152,7 +152,7 @@ class XmlBucket(Bucket):
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         raise self.refusal(answer, key, doing="write")
 
-    def decided(
+    def send_conditional(
         self, method: str, key: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str], body: bytes = b""
     ) -> Answer:
         """Returns the answer to a conditional write. Repeats the request while S3 answers that another write is in progress."""
@@ -314,7 +314,7 @@ class Multipart:
             part = ET.SubElement(root, "Part")
             ET.SubElement(part, "PartNumber").text = str(number)
             ET.SubElement(part, "ETag").text = tag
-        return self._bucket.decided(
+        return self._bucket.send_conditional(
             "POST",
             self._key,
             query={"uploadId": self._upload_id},
