@@ -264,9 +264,9 @@ def folders_of(store: Store, uri: str, *, recursive: bool = True) -> Iterator[Fo
         yield from store.list_folders(uri, recursive=recursive)
         return
     for folder, entries in groupby(store.list(uri, recursive=recursive), key=lambda entry: entry.uri[: entry.uri.rfind("/") + 1]):
-        while some := list(islice(entries, _MOST_FILES)):
-            names = [entry.uri[len(folder) :] for entry in some]
-            yield FolderFiles(folder, names, [entry.size for entry in some], [entry.pin for entry in some])
+        while chunk := list(islice(entries, _MOST_FILES)):
+            names = [entry.uri[len(folder) :] for entry in chunk]
+            yield FolderFiles(folder, names, [entry.size for entry in chunk], [entry.pin for entry in chunk])
 
 
 @runtime_checkable

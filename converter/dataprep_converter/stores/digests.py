@@ -32,11 +32,11 @@ def checked_stream(pieces: Iterable[bytes], *, size: int, etag: str, uri: str, a
         yield from pieces
         return
     digest = hashlib.md5(usedforsecurity=False)
-    got = 0
+    position = 0
     for piece in pieces:
         digest.update(piece)
-        got += len(piece)
-        if got == size and digest.hexdigest() != etag.lower() and digest.hexdigest() != _md5(again()):
+        position += len(piece)
+        if position == size and digest.hexdigest() != etag.lower() and digest.hexdigest() != _md5(again()):
             raise _damaged(uri)
         yield piece
 

@@ -42,8 +42,8 @@ _WRITE_BACK_BYTES = 32 << 20
 
 def temporary_name(name: str) -> str:
     """Returns a hidden, unique name of at most 255 bytes for the temporary file of one attempt to write `name`."""
-    kept = name.encode("utf-8", "surrogateescape")[:180].decode("utf-8", "ignore")
-    return f"{TEMPORARY}{kept}-{secrets.token_hex(8)}"
+    shortened = name.encode("utf-8", "surrogateescape")[:180].decode("utf-8", "ignore")
+    return f"{TEMPORARY}{shortened}-{secrets.token_hex(8)}"
 
 
 def swept(entries: Iterable[Entry], delete: Callable[[str], None]) -> int:
@@ -63,14 +63,14 @@ class FileStore:
         self.settings = settings
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        for folder, names, found in walk_files(uri, recursive=recursive):
-            for name, status in zip(names, found, strict=True):
+        for folder, names, states in walk_files(uri, recursive=recursive):
+            for name, status in zip(names, states, strict=True):
                 yield _entry(folder + name, status)
 
     def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
-        for folder, names, found in walk_files(uri, recursive=recursive):
-            sizes = [status.st_size for status in found]
-            yield FolderFiles(folder, names, sizes, list(map(_pin, sizes, [status.st_mtime_ns for status in found])))
+        for folder, names, states in walk_files(uri, recursive=recursive):
+            sizes = [status.st_size for status in states]
+            yield FolderFiles(folder, names, sizes, list(map(_pin, sizes, [status.st_mtime_ns for status in states])))
 
     def stat(self, uri: str) -> Entry | None:
         path = path_of(uri)
@@ -91,12 +91,12 @@ class FileStore:
         # Not imported at the top, because numpy takes long to import and most commands don't need it.
         from dataprep_converter.core import native
 
-        found = native.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
-        if found is None:
+        results = native.read_files([os.fsencode(path_of(uri)) for uri in uris], sizes, room)
+        if results is None:
             return [None] * len(uris)
         return [
             seconds if modified is not None and _pin(size, modified) == pin else None
-            for modified, seconds, size, pin in zip(*found, sizes, pins, strict=True)
+            for modified, seconds, size, pin in zip(*results, sizes, pins, strict=True)
         ]
 
     def get(self, uri: str) -> bytes:
@@ -145,7 +145,7 @@ class FileUpload:
         self._to_sync = [self._folder or "."]
         try:
             if self._folder:
-                self._to_sync += _holders_of_new(self._folder)
+                self._to_sync += _parents_of_new(self._folder)
                 os.makedirs(self._folder, exist_ok=True)
             self._descriptor = os.open(self._temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
         except OSError as exc:
@@ -159,9 +159,9 @@ class FileUpload:
         view = memoryview(data).cast("B")
 
         def put(descriptor: int) -> int:
-            left = view
-            while left:
-                left = left[os.write(descriptor, left) :]
+            rest = view
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
             return len(view)
 
         self.write_with(put)
@@ -221,10 +221,10 @@ class FileInput(Closeable):
         self.uri = uri
         self._path = path_of(uri)
         self._descriptor: int | None = None
-        self._scattered: MappedFile | None = None
+        self._mapping: MappedFile | None = None
         self._one_by_one = False
         try:
-            self._descriptor = unstale(_opened, self._path)
+            self._descriptor = unstale(_open_file, self._path)
             status = os.fstat(self._descriptor)
         except OSError as exc:
             if exc.errno in ABSENT:
@@ -245,15 +245,15 @@ class FileInput(Closeable):
         return _pin(self._size, self._modified_ns)
 
     def read_at(self, offset: int, length: int) -> bytes:
-        wanted = max(0, min(length, self._size - offset))
-        piece = self._pread(offset, wanted)
-        if len(piece) == wanted:
+        count = max(0, min(length, self._size - offset))
+        piece = self._pread(offset, count)
+        if len(piece) == count:
             return piece
         pieces = [piece]
-        while (got := sum(map(len, pieces))) < wanted:
-            piece = self._pread(offset + got, wanted - got)
+        while (done := sum(map(len, pieces))) < count:
+            piece = self._pread(offset + done, count - done)
             if not piece:
-                raise InputChanged(f"{self.uri} became shorter while it was read: {self._size} bytes, now {offset + got}.", uri=self.uri)
+                raise InputChanged(f"{self.uri} became shorter while it was read: {self._size} bytes, now {offset + done}.", uri=self.uri)
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -263,8 +263,8 @@ class FileInput(Closeable):
             from dataprep_converter.stores.mapped_file import MappedFile
 
             with contextlib.suppress(OSError):
-                self._scattered = self._scattered or MappedFile(self._descriptor, self._size)
-                data = self._scattered.read_each(offsets, length)
+                self._mapping = self._mapping or MappedFile(self._descriptor, self._size)
+                data = self._mapping.read_each(offsets, length)
                 if len(data) == len(offsets) * length and os.fstat(self._descriptor).st_size == self._size:
                     return data
             self._one_by_one = True
@@ -282,9 +282,9 @@ class FileInput(Closeable):
             offset += len(piece)
 
     def _unmap(self) -> None:
-        scattered, self._scattered = self._scattered, None
-        if scattered is not None:
-            scattered.close()
+        mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            mapping.close()
 
     def close(self) -> None:
         self._unmap()
@@ -304,12 +304,12 @@ class FileInput(Closeable):
                 translate(exc, self._path)
         # The NFS server no longer knows the handle, after a restart or because the file was replaced. Reopen the path if it is the same
         # file.
-        again = FileInput(self.uri)
-        if (again._size, again._modified_ns) != (self._size, self._modified_ns):
-            again.close()
+        reopened = FileInput(self.uri)
+        if (reopened._size, reopened._modified_ns) != (self._size, self._modified_ns):
+            reopened.close()
             raise InputChanged(f"{self.uri} was replaced while it was read.", uri=self.uri)
         self.close()
-        self._descriptor, again._descriptor = again._descriptor, None
+        self._descriptor, reopened._descriptor = reopened._descriptor, None
         try:
             return os.pread(self._descriptor or 0, length, offset)
         except OSError as exc:
@@ -347,7 +347,7 @@ def _group_name(number: int) -> str:
         return str(number)
 
 
-def _opened(path: str) -> int:
+def _open_file(path: str) -> int:
     """Opens a file and returns its descriptor. Doesn't block on a named pipe, which might never get a writer."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     try:
@@ -366,16 +366,16 @@ def _advise(descriptor: int, offset: int, length: int, advice: str) -> None:
             os.posix_fadvise(descriptor, offset, length, getattr(os, advice))
 
 
-def _holders_of_new(folder: str) -> list[str]:
+def _parents_of_new(folder: str) -> list[str]:
     """Returns the folders that get a new entry when this folder and its missing parents are created.
 
     They must be synced so that the new folder survives a crash.
     """
-    found = []
+    folders = []
     while folder and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-        found.append(folder or ".")
-    return found
+        folders.append(folder or ".")
+    return folders
 
 
 def _sync_folder(folder: str) -> None:

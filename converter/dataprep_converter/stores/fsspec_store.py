@@ -47,15 +47,15 @@ class FsspecStore(ReadOnlyStore):
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         root = uri.rstrip("/") + "/"
-        waiting = [self._listed(root)]
-        while waiting:
-            found = next(waiting[-1], None)
-            if found is None:
-                waiting.pop()
-            elif isinstance(found, Entry):
-                yield found
+        listings = [self._list_folder(root)]
+        while listings:
+            item = next(listings[-1], None)
+            if item is None:
+                listings.pop()
+            elif isinstance(item, Entry):
+                yield item
             elif recursive:
-                waiting.append(self._listed(found))
+                listings.append(self._list_folder(item))
 
     def stat(self, uri: str) -> Entry | None:
         def attempt() -> Entry | None:
@@ -68,10 +68,10 @@ class FsspecStore(ReadOnlyStore):
         return retrying(attempt, what=f"looking at {uri}")
 
     def open(self, uri: str) -> "FsspecInput":
-        found = self.stat(uri)
-        if found is None:
+        entry = self.stat(uri)
+        if entry is None:
             raise NotFound(f"{uri} does not exist.", uri=uri)
-        return FsspecInput(found, self)
+        return FsspecInput(entry, self)
 
     def refusal(self, uri: str) -> BadSpec:
         return BadSpec(
@@ -84,12 +84,12 @@ class FsspecStore(ReadOnlyStore):
             yield from self._by_ftp(uri, start, end)
             return
         while start < end:
-            here = min(end, start + _PIECE)
-            data: bytes = self._ask(uri, partial(_cut, start=start, end=here))
+            piece_end = min(end, start + _PIECE)
+            data: bytes = self._ask(uri, partial(_read_range, start=start, end=piece_end))
             yield data
-            if len(data) < here - start:
+            if len(data) < piece_end - start:
                 return
-            start = here
+            start = piece_end
 
     def _by_ftp(self, uri: str, start: int, end: int) -> Iterator[bytes]:
         """Reads a range over a separate connection and then closes it.
@@ -97,7 +97,7 @@ class FsspecStore(ReadOnlyStore):
         fsspec would abort the transfer and reuse the connection, but many servers close a connection after an abort.
         """
         with _border(uri):
-            system = self._connected(uri)
+            system = self._connect(uri)
         try:
             with _border(uri):
                 system.ftp.voidcmd("TYPE I")
@@ -113,7 +113,7 @@ class FsspecStore(ReadOnlyStore):
         finally:
             system.ftp.close()
 
-    def _listed(self, folder: str) -> Iterator[Entry | str]:
+    def _list_folder(self, folder: str) -> Iterator[Entry | str]:
         """Yields entries of a folder's files and URIs of its subfolders, in the order of complete paths: a-1, a.b, a/b."""
 
         def attempt() -> list[Info]:
@@ -122,16 +122,16 @@ class FsspecStore(ReadOnlyStore):
             except NotFound:
                 return []
 
-        found: dict[str, Info] = {}
+        infos: dict[str, Info] = {}
         for info in retrying(attempt, what=f"listing {folder}"):
             name = str(info["name"]).rstrip("/").rpartition("/")[2]
             if name:
-                found[f"{name}/" if info.get("type") == "directory" else name] = info
-        for name in sorted(found, key=lambda name: name.encode("utf-8", "surrogateescape")):
+                infos[f"{name}/" if info.get("type") == "directory" else name] = info
+        for name in sorted(infos, key=lambda name: name.encode("utf-8", "surrogateescape")):
             if name.endswith("/"):
                 yield folder + name
-            elif found[name].get("type") == "file":
-                yield _entry(folder + name, found[name])
+            elif infos[name].get("type") == "file":
+                yield _entry(folder + name, infos[name])
 
     def _ask(self, uri: str, call: Callable[[System, str], T]) -> T:
         """Returns the result of a call to the URI's file system.
@@ -143,7 +143,7 @@ class FsspecStore(ReadOnlyStore):
             try:
                 with _border(uri):
                     if authority not in self._systems:
-                        self._systems[authority] = self._connected(uri)
+                        self._systems[authority] = self._connect(uri)
                     system = self._systems[authority]
                     system.invalidate_cache()
                     return call(system, system._strip_protocol(uri))
@@ -152,7 +152,7 @@ class FsspecStore(ReadOnlyStore):
                 self._systems.pop(authority, None)
                 raise
 
-    def _connected(self, uri: str) -> System:
+    def _connect(self, uri: str) -> System:
         scheme, authority = scheme_of(uri), uri.partition("://")[2].partition("/")[0]
         if "@" in authority:
             raise BadSpec(
@@ -160,11 +160,11 @@ class FsspecStore(ReadOnlyStore):
                 f"or into FSSPEC_{scheme.upper()}_USERNAME and FSSPEC_{scheme.upper()}_PASSWORD."
             )
         system = fsspec.get_filesystem_class(scheme)
-        given = {name: value for name, value in system._get_kwargs_from_urls(uri).items() if name not in ("path", "protocol")}
+        options = {name: value for name, value in system._get_kwargs_from_urls(uri).items() if name not in ("path", "protocol")}
         login = {_LOGIN[key]: value for key, value in self.settings.credentials.items() if key in _LOGIN}
         if self.settings.user is not None:
             login["username"] = self.settings.user
-        return system(**given, **login, skip_instance_cache=True, use_listings_cache=False)
+        return system(**options, **login, skip_instance_cache=True, use_listings_cache=False)
 
 
 class FsspecInput(RangedInput):
@@ -208,7 +208,7 @@ def _entry(uri: str, info: Info) -> Entry:
     return Entry(uri=uri, size=size, pin=f"{size}-{mark}", details=Details(modified=0.0))
 
 
-def _cut(system: System, path: str, *, start: int, end: int) -> bytes:
+def _read_range(system: System, path: str, *, start: int, end: int) -> bytes:
     data: bytes = system.cat_file(path, start=start, end=end)
     return data
 
@@ -219,26 +219,26 @@ def _border(uri: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:  # every system of fsspec has its own undocumented errors
-        error = _translated(exc, uri, scheme_of(uri))
+        error = _to_our_error(exc, uri, scheme_of(uri))
         if error is exc:
             raise
         raise error from exc
 
 
-def _translated(error: Exception, uri: str, scheme: str) -> ConvertError:
-    said = " ".join(str(error).split()) or type(error).__name__
+def _to_our_error(error: Exception, uri: str, scheme: str) -> ConvertError:
+    message = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, ConvertError):
         return error
     if isinstance(error, ImportError):
-        return BadSpec(f"{scheme}:// is read by fsspec, whose client for it is not installed: {said}.", uri=uri)
-    if isinstance(error, ftplib.error_perm) and said.startswith(_LOGIN_REFUSED):
-        return BadCredentials(f"{scheme}://{uri.partition('://')[2].partition('/')[0]} refuses the login: {said}.", uri=uri)
+        return BadSpec(f"{scheme}:// is read by fsspec, whose client for it is not installed: {message}.", uri=uri)
+    if isinstance(error, ftplib.error_perm) and message.startswith(_LOGIN_REFUSED):
+        return BadCredentials(f"{scheme}://{uri.partition('://')[2].partition('/')[0]} refuses the login: {message}.", uri=uri)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return NotFound(f"{uri} does not exist.", uri=uri)
     if isinstance(error, PermissionError | ftplib.error_perm):
-        return NotPermitted(f"{uri} may not be read: {said}.", uri=uri)
-    if isinstance(error, TypeError) and "required" in said:
-        return BadSpec(f"{uri}: fsspec needs more than an address ({said}): set FSSPEC_{scheme.upper()}_… variables.", uri=uri)
+        return NotPermitted(f"{uri} may not be read: {message}.", uri=uri)
+    if isinstance(error, TypeError) and "required" in message:
+        return BadSpec(f"{uri}: fsspec needs more than an address ({message}): set FSSPEC_{scheme.upper()}_… variables.", uri=uri)
     if isinstance(error, TypeError | ValueError):
-        return BadSpec(f"{uri} is not an address that fsspec can open: {said}.", uri=uri)
-    return Unreachable(f"{uri}: {type(error).__name__}: {said}.", uri=uri)
+        return BadSpec(f"{uri} is not an address that fsspec can open: {message}.", uri=uri)
+    return Unreachable(f"{uri}: {type(error).__name__}: {message}.", uri=uri)

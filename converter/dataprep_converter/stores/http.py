@@ -52,24 +52,24 @@ class HttpStore(ReadOnlyStore):
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:  # noqa: ARG002 - there is nothing to list
         raise NotFound(
-            f"{_shown(uri)} is no file there, and no folder of the web can be listed: name each file by its own address.", uri=uri
+            f"{_without_secrets(uri)} is no file there, and no folder of the web can be listed: name each file by its own address.", uri=uri
         )
         yield  # makes this function a generator, like `list` of other stores
 
     def stat(self, uri: str) -> Entry | None:
         def attempt() -> Entry | None:
             try:
-                return _found(uri, self._address(uri))
+                return _look(uri, self._address(uri))
             except NotFound:
                 return None
 
-        return retrying(attempt, what=f"looking at {_shown(uri)}")
+        return retrying(attempt, what=f"looking at {_without_secrets(uri)}")
 
     def open(self, uri: str) -> "HttpInput":
-        found = self.stat(uri)
-        if found is None:
-            raise NotFound(f"{_shown(uri)} does not exist.", uri=uri)
-        return HttpInput(found, self._address(uri))
+        entry = self.stat(uri)
+        if entry is None:
+            raise NotFound(f"{_without_secrets(uri)} does not exist.", uri=uri)
+        return HttpInput(entry, self._address(uri))
 
     def _address(self, uri: str) -> str:
         """Returns the address to request, with the signature in the job's spec if it has one.
@@ -80,7 +80,7 @@ class HttpStore(ReadOnlyStore):
 
     def refusal(self, uri: str) -> BadSpec:
         return BadSpec(
-            f"{_shown(uri)}: nothing can be written to the web; http:// and https:// are for sources. Name a folder of another store."
+            f"{_without_secrets(uri)}: nothing can be written to the web; http:// and https:// are for sources. Name a folder of another store."
         )
 
 
@@ -95,7 +95,7 @@ class HttpInput(RangedInput):
 
     @property
     def shown(self) -> str:
-        return _shown(self.uri)
+        return _without_secrets(self.uri)
 
     def read_at(self, offset: int, length: int) -> bytes:
         end = offset + max(0, min(length, self.size - offset))
@@ -105,12 +105,12 @@ class HttpInput(RangedInput):
         """Yields all the bytes from `offset` to `end`. Raises Unreachable if the connection breaks."""
         if offset >= end:
             return
-        with _answer(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
+        with _request(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
             self._check(answer)
             # A server that doesn't support ranges sends the complete file. Skip the bytes before the range.
-            before = offset if answer.status != http.client.PARTIAL_CONTENT else 0
-            while before:
-                before -= len(_read(answer, min(_PIECE, before), self.uri))
+            skipped = offset if answer.status != http.client.PARTIAL_CONTENT else 0
+            while skipped:
+                skipped -= len(_read(answer, min(_PIECE, skipped), self.uri))
             while offset < end:
                 piece = _read(answer, min(_PIECE, end - offset), self.uri)
                 offset += len(piece)
@@ -118,33 +118,33 @@ class HttpInput(RangedInput):
 
     def _check(self, answer: _Body) -> None:
         if _entry(self.uri, answer) != self._entry:
-            raise InputChanged(f"{_shown(self.uri)} was replaced since it was listed.", uri=self.uri)
+            raise InputChanged(f"{_without_secrets(self.uri)} was replaced since it was listed.", uri=self.uri)
 
 
-def _found(uri: str, address: str) -> Entry:
+def _look(uri: str, address: str) -> Entry:
     try:
-        with _answer(address, "HEAD", {}) as answer:
+        with _request(address, "HEAD", {}) as answer:
             if answer.headers["Content-Length"] is not None:
                 return _entry(uri, answer)
     except StoreError as exc:
         status = exc.__cause__.code if isinstance(exc.__cause__, urllib.error.HTTPError) else None
         if status not in _WITHOUT_HEAD:
             raise
-    with _answer(address, "GET", {"Range": "bytes=0-0"}) as answer:
+    with _request(address, "GET", {"Range": "bytes=0-0"}) as answer:
         return _entry(uri, answer)
 
 
 def _entry(uri: str, answer: _Body) -> Entry:
     headers = answer.headers
     # The answer for a range has `bytes 0-0/1234`.
-    said = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
-    if said is None or not said.isdigit():
+    size = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
+    if size is None or not size.isdigit():
         raise StoreError(
-            f"{_shown(uri)}: the server doesn't tell how large it is, so it can't be read in parts: copy it to a store.", uri=uri
+            f"{_without_secrets(uri)}: the server doesn't tell how large it is, so it can't be read in parts: copy it to a store.", uri=uri
         )
     modified = headers["Last-Modified"]
     tag = headers["ETag"]
-    return Entry(uri=uri, size=int(said), pin=tag if tag is not None else f"{said}-{modified or ''}", details=_details(modified))
+    return Entry(uri=uri, size=int(size), pin=tag if tag is not None else f"{size}-{modified or ''}", details=_details(modified))
 
 
 def _details(modified: str | None) -> Details:
@@ -155,14 +155,14 @@ def _details(modified: str | None) -> Details:
 
 
 @contextlib.contextmanager
-def _answer(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
+def _request(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
     """Yields the answer, after redirects. Translates errors of the request and of reading the answer."""
     parts = urllib.parse.urlsplit(uri)
     if "@" in parts.netloc:
-        raise BadSpec(f"An address can't hold a user and a password: {_shown(uri)}.")
-    written = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
+        raise BadSpec(f"An address can't hold a user and a password: {_without_secrets(uri)}.")
+    address = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
     # If the file were compressed in transit, its size and ranges would be those of the compressed data.
-    request = urllib.request.Request(written, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
+    request = urllib.request.Request(address, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - see above
             yield answer
@@ -171,30 +171,32 @@ def _answer(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
             raise _refusal(exc, uri) from exc
     except (OSError, http.client.HTTPException) as exc:
         reason = getattr(exc, "reason", None) or exc
-        raise Unreachable(f"HTTP: cannot connect to {parts.netloc}, or the connection broke at {_shown(uri)}: {reason}.", uri=uri) from exc
+        raise Unreachable(
+            f"HTTP: cannot connect to {parts.netloc}, or the connection broke at {_without_secrets(uri)}: {reason}.", uri=uri
+        ) from exc
 
 
 def _read(answer: _Body, amount: int, uri: str) -> bytes:
     piece = answer.read(amount)
     if not piece:
-        raise Unreachable(f"{_shown(uri)}: the answer ended too early.", uri=uri)
+        raise Unreachable(f"{_without_secrets(uri)}: the answer ended too early.", uri=uri)
     return piece
 
 
 def _refusal(error: urllib.error.HTTPError, uri: str) -> ConvertError:
-    said = f"{error.code} {error.reason}"
+    reason = f"{error.code} {error.reason}"
     if error.code in (404, 410):
-        return NotFound(f"{_shown(uri)} does not exist: {said}.", uri=uri)
+        return NotFound(f"{_without_secrets(uri)} does not exist: {reason}.", uri=uri)
     if error.code in (401, 403, 407):
-        return NotPermitted(f"{_shown(uri)} may not be read: {said}.", uri=uri)
+        return NotPermitted(f"{_without_secrets(uri)} may not be read: {reason}.", uri=uri)
     if error.code in (412, 416):
-        return InputChanged(f"{_shown(uri)} was replaced since it was listed: {said}.", uri=uri)
+        return InputChanged(f"{_without_secrets(uri)} was replaced since it was listed: {reason}.", uri=uri)
     if error.code // 100 == 5 or error.code in (408, 425, 429):
-        return Unreachable(f"HTTP: {urllib.parse.urlsplit(uri).netloc} failed at {_shown(uri)}: {said}.", uri=uri)
-    return StoreError(f"{_shown(uri)} was refused: {said}.", uri=uri)
+        return Unreachable(f"HTTP: {urllib.parse.urlsplit(uri).netloc} failed at {_without_secrets(uri)}: {reason}.", uri=uri)
+    return StoreError(f"{_without_secrets(uri)} was refused: {reason}.", uri=uri)
 
 
-def _shown(uri: str) -> str:
+def _without_secrets(uri: str) -> str:
     """Returns the address without its query, which may contain a signature, and without a user's name and password."""
     parts = urllib.parse.urlsplit(uri)
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -37,16 +37,16 @@ def is_regular(status: os.stat_result) -> bool:
     return (status.st_mode & 0o170000) == 0o100000
 
 
-def unstale(call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+def unstale(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Returns the result of the call. Repeats the call a few times if NFS reports a stale handle."""
     for _ in range(_STALE_ATTEMPTS - 1):
         try:
-            return call(*given, **named)
+            return call(*args, **kwargs)
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 raise
             time.sleep(0.05)
-    return call(*given, **named)
+    return call(*args, **kwargs)
 
 
 def loop_error(path: str) -> NotFound:

@@ -22,16 +22,16 @@ _ends_as_folder = methodcaller("endswith", "/")
 def walk_files(uri: str, *, recursive: bool) -> Iterator[FolderStates]:
     """Yields the files below a folder, in UTF-8 byte order of their URIs."""
     prefix = uri.rstrip("/") + "/"
-    pending = [_sorted(prefix, path_of(uri), ())]
+    pending = [_list_folder(prefix, path_of(uri), ())]
     try:
         while pending:
-            found = next(pending[-1], None)
-            if found is None:
+            item = next(pending[-1], None)
+            if item is None:
                 pending.pop()
-            elif isinstance(found, tuple):
-                yield found
+            elif isinstance(item, tuple):
+                yield item
             elif recursive:
-                pending.append(_sorted(found.uri, found.path, found.above))
+                pending.append(_list_folder(item.uri, item.path, item.above))
     finally:
         for walk in pending:
             walk.close()
@@ -45,7 +45,7 @@ class _Folder:
     """Device and inode numbers of the folders that contain this one."""
 
 
-def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Generator[_Folder | FolderStates, None, None]:
+def _list_folder(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Generator[_Folder | FolderStates, None, None]:
     """Yields the files and subfolders of one folder.
 
     Subfolders sort as `name/`, so that the walk goes through complete paths in order: a-1, a.b, a/b.
@@ -59,8 +59,8 @@ def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Genera
     try:
         try:
             # Keep only the names in memory, without stat results, because a folder may have millions of files.
-            with os.scandir(descriptor) as found:
-                names = [each.name + "/" if _is_folder(each, uri) else each.name for each in found]
+            with os.scandir(descriptor) as entries:
+                names = [entry.name + "/" if _is_folder(entry, uri) else entry.name for entry in entries]
             identity = os.fstat(descriptor)
         except OSError as exc:
             translate(exc, folder)
@@ -74,20 +74,20 @@ def _sorted(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Genera
             if is_folder:
                 yield from (_Folder(uri + name, os.path.join(folder, name[:-1]), above) for name in run)
             else:
-                while some := list(islice(run, _MOST_FILES)):
-                    kept, states = _states(descriptor, folder, some)
-                    if kept:
-                        yield uri, kept, states
+                while chunk := list(islice(run, _MOST_FILES)):
+                    files, states = _states(descriptor, folder, chunk)
+                    if files:
+                        yield uri, files, states
     finally:
         os.close(descriptor)
 
 
-def _is_folder(found: "os.DirEntry[str]", uri: str) -> bool:
+def _is_folder(entry: "os.DirEntry[str]", uri: str) -> bool:
     try:
-        return found.is_dir()
+        return entry.is_dir()
     except OSError as exc:
-        if exc.errno == errno.ELOOP and not found.name.startswith(("_", ".")):
-            raise loop_error(uri + found.name) from exc
+        if exc.errno == errno.ELOOP and not entry.name.startswith(("_", ".")):
+            raise loop_error(uri + entry.name) from exc
         if exc.errno != errno.ELOOP:
             raise
         return False
@@ -103,8 +103,8 @@ def _is_text(names: list[str]) -> bool:
 
 def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], list[os.stat_result]]:
     """Returns the names of the regular files among the given names, and their stat results."""
-    kept = []
-    found = []
+    files = []
+    states = []
     for name in names:
         try:
             status = os.stat(name, dir_fd=descriptor)
@@ -114,17 +114,17 @@ def _states(descriptor: int, folder: str, names: list[str]) -> tuple[list[str], 
                 continue
             if exc.errno != errno.ESTALE:
                 translate(exc, os.path.join(folder, name))
-            again = _again(os.path.join(folder, name))
-            if again is None:
+            renewed = _stat_again(os.path.join(folder, name))
+            if renewed is None:
                 continue
-            status = again
+            status = renewed
         if is_regular(status):
-            kept.append(name)
-            found.append(status)
-    return kept, found
+            files.append(name)
+            states.append(status)
+    return files, states
 
 
-def _again(path: str) -> os.stat_result | None:
+def _stat_again(path: str) -> os.stat_result | None:
     """Returns the stat result of a file whose handle was stale, or None if the file is gone."""
     try:
         return unstale(os.stat, path)

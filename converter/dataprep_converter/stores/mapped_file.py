@@ -57,8 +57,8 @@ class MappedFile(Closeable):
         with self._lock:
             buffer = self._buffer.fileno()
             for first in range(0, len(offsets), _AT_ONCE):
-                some = pieces[first : first + _AT_ONCE]
-                if _pwritev is None or _pwritev(buffer, some.ctypes.data, len(some), first * length) != len(some) * length:
+                chunk = pieces[first : first + _AT_ONCE]
+                if _pwritev is None or _pwritev(buffer, chunk.ctypes.data, len(chunk), first * length) != len(chunk) * length:
                     return b""
             return os.pread(buffer, len(offsets) * length, 0)
 

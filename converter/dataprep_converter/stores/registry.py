@@ -66,8 +66,8 @@ def store_class(scheme: str) -> type[Store]:
 
         return FsspecStore
     if scheme not in STORES:
-        known = ", ".join(f"{name}://" for name in STORES if name)
-        raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {known}, or a path)")
+        schemes = ", ".join(f"{name}://" for name in STORES if name)
+        raise BadSpec(f"No store for {scheme}://{nearest(scheme, STORES)} (known: {schemes}, or a path)")
     try:
         store: type[Store] = resolve_name(STORES[scheme])
     except ModuleNotFoundError as exc:

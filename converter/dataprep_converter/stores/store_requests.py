@@ -64,8 +64,8 @@ class Answer:
     @property
     def message(self) -> str:
         """The store's explanation."""
-        said = (self._of_error("Message").partition("\n")[0], self._of_error("Details"))
-        return " ".join(filter(None, said))
+        lines = (self._of_error("Message").partition("\n")[0], self._of_error("Details"))
+        return " ".join(filter(None, lines))
 
     def xml(self) -> ET.Element:
         """Parses the body as an XML document."""
@@ -183,10 +183,10 @@ class Requests(ABC):
             connection.close()
         else:
             self._idle.append((time.monotonic(), connection))
-        found: dict[str, str] = {}
+        answer_headers: dict[str, str] = {}
         for name, value in response.getheaders():
-            found[name.lower()] = f"{found[name.lower()]}, {value}" if name.lower() in found else value
-        return Answer(response.status, found, content)
+            answer_headers[name.lower()] = f"{answer_headers[name.lower()]}, {value}" if name.lower() in answer_headers else value
+        return Answer(response.status, answer_headers, content)
 
     def path(self, key: str) -> str:
         """Returns the path to request, not encoded. The empty key means the bucket itself."""
@@ -205,10 +205,10 @@ class Requests(ABC):
     def _connection(self) -> http.client.HTTPConnection:
         while self._idle:
             with contextlib.suppress(IndexError):  # another thread took the last one
-                since, held = self._idle.pop()
+                since, connection = self._idle.pop()
                 if time.monotonic() - since < _IDLE_SECONDS:
-                    return held
-                held.close()
+                    return connection
+                connection.close()
         address = self.address
         return connected(
             address.scheme, address.host, address.port, connecting=CONNECT_SECONDS, answering=ANSWER_SECONDS, proxy=self._proxy
@@ -228,18 +228,18 @@ def connected(
 
     `connecting` and `answering` are timeouts in seconds. Raises OSError.
     """
-    there = (host, port) if proxy is None else (proxy.hostname or "", proxy.port)
-    made: http.client.HTTPConnection
+    peer = (host, port) if proxy is None else (proxy.hostname or "", proxy.port)
+    connection: http.client.HTTPConnection
     if scheme == "https":
-        made = http.client.HTTPSConnection(*there, timeout=connecting, context=ssl.create_default_context())
+        connection = http.client.HTTPSConnection(*peer, timeout=connecting, context=ssl.create_default_context())
         if proxy is not None:
-            made.set_tunnel(host, port)
+            connection.set_tunnel(host, port)
     else:
-        made = http.client.HTTPConnection(*there, timeout=connecting)
-    made.connect()
-    if made.sock is not None:
-        made.sock.settimeout(answering)
-    return made
+        connection = http.client.HTTPConnection(*peer, timeout=connecting)
+    connection.connect()
+    if connection.sock is not None:
+        connection.sock.settimeout(answering)
+    return connection
 
 
 def _close_all(idle: deque[tuple[float, http.client.HTTPConnection]]) -> None:

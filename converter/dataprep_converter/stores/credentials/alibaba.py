@@ -33,7 +33,7 @@ class AlibabaCredentials:
         self._lock = threading.Lock()
         # Any: the library has no types.
         self._providers: list[tuple[str, Any]] | None = None
-        self._held: Any = None
+        self._credentials: Any = None
 
     def get_credential(self) -> Any:
         """Returns an object with `get_access_key_id()`, `get_access_key_secret()` and `get_security_token()`, as pyodps needs it.
@@ -45,23 +45,23 @@ class AlibabaCredentials:
         with self._lock:
             if self._providers is None:
                 self._providers = _providers(os.environ)
-            said = []
-            for what, provider in self._providers:
+            failures = []
+            for source, provider in self._providers:
                 try:
-                    self._held = provider.get_credentials()
+                    self._credentials = provider.get_credentials()
                 except Exception as exc:  # their own errors, those of requests, and any error from a malformed file
-                    if self._held is not None and (self._held.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
-                        logger.warning("could not refresh the credentials of %s yet: %s", what, _line(exc))
-                        return self._held
+                    if self._credentials is not None and (self._credentials.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
+                        logger.warning("could not refresh the credentials of %s yet: %s", source, _line(exc))
+                        return self._credentials
                     if isinstance(exc, RetryError) and len(self._providers) == 1:
-                        raise Unreachable(f"cannot connect for the credentials of {what}: {_line(exc)}.") from exc
-                    said.append(f"{what}: {_line(exc)}")
+                        raise Unreachable(f"cannot connect for the credentials of {source}: {_line(exc)}.") from exc
+                    failures.append(f"{source}: {_line(exc)}")
                 else:
                     # Keep the first provider that answers, even if it fails later.
-                    self._providers = [(what, provider)]
-                    return self._held
+                    self._providers = [(source, provider)]
+                    return self._credentials
         raise BadCredentials(
-            f"No credentials of Alibaba Cloud: {'; '.join(said)}. Give the store a Secret (accessKeyId, accessKeySecret), or the pods "
+            f"No credentials of Alibaba Cloud: {'; '.join(failures)}. Give the store a Secret (accessKeyId, accessKeySecret), or the pods "
             "(workers.serviceAccountName) a service account with a RAM role (RRSA), or the nodes a RAM role."
         )
 
@@ -72,18 +72,18 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
     If the environment has a key or a service account's role, that is the only provider.
     """
     # Not imported at the top, because a job with a key doesn't need this library.
-    from alibabacloud_credentials import provider as known  # type: ignore[import-untyped] # ships no types
+    from alibabacloud_credentials import provider as library  # type: ignore[import-untyped] # ships no types
 
     # The library's own handlers log each error it raises, with a traceback. With DEBUG=sdk they log every header, including tokens.
     for name in ("credentials", "alibabacloud-tea"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if environment.get(_KEY) and environment.get(_SECRET):
-        given = {"access_key_id": environment[_KEY], "access_key_secret": environment[_SECRET]}
+        keys = {"access_key_id": environment[_KEY], "access_key_secret": environment[_SECRET]}
         if environment.get(_TOKEN):
-            return [("the environment", known.StaticSTSCredentialsProvider(**given, security_token=environment[_TOKEN]))]
-        return [("the environment", known.StaticAKCredentialsProvider(**given))]
+            return [("the environment", library.StaticSTSCredentialsProvider(**keys, security_token=environment[_TOKEN]))]
+        return [("the environment", library.StaticAKCredentialsProvider(**keys))]
     if environment.get(_ROLE) and environment.get(_TOKEN_FILE) and environment.get(_PROVIDER):
-        role = known.OIDCRoleArnCredentialsProvider(
+        role = library.OIDCRoleArnCredentialsProvider(
             role_arn=environment[_ROLE],
             oidc_provider_arn=environment[_PROVIDER],
             oidc_token_file_path=environment[_TOKEN_FILE],
@@ -92,18 +92,20 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
             enable_vpc=environment.get("ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED", "").lower() == "true",
         )
         return [(f"the role {environment[_ROLE]} of the service account (AssumeRoleWithOIDC)", role)]
-    found: list[tuple[str, Any]] = [
-        ("a profile of aliyun's command line", known.CLIProfileCredentialsProvider()),
-        ("a credentials file", known.ProfileCredentialsProvider()),
+    providers: list[tuple[str, Any]] = [
+        ("a profile of aliyun's command line", library.CLIProfileCredentialsProvider()),
+        ("a credentials file", library.ProfileCredentialsProvider()),
     ]
     if environment.get("ALIBABA_CLOUD_CREDENTIALS_URI"):
-        found.append(("ALIBABA_CLOUD_CREDENTIALS_URI", known.URLCredentialsProvider(uri=environment["ALIBABA_CLOUD_CREDENTIALS_URI"])))
+        providers.append(
+            ("ALIBABA_CLOUD_CREDENTIALS_URI", library.URLCredentialsProvider(uri=environment["ALIBABA_CLOUD_CREDENTIALS_URI"]))
+        )
     if environment.get("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "").lower() != "true":
         role_name = environment.get("ALIBABA_CLOUD_ECS_METADATA")
         # Updating in the background would take a scheduler thread for each store.
-        of_node = known.EcsRamRoleCredentialsProvider(role_name=role_name, async_update_enabled=False)
-        found.append((f"the RAM role {role_name} of the node" if role_name else "the RAM role of the node", of_node))
-    return found
+        of_node = library.EcsRamRoleCredentialsProvider(role_name=role_name, async_update_enabled=False)
+        providers.append((f"the RAM role {role_name} of the node" if role_name else "the RAM role of the node", of_node))
+    return providers
 
 
 def _line(error: Exception) -> str:

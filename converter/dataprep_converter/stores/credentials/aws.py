@@ -34,42 +34,42 @@ class AwsCredentials:
 class CredentialChain:
     """The current credentials of one store, refreshed before they expire. Several threads may use it."""
 
-    def __init__(self, given: Mapping[str, str], *, region: str) -> None:
-        self._given = given
+    def __init__(self, secret: Mapping[str, str], *, region: str) -> None:
+        self._secret = secret
         self._region = region
-        self._held = CachedCredentials(self._fetch, of="S3")
+        self._cache = CachedCredentials(self._fetch, service="S3")
 
     def current(self) -> AwsCredentials:
         """Returns the credentials. Raises BadCredentials, which names the possible sources."""
-        return self._held.current()
+        return self._cache.current()
 
     def for_obstore(self) -> dict[str, Any]:
         """Returns the current credentials in the form of obstore's TypedDict."""
-        held = self.current()
+        credentials = self.current()
         return {
-            "access_key_id": held.access_key,
-            "secret_access_key": held.secret_key,
-            "token": held.token,
+            "access_key_id": credentials.access_key,
+            "secret_access_key": credentials.secret_key,
+            "token": credentials.token,
             # Once credentials have nearly expired, obstore asks for them again before every request.
-            "expires_at": held.expires and held.expires - EARLY,
+            "expires_at": credentials.expires and credentials.expires - EARLY,
         }
 
     def _fetch(self) -> AwsCredentials:
-        if self._given:
-            return AwsCredentials(self._given["accessKeyId"], self._given["accessKeySecret"], self._given.get("securityToken"))
+        if self._secret:
+            return AwsCredentials(self._secret["accessKeyId"], self._secret["accessKeySecret"], self._secret.get("securityToken"))
         environment = os.environ
         if "AWS_ACCESS_KEY_ID" in environment and "AWS_SECRET_ACCESS_KEY" in environment:
             return AwsCredentials(
                 environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"], environment.get("AWS_SESSION_TOKEN") or None
             )
         if "AWS_WEB_IDENTITY_TOKEN_FILE" in environment and "AWS_ROLE_ARN" in environment:
-            return _of_web_identity(Path(environment["AWS_WEB_IDENTITY_TOKEN_FILE"]), environment["AWS_ROLE_ARN"], region=self._region)
-        if shared := _of_shared_file():
+            return _from_web_identity(Path(environment["AWS_WEB_IDENTITY_TOKEN_FILE"]), environment["AWS_ROLE_ARN"], region=self._region)
+        if shared := _from_shared_file():
             return shared
         if "AWS_CONTAINER_CREDENTIALS_FULL_URI" in environment or "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" in environment:
-            return _of_container()
-        if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true" and (found := _of_instance()):
-            return found
+            return _from_container()
+        if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true" and (credentials := _from_instance()):
+            return credentials
         raise BadCredentials(
             "No credentials for S3: give the store a Secret (accessKeyId, accessKeySecret), set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
             "or run with a role (web identity, container or instance)."
@@ -81,7 +81,7 @@ def domain_of(region: str) -> str:
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
-def _of_shared_file() -> AwsCredentials | None:
+def _from_shared_file() -> AwsCredentials | None:
     file = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials")
     profile = os.environ.get("AWS_PROFILE", "default")
     parser = configparser.ConfigParser(interpolation=None)
@@ -95,7 +95,7 @@ def _of_shared_file() -> AwsCredentials | None:
     return AwsCredentials(section["aws_access_key_id"], section.get("aws_secret_access_key", ""), section.get("aws_session_token"))
 
 
-def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredentials:
+def _from_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredentials:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.{domain_of(region)}"
     query = urllib.parse.urlencode(
         {
@@ -108,28 +108,28 @@ def _of_web_identity(token_file: Path, role: str, *, region: str) -> AwsCredenti
     )
     hint = "The role's trust policy must name the cluster's OIDC provider and the pods' service account (workers.serviceAccountName)."
     answer = ask(f"{endpoint}/", what=f"role {role} of the service account", hint=hint, body=query.encode())
-    found = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
-    if found is None:
+    element = ET.fromstring(answer).find(".//{*}Credentials")  # noqa: S314 - AWS's own answer, over TLS
+    if element is None:
         raise BadCredentials(f"STS gave no credentials for role {role}.")
     return AwsCredentials(
-        found.findtext("{*}AccessKeyId") or "",
-        found.findtext("{*}SecretAccessKey") or "",
-        found.findtext("{*}SessionToken"),
-        _time(found.findtext("{*}Expiration")),
+        element.findtext("{*}AccessKeyId") or "",
+        element.findtext("{*}SecretAccessKey") or "",
+        element.findtext("{*}SessionToken"),
+        _time(element.findtext("{*}Expiration")),
     )
 
 
-def _of_container() -> AwsCredentials:
+def _from_container() -> AwsCredentials:
     relative = os.environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     url = f"{_CONTAINER}{relative}" if relative else os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
     token = os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
     if token_file := os.environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
         token = Path(token_file).read_text()
     hint = "With EKS Pod Identity: the pods' service account (workers.serviceAccountName) needs an association with a role."
-    return _of_json(ask(url, what="the container's role", hint=hint, headers={"Authorization": token} if token else {}))
+    return _from_json(ask(url, what="the container's role", hint=hint, headers={"Authorization": token} if token else {}))
 
 
-def _of_instance() -> AwsCredentials | None:
+def _from_instance() -> AwsCredentials | None:
     endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", _INSTANCE).rstrip("/")
     roles = f"{endpoint}/latest/meta-data/iam/security-credentials/"
     try:
@@ -144,12 +144,12 @@ def _of_instance() -> AwsCredentials | None:
         role = ask(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
     except (Unreachable, BadCredentials):
         return None  # not on an instance, or one without a role
-    return _of_json(ask(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
+    return _from_json(ask(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
 
 
-def _of_json(answer: bytes) -> AwsCredentials:
-    found = json.loads(answer)
-    return AwsCredentials(found["AccessKeyId"], found["SecretAccessKey"], found.get("Token"), _time(found.get("Expiration")))
+def _from_json(answer: bytes) -> AwsCredentials:
+    keys = json.loads(answer)
+    return AwsCredentials(keys["AccessKeyId"], keys["SecretAccessKey"], keys.get("Token"), _time(keys.get("Expiration")))
 
 
 def _time(text: str | None) -> datetime | None:

@@ -33,64 +33,64 @@ class AzureCredentials:
 class CredentialChain:
     """The current credentials of one account."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-        self._held = CachedCredentials(self._fetch, of="Azure")
+    def __init__(self, secret: Mapping[str, str]) -> None:
+        self._secret = secret
+        self._cache = CachedCredentials(self._fetch, service="Azure")
 
     def current(self) -> AzureCredentials:
         """Returns the credentials. Raises BadCredentials, which names the possible sources."""
-        return self._held.current()
+        return self._cache.current()
 
     def for_obstore(self) -> dict[str, Any]:
         """Returns the current credentials in the form of one of obstore's TypedDicts."""
-        held = self.current()
-        expires = held.expires and held.expires - EARLY
-        if held.key is not None:
-            return {"access_key": base64.b64encode(held.key).decode(), "expires_at": expires}
-        if held.signature is not None:
-            return {"sas_token": held.signature, "expires_at": expires}
-        return {"token": held.token, "expires_at": expires}
+        credentials = self.current()
+        expires = credentials.expires and credentials.expires - EARLY
+        if credentials.key is not None:
+            return {"access_key": base64.b64encode(credentials.key).decode(), "expires_at": expires}
+        if credentials.signature is not None:
+            return {"sas_token": credentials.signature, "expires_at": expires}
+        return {"token": credentials.token, "expires_at": expires}
 
     def _fetch(self) -> AzureCredentials:
-        if self._given:
-            return _of_secret(self._given)
+        if self._secret:
+            return _from_secret(self._secret)
         environment = os.environ
         if key := environment.get("AZURE_STORAGE_ACCOUNT_KEY") or environment.get("AZURE_STORAGE_KEY"):
-            return AzureCredentials(key=_key(key))
+            return AzureCredentials(key=_decode_key(key))
         if signature := environment.get("AZURE_STORAGE_SAS_TOKEN"):
             return AzureCredentials(signature=signature.lstrip("?"))
         tenant, client = environment.get("AZURE_TENANT_ID"), environment.get("AZURE_CLIENT_ID")
         if tenant and client and (secret := environment.get("AZURE_CLIENT_SECRET")):
-            return _of_application(tenant, client, {"client_secret": secret})
+            return _from_application(tenant, client, {"client_secret": secret})
         if tenant and client and (file := environment.get("AZURE_FEDERATED_TOKEN_FILE")):
             kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-            return _of_application(
+            return _from_application(
                 tenant, client, {"client_assertion_type": kind, "client_assertion": Path(file).read_text(encoding="ascii").strip()}
             )
-        if found := _of_instance(client):
-            return found
+        if credentials := _from_instance(client):
+            return credentials
         raise BadCredentials(
             "No credentials for Azure: give the store a Secret (accountKey, sasToken, or tenantId, clientId and clientSecret), set "
             "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or run with a workload identity or a managed identity."
         )
 
 
-def _of_secret(given: Mapping[str, str]) -> AzureCredentials:
-    if "accountKey" in given:
-        return AzureCredentials(key=_key(given["accountKey"]))
-    if "sasToken" in given:
-        return AzureCredentials(signature=given["sasToken"].lstrip("?"))
-    return _of_application(given["tenantId"], given["clientId"], {"client_secret": given["clientSecret"]})
+def _from_secret(secret: Mapping[str, str]) -> AzureCredentials:
+    if "accountKey" in secret:
+        return AzureCredentials(key=_decode_key(secret["accountKey"]))
+    if "sasToken" in secret:
+        return AzureCredentials(signature=secret["sasToken"].lstrip("?"))
+    return _from_application(secret["tenantId"], secret["clientId"], {"client_secret": secret["clientSecret"]})
 
 
-def _key(text: str) -> bytes:
+def _decode_key(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as exc:
         raise BadCredentials("The account key for Azure is not Base64.") from exc
 
 
-def _of_application(tenant: str, client: str, proof: Mapping[str, str]) -> AzureCredentials:
+def _from_application(tenant: str, client: str, proof: Mapping[str, str]) -> AzureCredentials:
     authority = os.environ.get("AZURE_AUTHORITY_HOST", _AUTHORITY).rstrip("/")
     form = {"grant_type": "client_credentials", "client_id": client, "scope": f"{_SCOPE}/.default", **proof}
     answer = ask(
@@ -98,10 +98,10 @@ def _of_application(tenant: str, client: str, proof: Mapping[str, str]) -> Azure
         what=f"application {client} of tenant {tenant}",
         body=urllib.parse.urlencode(form).encode(),
     )
-    return _of_json(answer)
+    return _from_json(answer)
 
 
-def _of_instance(client: str | None) -> AzureCredentials | None:
+def _from_instance(client: str | None) -> AzureCredentials | None:
     host = os.environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", _INSTANCE).rstrip("/")
     query = {"api-version": "2018-02-01", "resource": f"{_SCOPE}/"} | ({"client_id": client} if client else {})
     try:
@@ -113,9 +113,9 @@ def _of_instance(client: str | None) -> AzureCredentials | None:
         )
     except (Unreachable, BadCredentials):
         return None  # not in Azure, or without an identity
-    return _of_json(answer)
+    return _from_json(answer)
 
 
-def _of_json(answer: bytes) -> AzureCredentials:
-    found = json.loads(answer)
-    return AzureCredentials(token=found["access_token"], expires=datetime.now(UTC) + timedelta(seconds=int(found["expires_in"])))
+def _from_json(answer: bytes) -> AzureCredentials:
+    fields = json.loads(answer)
+    return AzureCredentials(token=fields["access_token"], expires=datetime.now(UTC) + timedelta(seconds=int(fields["expires_in"])))

@@ -29,47 +29,47 @@ class GcsCredentials:
 class CredentialChain:
     """The current token of one store."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = given
-        self._held = CachedCredentials(self._fetch, of="Cloud Storage")
+    def __init__(self, secret: Mapping[str, str]) -> None:
+        self._secret = secret
+        self._cache = CachedCredentials(self._fetch, service="Cloud Storage")
 
     def current(self) -> GcsCredentials:
         """Returns the token. Raises BadCredentials or Unreachable, with Google's message."""
-        return self._held.current()
+        return self._cache.current()
 
     def for_obstore(self) -> dict[str, Any]:
         """Returns the current token in the form of obstore's TypedDict."""
-        held = self.current()
-        return {"token": held.token, "expires_at": held.expires and held.expires - EARLY}
+        credentials = self.current()
+        return {"token": credentials.token, "expires_at": credentials.expires and credentials.expires - EARLY}
 
     def _fetch(self) -> GcsCredentials:
         with requests.Session() as session:
             request = Request(session)
             try:
-                found = self._source(request)
-                found.refresh(request)
+                credentials = self._source(request)
+                credentials.refresh(request)
             except exceptions.TransportError as exc:
-                raise Unreachable(f"Cloud Storage: no token for {self._whose}, its service can't be reached: {exc}.") from exc
+                raise Unreachable(f"Cloud Storage: no token for {self._account}, its service can't be reached: {exc}.") from exc
             except (exceptions.GoogleAuthError, ValueError) as exc:
-                if self._given or not isinstance(exc, exceptions.DefaultCredentialsError):
-                    raise BadCredentials(f"No token for {self._whose}: {_line(exc)}.") from exc
+                if self._secret or not isinstance(exc, exceptions.DefaultCredentialsError):
+                    raise BadCredentials(f"No token for {self._account}: {_line(exc)}.") from exc
                 raise BadCredentials(
                     "No credentials for Cloud Storage: give the store a Secret (serviceAccountKey), set GOOGLE_APPLICATION_CREDENTIALS, "
                     f"or run with a workload identity or a service account of the node: {_line(exc)}."
                 ) from exc
-        expires = None if found.expiry is None else found.expiry.replace(tzinfo=UTC)
-        return GcsCredentials(found.token, expires)
+        expires = None if credentials.expiry is None else credentials.expiry.replace(tzinfo=UTC)
+        return GcsCredentials(credentials.token, expires)
 
     @property
-    def _whose(self) -> str:
-        return "the Secret's service account" if self._given else "the environment's service account"
+    def _account(self) -> str:
+        return "the Secret's service account" if self._secret else "the environment's service account"
 
     # Any: these functions of google-auth have no types.
     def _source(self, request: Request) -> Any:
-        if not self._given:
+        if not self._secret:
             return google.auth.default(scopes=_SCOPES, request=request)[0]
         try:
-            key = json.loads(self._given["serviceAccountKey"])
+            key = json.loads(self._secret["serviceAccountKey"])
         except json.JSONDecodeError as exc:
             raise BadCredentials(f"The Secret's serviceAccountKey is not the JSON that Google gives: {exc}.") from exc
         return service_account.Credentials.from_service_account_info(key, scopes=_SCOPES)  # type: ignore[no-untyped-call] # google-auth has no types here

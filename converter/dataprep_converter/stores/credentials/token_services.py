@@ -32,24 +32,24 @@ C = TypeVar("C", bound=_ExpiringCredentials)
 class CachedCredentials(Generic[C]):
     """The current credentials of one store. Several threads may use it."""
 
-    def __init__(self, fetch: Callable[[], C], *, of: str) -> None:
+    def __init__(self, fetch: Callable[[], C], *, service: str) -> None:
         self._fetch = fetch
-        self._of = of
+        self._service = service
         self._lock = threading.Lock()
-        self._held: C | None = None
+        self._credentials: C | None = None
 
     def current(self) -> C:
         """Returns the credentials, refreshed if needed. Raises the errors of `fetch`."""
         with self._lock:
             now = datetime.now(UTC)
-            if self._held is None or (self._held.expires is not None and self._held.expires - EARLY < now):
+            if self._credentials is None or (self._credentials.expires is not None and self._credentials.expires - EARLY < now):
                 try:
-                    self._held = self._fetch()
+                    self._credentials = self._fetch()
                 except (BadCredentials, Unreachable) as exc:
-                    if self._held is None or self._held.expires is None or self._held.expires - _NEARLY < now:
+                    if self._credentials is None or self._credentials.expires is None or self._credentials.expires - _NEARLY < now:
                         raise
-                    logger.warning("could not refresh the credentials of %s yet: %s", self._of, exc)
-            return self._held
+                    logger.warning("could not refresh the credentials of %s yet: %s", self._service, exc)
+            return self._credentials
 
 
 def ask(
@@ -73,9 +73,9 @@ def ask(
             return content
     except urllib.error.HTTPError as exc:
         with exc:
-            said = f"{exc.code} {' '.join(exc.read()[:300].decode(errors='replace').split())}"
+            reason = f"{exc.code} {' '.join(exc.read()[:300].decode(errors='replace').split())}"
             if exc.code in (408, 429) or exc.code >= 500:
-                raise Unreachable(f"{urllib.parse.urlsplit(url).netloc} failed for the credentials of {what}: {said}.") from exc
-            raise BadCredentials(f"No credentials for {what}: {said}. {hint}".rstrip()) from exc
+                raise Unreachable(f"{urllib.parse.urlsplit(url).netloc} failed for the credentials of {what}: {reason}.") from exc
+            raise BadCredentials(f"No credentials for {what}: {reason}. {hint}".rstrip()) from exc
     except (OSError, http.client.HTTPException) as exc:
         raise Unreachable(f"cannot connect to {urllib.parse.urlsplit(url).netloc} for the credentials of {what}: {exc}.") from exc

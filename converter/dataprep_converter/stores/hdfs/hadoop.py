@@ -26,10 +26,10 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
             return upload.commit(replace=replace)
         except AlreadyExists:
             # An earlier attempt may have succeeded without our receiving the answer.
-            found = store.stat(uri) if in_doubt and store.get(uri) == data else None
-            if found is None:
+            entry = store.stat(uri) if in_doubt and store.get(uri) == data else None
+            if entry is None:
                 raise
-            return found
+            return entry
         except Unreachable:
             in_doubt = True
             raise
@@ -39,10 +39,10 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
     return retrying(attempt, what=f"writing {uri}")
 
 
-def check_length(uri: str, found: int, written: int) -> None:
+def check_length(uri: str, actual: int, expected: int) -> None:
     """Raises Unreachable if the file in HDFS doesn't have as many bytes as were written."""
-    if found != written:
-        raise Unreachable(f"HDFS has {found} bytes of {uri}, {written} were written.", uri=uri)
+    if actual != expected:
+        raise Unreachable(f"HDFS has {actual} bytes of {uri}, {expected} were written.", uri=uri)
 
 
 def gone(uri: str) -> Unreachable:
@@ -60,8 +60,8 @@ def pin(size: int, modified_milliseconds: int) -> str:
 
 def permission_error(text: str, path: str) -> NotPermitted | None:
     """Returns the error for a NameNode's message about permissions, or None if the message is about something else."""
-    found = _DENIED.search(text)
-    if found is None:
+    match = _DENIED.search(text)
+    if match is None:
         return None
-    needed = f"needs {found['access']} on {found['inode']}, which is {found['owner']}"
-    return NotPermitted(f"AccessDenied: user={found['user']} path={path} ({needed}).", uri=path)
+    reason = f"needs {match['access']} on {match['inode']}, which is {match['owner']}"
+    return NotPermitted(f"AccessDenied: user={match['user']} path={path} ({reason}).", uri=path)

@@ -24,13 +24,13 @@ def configuration(folder: str | None) -> Mapping[str, str]:
             root = ET.parse(file).getroot()  # noqa: S314 - the user's own configuration
         except ET.ParseError as exc:
             raise BadSpec(f"{name} of the Hadoop configuration is not XML: {exc}.") from exc
-        for each in root.iter("property"):
-            values[(each.findtext("name") or "").strip()] = (each.findtext("value") or "").strip()
+        for element in root.iter("property"):
+            values[(element.findtext("name") or "").strip()] = (element.findtext("value") or "").strip()
     return values
 
 
-def name_nodes(authority: str, known: Mapping[str, str]) -> list[str]:
+def name_nodes(authority: str, settings: Mapping[str, str]) -> list[str]:
     """Returns host and port of each NameNode of a name service, or an empty list if the authority is not a name service."""
-    names = known.get(f"dfs.ha.namenodes.{authority}", "")
+    names = settings.get(f"dfs.ha.namenodes.{authority}", "")
     keys = [f"dfs.namenode.rpc-address.{authority}.{name.strip()}" for name in names.split(",") if name.strip()]
-    return [known[key] for key in keys if key in known]
+    return [settings[key] for key in keys if key in settings]

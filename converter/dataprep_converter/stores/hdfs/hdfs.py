@@ -78,20 +78,20 @@ class HdfsStore:
         prefix = uri.rstrip("/") + "/"
         base = folder.rstrip("/") + "/"
         client = self._client(authority)
-        waiting = [_Listing(self, client, authority, folder)]
-        while waiting:
-            found = waiting[-1].next()
-            if found is None:
-                waiting.pop()
-            elif found.is_folder:
+        listings = [_Listing(self, client, authority, folder)]
+        while listings:
+            child = listings[-1].next()
+            if child is None:
+                listings.pop()
+            elif child.is_folder:
                 if recursive:
-                    waiting.append(_Listing(self, client, authority, found.path))
-            elif found.path.startswith(base):
+                    listings.append(_Listing(self, client, authority, child.path))
+            elif child.path.startswith(base):
                 yield Entry(
-                    uri=prefix + found.path[len(base) :],
-                    size=found.size,
-                    pin=hadoop.pin(found.size, found.modified),
-                    details=found.details,
+                    uri=prefix + child.path[len(base) :],
+                    size=child.size,
+                    pin=hadoop.pin(child.size, child.modified),
+                    details=child.details,
                 )
 
     def stat(self, uri: str) -> Entry | None:
@@ -155,10 +155,10 @@ class HdfsStore:
         """Returns options for hdfs-native that extend the configuration it reads: our failover keys, if the configuration has none."""
         # Also remove blanks from the NameNodes' keys. Hadoop allows `nn1, nn2`, but hdfs-native would find only nn1 in this.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
-        ours = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
+        options = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
         if self.settings.keytab is not None:
-            ours[hdfs_kerberos.AUTHENTICATION] = "kerberos"
-        return {**ours, **unblanked}
+            options[hdfs_kerberos.AUTHENTICATION] = "kerberos"
+        return {**options, **unblanked}
 
     def _client(self, authority: str) -> hdfs_native.Client:
         """Returns the shared client, for all calls except those of uploads."""
@@ -244,8 +244,8 @@ class HdfsUpload:
             raise
         self._writer = None
         with self._at_the_temporary_file():
-            written = self._client.get_file_info(self._temporary)
-        hadoop.check_length(self.uri, written.length, self._size)
+            status = self._client.get_file_info(self._temporary)
+        hadoop.check_length(self.uri, status.length, self._size)
         try:
             with border(self._addresses, self._path):
                 self._client.rename(self._temporary, self._path, replace)
@@ -253,10 +253,10 @@ class HdfsUpload:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
             # If the client repeated the rename after a lost answer, the file already has its final name. A rename keeps length and time.
-            if not self._is_at_its_place(written):
+            if not self._is_at_its_place(status):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True
-        return _entry(self.uri, written)
+        return _entry(self.uri, status)
 
     def abort(self) -> None:
         if self._ended:
@@ -283,16 +283,16 @@ class HdfsUpload:
             raise hadoop.gone(self.uri) from exc
 
     def _park(self) -> None:
-        for each in (self._writer, self._client):
-            _parked.append(each)
+        for item in (self._writer, self._client):
+            _parked.append(item)
             # Keep a reference forever: dropping the object would block, even at exit.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(item))
         self._writer = None
 
-    def _is_at_its_place(self, written: hdfs_native.FileStatus) -> bool:
+    def _is_at_its_place(self, expected: hdfs_native.FileStatus) -> bool:
         with contextlib.suppress(NotFound), border(self._addresses, self._path):
-            found = self._client.get_file_info(self._path)
-            return (found.length, found.modification_time) == (written.length, written.modification_time)
+            current = self._client.get_file_info(self._path)
+            return (current.length, current.modification_time) == (expected.length, expected.modification_time)
         return False
 
 
@@ -315,19 +315,17 @@ class HdfsInput(Closeable):
         """None: an open file doesn't give its modification time."""
 
     def read_at(self, offset: int, length: int) -> bytes:
-        wanted = max(0, min(length, self._size - offset))
-        if wanted == 0:
+        count = max(0, min(length, self._size - offset))
+        if count == 0:
             return b""
 
         def attempt() -> bytes:
             with border(self._addresses, self._path):
-                return self._reader.read_range(offset, wanted)
+                return self._reader.read_range(offset, count)
 
         piece = retrying(attempt, what=f"reading {self.uri}")
-        if len(piece) != wanted:
-            raise InputChanged(
-                f"{self.uri} became shorter while it was read: got {len(piece)} of {wanted} bytes at {offset}.", uri=self.uri
-            )
+        if len(piece) != count:
+            raise InputChanged(f"{self.uri} became shorter while it was read: got {len(piece)} of {count} bytes at {offset}.", uri=self.uri)
         return piece
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -380,7 +378,7 @@ class _Listing:
         self._folder = folder
         self._statuses: Iterator[hdfs_native.FileStatus] = iter(())
         self._following: hdfs_native.FileStatus | None = None
-        self._waiting: list[_Child] = []
+        self._pending: list[_Child] = []
         self._last = b""
 
         def attempt() -> tuple[Iterator[hdfs_native.FileStatus], hdfs_native.FileStatus | None]:
@@ -397,26 +395,26 @@ class _Listing:
         while self._following is not None:
             status = self._following
             name = status.path.rpartition("/")[2].encode()
-            if name.isascii() and self._waiting and self._waiting[0].key < name:
+            if name.isascii() and self._pending and self._pending[0].key < name:
                 break
             with border(self._addresses, self._folder):
                 self._following = next(self._statuses, None)
             child = _Child(name + b"/" * status.isdir, status.path, status.isdir, status.length, status.modification_time, _details(status))
             if status.isdir or not name.isascii():
-                heapq.heappush(self._waiting, child)
+                heapq.heappush(self._pending, child)
                 continue
             if name < self._last:
                 raise StoreError(f"The NameNode lists {self._folder} out of order: {status.path} comes too late.")
             self._last = name
             return child
-        return heapq.heappop(self._waiting) if self._waiting else None
+        return heapq.heappop(self._pending) if self._pending else None
 
 
 def _act_as(user: str) -> None:
     """Sets this process's user on HDFS. hdfs-native has no setting per client, so two stores in one process can't have two users."""
-    before = _users.get("user")
-    if before is not None and before != user:
-        raise BadSpec(f"One job can be one HDFS user only; stores ask for {before} and {user}.")
+    current = _users.get("user")
+    if current is not None and current != user:
+        raise BadSpec(f"One job can be one HDFS user only; stores ask for {current} and {user}.")
     _users["user"] = user
     if os.environ.get(USER_VARIABLE) != user:
         os.environ[USER_VARIABLE] = user

@@ -54,8 +54,8 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
     if "(is not a directory)" in text:
         # The NameNode answers this if a parent in the path is a file.
         raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
-    if (refused := hadoop.permission_error(text, path)) is not None:
-        raise refused from error
+    if (denial := hadoop.permission_error(text, path)) is not None:
+        raise denial from error
     if "AccessControlException" in text or "AuthorizationException" in text:
         raise NotPermitted(
             f"AccessDenied: user={os.environ.get(USER_VARIABLE, 'of this process')} path={path}: {line}.", uri=path
@@ -85,5 +85,5 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
 def _first_line(text: str) -> str:
     """Returns the message without Java's stack trace."""
     line = re.split(r"\\n|\n", text)[0].strip().rstrip(".")
-    found: Any = re.match(r'\w*RPCError\("[\w.$]*?(\w+)", "(.*)', line)
-    return f"{found[1]}: {found[2]}" if found else line
+    match: Any = re.match(r'\w*RPCError\("[\w.$]*?(\w+)", "(.*)', line)
+    return f"{match[1]}: {match[2]}" if match else line

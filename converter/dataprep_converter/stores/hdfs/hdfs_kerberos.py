@@ -48,20 +48,20 @@ def prepare(hadoop_conf: str | None) -> None:
     if hadoop_conf is None or not file.is_file():
         return
     # The variable is a list, and the first file that contains a realm is used for it. So each store may add a file with its own realm.
-    known = [each for each in os.environ.get(CONFIGURATION_VARIABLE, "").split(":") if each]
-    if str(file) not in known:
-        os.environ[CONFIGURATION_VARIABLE] = ":".join([*known, str(file)])
+    files = [path for path in os.environ.get(CONFIGURATION_VARIABLE, "").split(":") if path]
+    if str(file) not in files:
+        os.environ[CONFIGURATION_VARIABLE] = ":".join([*files, str(file)])
 
 
 def refusal(text: str, hosts: str) -> StoreError | None:
     """Returns the login error that caused an error of hdfs-native, or None if the error has another cause."""
-    if found := _GSSAPI.search(text):
-        general, _, special = found["said"].replace('\\"', '"').partition(": ")
-        said = special or general
-        if "Cannot contact any KDC" in said:
-            return Unreachable(f"HDFS at {hosts}: no login by Kerberos: {said}.")
-        advice = next((advice for words, advice in _ADVICE if any(word in said for word in words)), _NEEDED)
-        return BadCredentials(f"HDFS at {hosts} refused the login: {said}; {advice}.")
+    if match := _GSSAPI.search(text):
+        general, _, special = match["said"].replace('\\"', '"').partition(": ")
+        reason = special or general
+        if "Cannot contact any KDC" in reason:
+            return Unreachable(f"HDFS at {hosts}: no login by Kerberos: {reason}.")
+        advice = next((advice for words, advice in _ADVICE if any(word in reason for word in words)), _NEEDED)
+        return BadCredentials(f"HDFS at {hosts} refused the login: {reason}; {advice}.")
     if any(word in text for word in ("GSSAPI", "SASL", "Sasl", "InvalidToken")):
         return BadCredentials(f"HDFS at {hosts} refused the login: {text.splitlines()[0][:300].rstrip('.')}; {_NEEDED}.")
     return None

@@ -63,21 +63,21 @@ class WebHdfsStore:
         self._identity = {"delegation": token} if token else {"user.name": self._user}
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
-        return self._below(self.place(uri), uri.rstrip("/"), recursive=recursive)
+        return self._list_below(self.place(uri), uri.rstrip("/"), recursive=recursive)
 
     def stat(self, uri: str) -> Entry | None:
         place = self.place(uri)
         try:
-            found = place.ask("GET", "GETFILESTATUS")["FileStatus"]
+            status = place.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound:
             return None
-        return None if found["type"] != "FILE" else _entry(uri, found)
+        return None if status["type"] != "FILE" else _entry(uri, status)
 
     def open(self, uri: str) -> "WebHdfsInput":
-        found = self.stat(uri)
-        if found is None:
+        entry = self.stat(uri)
+        if entry is None:
             raise NotFound(f"{uri} does not exist.", uri=uri)
-        return WebHdfsInput(self.place(uri), found)
+        return WebHdfsInput(self.place(uri), entry)
 
     def get(self, uri: str) -> bytes:
         place = self.place(uri)
@@ -116,18 +116,18 @@ class WebHdfsStore:
             host, port = authority, str(PORTS[scheme])
         return Place(scheme == "swebhdfs", host.strip("[]"), int(port), f"/{path}", self._identity, self._user)
 
-    def _below(self, place: "Place", uri: str, *, recursive: bool) -> Iterator[Entry]:
+    def _list_below(self, place: "Place", uri: str, *, recursive: bool) -> Iterator[Entry]:
         try:
-            found = place.ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
+            statuses = place.ask("GET", "LISTSTATUS")["FileStatuses"]["FileStatus"]
         except NotFound:
             return
         # A listing of a file contains the file itself, with an empty name.
-        named = {each["pathSuffix"] + ("" if each["type"] == "FILE" else "/"): each for each in found if each["pathSuffix"]}
-        for name in sorted(named, key=str.encode):
+        by_name = {status["pathSuffix"] + ("" if status["type"] == "FILE" else "/"): status for status in statuses if status["pathSuffix"]}
+        for name in sorted(by_name, key=str.encode):
             if not name.endswith("/"):
-                yield _entry(f"{uri}/{name}", named[name])
+                yield _entry(f"{uri}/{name}", by_name[name])
             elif recursive:
-                yield from self._below(place.at(f"{place.path.rstrip('/')}/{name[:-1]}"), f"{uri}/{name[:-1]}", recursive=True)
+                yield from self._list_below(place.at(f"{place.path.rstrip('/')}/{name[:-1]}"), f"{uri}/{name[:-1]}", recursive=True)
 
 
 class Place:
@@ -158,7 +158,7 @@ class Place:
     # Any: the JSON of the answer.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
         """Does what `ask` does, without retries."""
-        with self.border(), contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
+        with self.border(), contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
                 body = answer.read()
@@ -168,32 +168,32 @@ class Place:
             return json.loads(body) if body or method == "GET" else None
         except ValueError as exc:
             # NameNodes don't send the length of an answer, so a truncated answer looks like a complete one to the HTTP client.
-            raise self._cut(body) from exc
+            raise self._truncation_error(body) from exc
 
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
         """Returns a connection to the DataNode that the NameNode redirects to.
 
         The request's headers are already sent. Call it within `border`.
         """
-        with contextlib.closing(_connected(self._is_https, self._host, self._port)) as connection:
+        with contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
                 body = answer.read()
                 if answer.status != http.client.TEMPORARY_REDIRECT:
                     raise self.refusal(answer.status, body)
-                named = urllib.parse.urlsplit(answer.headers["Location"])
-        is_https = named.scheme == "https"
-        made = _connected(is_https, named.hostname or "", named.port or (443 if is_https else 80))
+                location = urllib.parse.urlsplit(answer.headers["Location"])
+        is_https = location.scheme == "https"
+        data_node = _connect(is_https, location.hostname or "", location.port or (443 if is_https else 80))
         try:
             # Encode the path ourselves, because NameNodes don't encode non-ASCII letters in the address they redirect to.
-            made.putrequest(method, f"{self._encoded}?{named.query}", skip_accept_encoding=True)
+            data_node.putrequest(method, f"{self._encoded}?{location.query}", skip_accept_encoding=True)
             for name, value in headers.items():
-                made.putheader(name, value)
-            made.endheaders()
+                data_node.putheader(name, value)
+            data_node.endheaders()
         except BaseException:
-            made.close()
+            data_node.close()
             raise
-        return made
+        return data_node
 
     @contextlib.contextmanager
     def border(self) -> Iterator[None]:
@@ -208,17 +208,17 @@ class Place:
         """Returns the error for an unsuccessful answer."""
         path = self.path
         try:
-            said = json.loads(body)["RemoteException"]
-            name, message = said["exception"], (said.get("message") or "").partition("\n")[0].rstrip(".")
+            exception = json.loads(body)["RemoteException"]
+            name, message = exception["exception"], (exception.get("message") or "").partition("\n")[0].rstrip(".")
         except (ValueError, KeyError, TypeError):
             if body.startswith(_REFUSED):
-                return self._cut(body)
+                return self._truncation_error(body)
             name, message = "", body[:200].decode(errors="replace").partition("\n")[0]
         line = " ".join(filter(None, (str(status), name, message)))
         if name in _NOT_THERE or "is not a directory" in message:
             return NotFound(f"{path} does not exist on {self.peer}: {line}.", uri=path)
-        if (refused := hadoop.permission_error(message, path)) is not None:
-            return refused
+        if (denial := hadoop.permission_error(message, path)) is not None:
+            return denial
         if name == "FileAlreadyExistsException":
             return AlreadyExists(f"{path} exists already.", uri=path)
         if name.endswith(_FULL):
@@ -236,10 +236,10 @@ class Place:
         # The cluster is in safe mode, on standby, or lacks DataNodes. After it recovers, another attempt may succeed.
         return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {line}.", uri=path)
 
-    def _cut(self, body: bytes) -> Unreachable:
-        said = body[:200].decode(errors="replace").partition("\n")[0]
+    def _truncation_error(self, body: bytes) -> Unreachable:
+        beginning = body[:200].decode(errors="replace").partition("\n")[0]
         return Unreachable(
-            f"WebHDFS: the answer of {self.peer} about {self.path} is truncated or not from WebHDFS: {said!r}.", uri=self.path
+            f"WebHDFS: the answer of {self.peer} about {self.path} is truncated or not from WebHDFS: {beginning!r}.", uri=self.path
         )
 
     @property
@@ -251,7 +251,7 @@ class Place:
         return f"{self._encoded}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}"
 
 
-def _connected(is_https: bool, host: str, port: int) -> http.client.HTTPConnection:
+def _connect(is_https: bool, host: str, port: int) -> http.client.HTTPConnection:
     return connected("https" if is_https else "http", host, port, connecting=CONNECT_SECONDS, answering=ANSWER_SECONDS)
 
 
@@ -267,13 +267,17 @@ class WebHdfsUpload:
         self._temporary = place.at(f"{folder}/{temporary_name(name)}")
         self._size = 0
         self._ended = False
-        asked = {
+        attributes = {
             "permission": options.permission,
             "replication": None if options.replication is None else str(options.replication),
             "blocksize": None if options.block_size is None else str(to_bytes(options.block_size)),
         }
         headers = {"Content-Type": "application/octet-stream", "Transfer-Encoding": "chunked"}
-        parameters = {"overwrite": "false", "createparent": "true", **{name: value for name, value in asked.items() if value is not None}}
+        parameters = {
+            "overwrite": "false",
+            "createparent": "true",
+            **{name: value for name, value in attributes.items() if value is not None},
+        }
         with place.border():
             self._connection: http.client.HTTPConnection | None = self._temporary.begin("PUT", "CREATE", headers, **parameters)
         # If the upload is never ended, close the connection, so that the DataNode doesn't wait for more data.
@@ -295,18 +299,18 @@ class WebHdfsUpload:
         if self._ended:
             raise ValueError(f"{self.uri}: the upload has ended.")
         self._finish()
-        written = self._written()
+        status = self._check_temporary()
         try:
-            self._place_at_target(replace=replace)
+            self._rename_to_target(replace=replace)
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
             # An attempt without an answer may have renamed the file. A rename keeps length and time.
-            found = self._place_status()
-            if found is None or (found["length"], found["modificationTime"]) != (written["length"], written["modificationTime"]):
+            current = self._target_status()
+            if current is None or (current["length"], current["modificationTime"]) != (status["length"], status["modificationTime"]):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True
-        return _entry(self.uri, written)
+        return _entry(self.uri, status)
 
     def abort(self) -> None:
         if self._ended:
@@ -357,20 +361,20 @@ class WebHdfsUpload:
             raise
 
     # Any: the JSON of a status.
-    def _written(self) -> Any:
+    def _check_temporary(self) -> Any:
         try:
-            written = self._temporary.ask("GET", "GETFILESTATUS")["FileStatus"]
+            status = self._temporary.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:
             raise hadoop.gone(self.uri) from exc
-        hadoop.check_length(self.uri, written["length"], self._size)
-        return written
+        hadoop.check_length(self.uri, status["length"], self._size)
+        return status
 
-    def _place_at_target(self, *, replace: bool) -> None:
+    def _rename_to_target(self, *, replace: bool) -> None:
         options = "OVERWRITE" if replace else "NONE"
         self._temporary.ask("PUT", "RENAME", destination=self._place.path, renameoptions=options)
 
     # Any: the JSON of a status.
-    def _place_status(self) -> Any | None:
+    def _target_status(self) -> Any | None:
         with contextlib.suppress(NotFound):
             return self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         return None
@@ -407,9 +411,9 @@ class WebHdfsInput(RangedInput):
             with answer:
                 if answer.status != http.client.OK:
                     with place.border():
-                        refused = place.refusal(answer.status, answer.read())
+                        refusal = place.refusal(answer.status, answer.read())
                     self._check()
-                    raise refused
+                    raise refusal
                 while offset < end:
                     with place.border():
                         piece = answer.read(min(_PIECE, end - offset))
@@ -424,10 +428,10 @@ class WebHdfsInput(RangedInput):
     def _check(self) -> None:
         """Raises InputChanged if the file has changed. Each range is opened by name, and answers don't identify the file's version."""
         try:
-            found = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
+            status = self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
         except NotFound as exc:
             raise InputChanged(f"{self.uri} was deleted while it was read.", uri=self.uri) from exc
-        if _entry(self.uri, found) != self._entry:
+        if _entry(self.uri, status) != self._entry:
             raise InputChanged(f"{self.uri} was replaced since it was listed.", uri=self.uri)
 
 

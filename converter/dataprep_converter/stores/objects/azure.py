@@ -111,17 +111,17 @@ class Container(Bucket):
 
     def list_objects(self, uri: str, prefix: str, *, recursive: bool) -> Iterator[Entry]:
         if recursive and not self._may_be_hierarchical():
-            found = self._pages(prefix, {})
-            before = ""
-            for each in found:
-                name = _name(each)
-                if name.encode() <= before.encode():
-                    raise StoreError(f"Azure at {self.peer} lists {uri} out of order: {name} after {before}.", uri=uri)
-                before = name
-                yield from _entries(uri, prefix, name, each)
+            elements = self._pages(prefix, {})
+            previous = ""
+            for element in elements:
+                name = _name(element)
+                if name.encode() <= previous.encode():
+                    raise StoreError(f"Azure at {self.peer} lists {uri} out of order: {name} after {previous}.", uri=uri)
+                previous = name
+                yield from _entries(uri, prefix, name, element)
             return
         # A data lake lists folder by folder, `a/b` before `a-1`. So we list each folder separately, and sort by complete paths.
-        inside = {_name(each): each for each in self._pages(prefix, {"delimiter": "/"})}
+        inside = {_name(element): element for element in self._pages(prefix, {"delimiter": "/"})}
         for name in sorted(inside, key=str.encode):
             if inside[name].tag != "BlobPrefix":
                 yield from _entries(uri, prefix, name, inside[name])
@@ -160,10 +160,10 @@ class Container(Bucket):
         if _is_absent(answer):
             return None
         # The answer to HEAD has no body, so send a GET to learn the reason. By then the fault may be gone.
-        why = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
-        if _is_absent(why):
+        second_answer = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
+        if _is_absent(second_answer):
             return None
-        raise self.refusal(answer if why.ok else why, key, doing="read")
+        raise self.refusal(answer if second_answer.ok else second_answer, key, doing="read")
 
     def get(self, key: str) -> tuple[bytes, str]:
         # Don't use obstore, because it doesn't return the MD5 that the service keeps. The caller retries.
@@ -173,15 +173,19 @@ class Container(Bucket):
         return answer.body, _digest(answer)
 
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
-        headers = {"x-ms-blob-type": "BlockBlob", "content-type": "application/octet-stream", **_exclusively(replace=replace)}
+        headers = {"x-ms-blob-type": "BlockBlob", "content-type": "application/octet-stream", **_condition(replace=replace)}
         answer = self.requests.send("PUT", key, headers=headers, body=data)
         if answer.ok:
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS:
             # An earlier attempt of ours, which got no answer, may have succeeded.
-            found = self.look(uri, key) if answer.in_doubt else None
-            if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
-                return found[0]
+            existing = self.look(uri, key) if answer.in_doubt else None
+            if (
+                existing is not None
+                and existing[0].size == len(data)
+                and existing[1] == hashlib.md5(data, usedforsecurity=False).hexdigest()
+            ):
+                return existing[0]
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         raise self.refusal(answer, key, doing="write")
 
@@ -198,24 +202,24 @@ class Container(Bucket):
 
     def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
         uri = f"{self.root}{key}"
-        said = " ".join(filter(None, (str(status), code, message))).rstrip(".")
+        reason = " ".join(filter(None, (str(status), code, message))).rstrip(".")
         if code == "ContainerNotFound":
             return NotFound(f"The container {self.name} does not exist at {self.peer}.", uri=uri)
         if code in _BAD_CREDENTIALS or message.startswith(_UNAUTHENTICATED):
-            return BadCredentials(f"Azure at {self.peer} refused the credentials: {said}.", uri=uri)
+            return BadCredentials(f"Azure at {self.peer} refused the credentials: {reason}.", uri=uri)
         if code in ("InvalidResourceName", "OutOfRangeInput"):
-            return BadSpec(f"{uri}: no name for a container or a blob: {said}.", uri=uri)
+            return BadSpec(f"{uri}: no name for a container or a blob: {reason}.", uri=uri)
         if status == 507:
-            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
+            return StoreFull(f"No space or quota left for {uri}: {reason}.", uri=uri)
         if status in (401, 403):
-            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {said}.", uri=uri)
+            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {reason}.", uri=uri)
         if status == 404:
             return NotFound(f"{uri} does not exist.", uri=uri)
         if code == "ConditionNotMet":
             return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
         if status // 100 == 5 or status in (408, 429):
-            return Unreachable(f"Azure at {self.peer} failed at {uri}: {said}.", uri=uri)
-        return StoreError(f"Azure at {self.peer} refused {uri}: {said}.", uri=uri)
+            return Unreachable(f"Azure at {self.peer} failed at {uri}: {reason}.", uri=uri)
+        return StoreError(f"Azure at {self.peer} refused {uri}: {reason}.", uri=uri)
 
 
 class Blocks:
@@ -245,7 +249,7 @@ class Blocks:
         headers = {
             "content-type": "application/xml",
             "x-ms-blob-content-type": "application/octet-stream",
-            **_exclusively(replace=replace),
+            **_condition(replace=replace),
         }
         answer = self._container.requests.send(
             "PUT", self._key, query={"comp": "blocklist"}, headers=headers, body=ET.tostring(root, encoding="utf-8", xml_declaration=True)
@@ -253,21 +257,21 @@ class Blocks:
         if answer.ok:
             return Entry(uri=self._uri, size=size, pin=unquoted(answer.headers.get("etag")))
         if answer.code in _EXISTS or answer.code == "InvalidBlockList":
-            found = self._container.look(self._uri, self._key)
+            existing = self._container.look(self._uri, self._key)
             # An earlier attempt of ours, which got no answer, may have succeeded.
-            if found is not None and answer.in_doubt and self._committed() == tags:
-                return found[0]
-            if found is not None and not replace:
+            if existing is not None and answer.in_doubt and self._committed_blocks() == tags:
+                return existing[0]
+            if existing is not None and not replace:
                 raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
             raise Unreachable(f"Blocks of {self._uri} are gone: something else was written under this name meanwhile.", uri=self._uri)
         raise self._container.refusal(answer, self._key, doing="write")
 
-    def _committed(self) -> list[str]:
+    def _committed_blocks(self) -> list[str]:
         """Returns the identifiers of the blocks that the blob consists of."""
         answer = self._container.requests.send("GET", self._key, query={"comp": "blocklist", "blocklisttype": "committed"})
         if not answer.ok:
             raise self._container.refusal(answer, self._key, doing="read")
-        return [each.text or "" for each in answer.xml().iterfind("CommittedBlocks/Block/Name")]
+        return [element.text or "" for element in answer.xml().iterfind("CommittedBlocks/Block/Name")]
 
     def drop(self) -> None:
         """Does nothing, because blocks can't be removed. See the top of this file."""
@@ -292,7 +296,7 @@ class AzureRequests(Requests):
     def signed(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
-        held = self._credentials.current()
+        credentials = self._credentials.current()
         all_headers = {
             **headers,
             "x-ms-version": _VERSION,
@@ -302,33 +306,33 @@ class AzureRequests(Requests):
             all_headers["content-length"] = str(len(body))
         if body:
             all_headers["content-md5"] = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        if held.token is not None:
-            all_headers["authorization"] = f"Bearer {held.token}"
-        if held.key is not None:
+        if credentials.token is not None:
+            all_headers["authorization"] = f"Bearer {credentials.token}"
+        if credentials.key is not None:
             standard = ["content-encoding", "content-language", "content-length", "content-md5", "content-type", "date"]
             standard += ["if-modified-since", "if-match", "if-none-match", "if-unmodified-since", "range"]
             values = [all_headers.get(name, "") for name in standard]
             values[2] = "" if not body else values[2]
             own = [f"{name}:{all_headers[name]}" for name in sorted(all_headers) if name.startswith("x-ms-")]
             resource = f"/{self._account}{path}"
-            asked = [f"{name}:{query[name]}" for name in sorted(query)]
-            text = "\n".join([method, *values, *own, resource, *asked])
-            signature = base64.b64encode(hmac.digest(held.key, text.encode(), "sha256")).decode()
+            parameters = [f"{name}:{query[name]}" for name in sorted(query)]
+            text = "\n".join([method, *values, *own, resource, *parameters])
+            signature = base64.b64encode(hmac.digest(credentials.key, text.encode(), "sha256")).decode()
             all_headers["authorization"] = f"SharedKey {self._account}:{signature}"
         return all_headers
 
 
-def _exclusively(*, replace: bool) -> dict[str, str]:
+def _condition(*, replace: bool) -> dict[str, str]:
     return {} if replace else {"if-none-match": "*"}
 
 
-def _name(listed: ET.Element) -> str:
-    found = listed.find("Name")
-    if found is None:
+def _name(element: ET.Element) -> str:
+    name = element.find("Name")
+    if name is None:
         return ""
-    text = found.text or ""
+    text = name.text or ""
     # Azure encodes names with characters that XML can't contain.
-    return urllib.parse.unquote(text) if found.get("Encoded") == "true" else text
+    return urllib.parse.unquote(text) if name.get("Encoded") == "true" else text
 
 
 def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Entry]:

@@ -79,23 +79,23 @@ class GcsBucket(XmlBucket):
     def sweep(self, uri: str, prefix: str) -> int:
         removed = super().sweep(uri, prefix)
         hidden = self.list_objects(uri.rstrip("/"), prefix, recursive=True)
-        return removed + swept(hidden, lambda found: self.delete(found.removeprefix(self.root)))
+        return removed + swept(hidden, lambda leftover: self.delete(leftover.removeprefix(self.root)))
 
     def transfer(self, uri: str, key: str) -> "HiddenMultipart":
         return HiddenMultipart(self, uri, key)
 
     def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
         if status == 401:
-            said = " ".join(filter(None, (str(status), code, message))).rstrip(".")
-            return BadCredentials(f"Cloud Storage at {self.peer} refused the credentials: {said}.", uri=f"{self.root}{key}")
-        if status == 403 and (named := _RIGHT.search(message)) is not None:
-            return NotPermitted(f"missing {named[1]} on {self.root}{key}: 403 {code} {message.rstrip('.')}.", uri=f"{self.root}{key}")
+            reason = " ".join(filter(None, (str(status), code, message))).rstrip(".")
+            return BadCredentials(f"Cloud Storage at {self.peer} refused the credentials: {reason}.", uri=f"{self.root}{key}")
+        if status == 403 and (right := _RIGHT.search(message)) is not None:
+            return NotPermitted(f"missing {right[1]} on {self.root}{key}: 403 {code} {message.rstrip('.')}.", uri=f"{self.root}{key}")
         return super().error(status, code, message, key, doing=doing)
 
     def checksum(self, key: str) -> str | None:
         """Returns the CRC-32C that the store keeps for an object, or None if the store doesn't return it or has no such object."""
-        found = _CHECKSUM.search(self.requests.send("HEAD", key).headers.get("x-goog-hash", ""))
-        return None if found is None else found[1]
+        match = _CHECKSUM.search(self.requests.send("HEAD", key).headers.get("x-goog-hash", ""))
+        return None if match is None else match[1]
 
 
 class HiddenMultipart(Multipart):
@@ -106,11 +106,11 @@ class HiddenMultipart(Multipart):
         super().__init__(bucket, uri, f"{folder}{slash}{temporary_name(name)}")
         self._gcs = bucket
         self._target = key
-        self._is_whole = False
+        self._is_complete = False
 
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
-        if not self._is_whole:
-            self._make_whole(tags, size=size)
+        if not self._is_complete:
+            self._complete_hidden(tags, size=size)
         source = urllib.parse.quote(f"/{self._gcs.name}/{self._key}", safe="/-_.~")
         headers = {"x-goog-copy-source": source} | ({} if replace else self._gcs.exclusively)
         answer = self._gcs.send_conditional("PUT", self._target, headers=headers)
@@ -118,10 +118,10 @@ class HiddenMultipart(Multipart):
             tag = answer.xml().findtext("{*}ETag")
         elif answer.status == 412:
             # An earlier attempt of ours, which got no answer, may have succeeded.
-            found = self._gcs.look(self._uri, self._target) if answer.in_doubt else None
-            if found is None or found[0].size != size or not self._is_same():
+            existing = self._gcs.look(self._uri, self._target) if answer.in_doubt else None
+            if existing is None or existing[0].size != size or not self._is_same():
                 raise AlreadyExists(f"{self._uri} exists already.", uri=self._uri)
-            tag = found[0].pin
+            tag = existing[0].pin
         elif answer.code == "NoSuchKey":
             raise self._gone()
         else:
@@ -131,25 +131,25 @@ class HiddenMultipart(Multipart):
 
     def _is_same(self) -> bool:
         """Returns whether the object at the target has our bytes, according to the store's checksums."""
-        ours = self._gcs.checksum(self._key)
-        return ours is not None and ours == self._gcs.checksum(self._target)
+        checksum = self._gcs.checksum(self._key)
+        return checksum is not None and checksum == self._gcs.checksum(self._target)
 
     def drop(self) -> None:
-        if self._is_whole:
+        if self._is_complete:
             self._delete()
         else:
             super().drop()
 
-    def _make_whole(self, tags: list[str], *, size: int) -> None:
+    def _complete_hidden(self, tags: list[str], *, size: int) -> None:
         answer = self.asked_to_complete(tags, headers={})
         if not answer.ok and answer.code not in ("NoSuchUpload", "InvalidPart"):
             raise self._gcs.refusal(answer, self._key, doing="write")
         if not answer.ok:
             # An earlier attempt, which got no answer, may have completed the upload. No other upload uses this object's name.
-            found = self._gcs.look(self._uri, self._key)
-            if found is None or found[0].size != size:
+            existing = self._gcs.look(self._uri, self._key)
+            if existing is None or existing[0].size != size:
                 raise self._gone()
-        self._is_whole = True
+        self._is_complete = True
 
     def _delete(self) -> None:
         # If this fails, a sweep removes the object.

@@ -109,8 +109,8 @@ class Bucket(ABC):
 
     def get(self, key: str) -> tuple[bytes, str]:
         """Returns a complete object and its MD5, as in `look`."""
-        found = obstore.get(self.client, key)
-        return bytes(found.bytes()), unquoted(found.meta["e_tag"])
+        result = obstore.get(self.client, key)
+        return bytes(result.bytes()), unquoted(result.meta["e_tag"])
 
     def refusal(self, answer: Answer, key: str, *, doing: str) -> ConvertError:
         """Returns the error for an unsuccessful answer."""
@@ -125,14 +125,14 @@ class Bucket(ABC):
         except PreconditionError as exc:
             raise InputChanged(f"{uri} was replaced since it was listed.", uri=uri) from exc
         except UnauthenticatedError as exc:
-            if (refused := _STATUS.search(str(exc))) is not None:
-                raise self._error_of(refused, str(exc), key, doing=doing) from exc
+            if (status := _STATUS.search(str(exc))) is not None:
+                raise self._error_of(status, str(exc), key, doing=doing) from exc
             # This exception contains the text of the credential chain's error.
             raise BadCredentials(_line(str(exc)).rpartition("BadCredentials: ")[2]) from exc
         except (BaseError, OSError, ValueError) as exc:
             text = str(exc)
-            if (refused := _STATUS.search(text)) is not None:
-                raise self._error_of(refused, text, key, doing=doing) from exc
+            if (status := _STATUS.search(text)) is not None:
+                raise self._error_of(status, text, key, doing=doing) from exc
             if isinstance(exc, FileNotFoundError):
                 raise NotFound(f"{uri} does not exist.", uri=uri) from exc
             if isinstance(exc, InvalidPathError | ValueError):
@@ -162,15 +162,15 @@ class ObjectStore(ABC):
 
     def stat(self, uri: str) -> Entry | None:
         bucket, key = self.place(uri)
-        found = bucket.look(uri, key)
-        return None if found is None else found[0]
+        result = bucket.look(uri, key)
+        return None if result is None else result[0]
 
     def open(self, uri: str) -> "ObjectInput":
         bucket, key = self.place(uri)
-        found = bucket.look(uri, key)
-        if found is None:
+        result = bucket.look(uri, key)
+        if result is None:
             raise NotFound(f"{uri} does not exist.", uri=uri)
-        return ObjectInput(bucket, key, *found)
+        return ObjectInput(bucket, key, *result)
 
     def get(self, uri: str) -> bytes:
         bucket, key = self.place(uri)
@@ -251,22 +251,20 @@ class ObjectInput(RangedInput):
         self._key = key
 
     def read_at(self, offset: int, length: int) -> bytes:
-        wanted = max(0, min(length, self.size - offset))
-        if wanted == 0:
+        count = max(0, min(length, self.size - offset))
+        if count == 0:
             return b""
 
         def attempt() -> bytes:
             def read() -> tuple[bytes, str]:
-                return bytes(self._range(offset, offset + wanted).bytes()), self._digest
+                return bytes(self._range(offset, offset + count).bytes()), self._digest
 
             with self._bucket.border(self._key, doing="read"):
-                return checked(read, uri=self.uri) if wanted == self.size else read()[0]
+                return checked(read, uri=self.uri) if count == self.size else read()[0]
 
         piece = retrying(attempt, what=f"reading {self.uri}")
-        if len(piece) != wanted:
-            raise InputChanged(
-                f"{self.uri} became shorter while it was read: got {len(piece)} of {wanted} bytes at {offset}.", uri=self.uri
-            )
+        if len(piece) != count:
+            raise InputChanged(f"{self.uri} became shorter while it was read: got {len(piece)} of {count} bytes at {offset}.", uri=self.uri)
         return piece
 
     def _pieces(self, offset: int, end: int) -> Iterator[bytes]:

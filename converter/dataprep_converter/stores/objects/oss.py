@@ -74,7 +74,7 @@ class OssStore:
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         bucket, key = place_of(uri)
         prefix = f"{key.rstrip('/')}/" if key.rstrip("/") else ""
-        before = token = None
+        previous = token = None
         while True:
             page = self._client.persistently(
                 "list_objects_v2",
@@ -89,31 +89,31 @@ class OssStore:
                 place=(bucket, prefix),
                 doing="list",
             )
-            for each in page.contents or ():
-                if before is not None and each.key.encode() <= before.encode():
-                    raise StoreError(f"OSS at {self._client.peer} lists {uri} out of order: {each.key} after {before}.", uri=uri)
-                before = each.key
+            for item in page.contents or ():
+                if previous is not None and item.key.encode() <= previous.encode():
+                    raise StoreError(f"OSS at {self._client.peer} lists {uri} out of order: {item.key} after {previous}.", uri=uri)
+                previous = item.key
                 # Skip the folder markers that consoles create.
-                if not each.key.endswith("/"):
+                if not item.key.endswith("/"):
                     yield Entry(
-                        uri=f"{uri.rstrip('/')}/{each.key[len(prefix) :]}",
-                        size=each.size,
-                        pin=_pin(each.etag),
-                        details=each.last_modified and Details(modified=each.last_modified.timestamp()),
+                        uri=f"{uri.rstrip('/')}/{item.key[len(prefix) :]}",
+                        size=item.size,
+                        pin=_pin(item.etag),
+                        details=item.last_modified and Details(modified=item.last_modified.timestamp()),
                     )
             token = page.next_continuation_token
             if not page.is_truncated or not token:
                 return
 
     def stat(self, uri: str) -> Entry | None:
-        found = self._head(uri)
-        return found and found[0]
+        head = self._head(uri)
+        return head and head[0]
 
     def open(self, uri: str) -> "OssInput":
-        found = self.stat(uri)
-        if found is None:
+        entry = self.stat(uri)
+        if entry is None:
             raise NotFound(f"{uri} does not exist.", uri=uri)
-        return OssInput(self._client, found)
+        return OssInput(self._client, entry)
 
     def get(self, uri: str) -> bytes:
         place = place_of(uri)
@@ -140,9 +140,9 @@ class OssStore:
         )
 
         def is_ours() -> Entry | None:
-            found = self.stat(uri)
-            ours = found is not None and found.pin.lower() == hashlib.md5(data, usedforsecurity=False).hexdigest()
-            return found if ours else None
+            entry = self.stat(uri)
+            is_same = entry is not None and entry.pin.lower() == hashlib.md5(data, usedforsecurity=False).hexdigest()
+            return entry if is_same else None
 
         answer = self._client.end("put_object", request, place=place, is_ours=is_ours)
         return answer if isinstance(answer, Entry) else Entry(uri=uri, size=len(data), pin=_pin(answer.etag))
@@ -162,12 +162,12 @@ class OssStore:
         staying: list[str] = []
         while True:
             page = self._client.persistently("list_multipart_uploads", request, place=(bucket, key), doing="sweep")
-            for each in page.uploads or ():
+            for upload in page.uploads or ():
                 try:
-                    self._client.abort(bucket, each.key, each.upload_id)
+                    self._client.abort(bucket, upload.key, upload.upload_id)
                     removed += 1
                 except NotPermitted:
-                    staying.append(each.key)
+                    staying.append(upload.key)
             if not page.is_truncated:
                 break
             request.key_marker, request.upload_id_marker = page.next_key_marker, page.next_upload_id_marker
@@ -178,17 +178,17 @@ class OssStore:
     def warnings(self, uri: str) -> Sequence[str]:
         bucket, key = place_of(uri)
         try:
-            found = self._client.call(
+            versioning = self._client.call(
                 "get_bucket_versioning", oss.GetBucketVersioningRequest(bucket=bucket), place=(bucket, key), doing="look"
             )
         except StoreError as exc:
             logger.info("cannot find out whether oss://%s keeps versions: %s", bucket, exc)
             return []
-        if not found.version_status:
+        if not versioning.version_status:
             return []
         return [
             (
-                f"The bucket {bucket} has versioning {found.version_status}: OSS then can't forbid overwriting, so that two runs with "
+                f"The bucket {bucket} has versioning {versioning.version_status}: OSS then can't forbid overwriting, so that two runs with "
                 "the same output aren't kept apart. OSS also keeps replaced and removed objects as older versions. "
                 "Use a bucket without versioning."
             )
@@ -200,12 +200,12 @@ class OssStore:
         if not key or key.endswith("/"):
             return None
         try:
-            found = self._client.persistently("head_object", oss.HeadObjectRequest(bucket=bucket, key=key), place=place, doing="read")
+            head = self._client.persistently("head_object", oss.HeadObjectRequest(bucket=bucket, key=key), place=place, doing="read")
         except NotFound as exc:
             if exc.uri == f"oss://{bucket}":
                 raise
             return None
-        return Entry(uri=uri, size=found.content_length, pin=_pin(found.etag)), found.hash_crc64
+        return Entry(uri=uri, size=head.content_length, pin=_pin(head.etag)), head.hash_crc64
 
 
 class OssUpload:
@@ -246,7 +246,7 @@ class OssUpload:
             forbid_overwrite=None if replace else True,
         )
         try:
-            answer = self._client.end("complete_multipart_upload", request, place=self._place, is_ours=self._found_ours)
+            answer = self._client.end("complete_multipart_upload", request, place=self._place, is_ours=self._own_entry)
         except NotFound as exc:
             # Users can't fix this, but a new attempt uploads the object again.
             raise Unreachable(str(exc), uri=self.uri) from exc
@@ -290,19 +290,19 @@ class OssUpload:
         tag: str = answer.etag
         return tag
 
-    def _found_ours(self) -> Entry | None:
+    def _own_entry(self) -> Entry | None:
         """Returns the object at our URI if its CRC-64, which OSS keeps for complete objects, is that of our parts, or else None."""
         head = self._store._head(self.uri)  # noqa: SLF001 - in the same module
         if head is None or head[0].size != self._parts.size:
             return None
         from alibabacloud_oss_v2.crc import Crc64  # type: ignore[import-untyped] # not at the top: rarely needed
 
-        whole = 0
+        total = 0
         for _, (crc, size) in sorted(self._sums.items()):
             if crc is None:
                 return None
-            whole = Crc64.combine(whole, int(crc), size)
-        return head[0] if head[1] == str(whole) else None
+            total = Crc64.combine(total, int(crc), size)
+        return head[0] if head[1] == str(total) else None
 
 
 class OssInput(RangedInput):
@@ -316,19 +316,19 @@ class OssInput(RangedInput):
         self._place = place_of(entry.uri)
 
     def read_at(self, offset: int, length: int) -> bytes:
-        wanted = max(0, min(length, self.size - offset))
-        if wanted == 0:
+        count = max(0, min(length, self.size - offset))
+        if count == 0:
             return b""
 
         def attempt() -> bytes:
-            return checked(read, uri=self.uri) if wanted == self.size else read()[0]
+            return checked(read, uri=self.uri) if count == self.size else read()[0]
 
         def read() -> tuple[bytes, str]:
-            body = self._body(offset, offset + wanted)
+            body = self._body(offset, offset + count)
             with self._client.border(self._place, doing="read"):
                 content: bytes = body.read()
-            if len(content) != wanted:
-                raise Unreachable(f"OSS at {self._client.peer} sent {len(content)} of {wanted} bytes of {self.uri}.", uri=self.uri)
+            if len(content) != count:
+                raise Unreachable(f"OSS at {self._client.peer} sent {len(content)} of {count} bytes of {self.uri}.", uri=self.uri)
             return content, self.pin
 
         return retrying(attempt, what=f"reading {self.uri}")
@@ -362,8 +362,8 @@ class OssInput(RangedInput):
 
 def _region_of(endpoint: str) -> str | None:
     """Returns the region in an endpoint: `cn-shenzhen` for `https://oss-cn-shenzhen-internal.aliyuncs.com`."""
-    found = re.match(r"(?:[a-z]+://)?(?:oss-)?([a-z]{2}-[a-z0-9-]+?)(?:-internal)?(?:\.oss)?\.aliyuncs\.com", endpoint)
-    return found[1] if found else None
+    match = re.match(r"(?:[a-z]+://)?(?:oss-)?([a-z]{2}-[a-z0-9-]+?)(?:-internal)?(?:\.oss)?\.aliyuncs\.com", endpoint)
+    return match[1] if match else None
 
 
 def _peer(endpoint: str) -> str:
@@ -372,16 +372,18 @@ def _peer(endpoint: str) -> str:
 
 
 def _credentials(settings: StoreSettings) -> Any:  # the SDK has no types
-    given = settings.credentials
-    if given:
-        return oss.credentials.StaticCredentialsProvider(given["accessKeyId"], given["accessKeySecret"], given.get("securityToken"))
+    secret = settings.credentials
+    if secret:
+        return oss.credentials.StaticCredentialsProvider(secret["accessKeyId"], secret["accessKeySecret"], secret.get("securityToken"))
     if os.environ.get("OSS_ACCESS_KEY_ID") and os.environ.get("OSS_ACCESS_KEY_SECRET"):
         return oss.credentials.EnvironmentVariableCredentialsProvider()
     chain = AlibabaCredentials()
 
     def current() -> Any:  # see above
-        found = chain.get_credential()
-        return oss.credentials.Credentials(found.get_access_key_id(), found.get_access_key_secret(), found.get_security_token())
+        credential = chain.get_credential()
+        return oss.credentials.Credentials(
+            credential.get_access_key_id(), credential.get_access_key_secret(), credential.get_security_token()
+        )
 
     return oss.credentials.CredentialsProviderFunc(current)
 

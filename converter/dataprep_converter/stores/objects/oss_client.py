@@ -83,10 +83,10 @@ class OssClient:
                 in_doubt = True
                 raise
             except (AlreadyExists, NotFound):
-                found = is_ours() if in_doubt else None
-                if found is None:
+                entry = is_ours() if in_doubt else None
+                if entry is None:
                     raise
-                return found
+                return entry
 
         return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", policy=_COMPLETION_POLICY)
 
@@ -112,8 +112,8 @@ class OssClient:
         uri = f"oss://{place[0]}/{place[1]}"
         while isinstance(error, sdk.OperationError):
             error = error.unwrap()
-        if isinstance(error, sdk.CredentialsFetchError) and isinstance(said := error.kwargs["error"], BadCredentials | Unreachable):
-            return type(said)(f"{uri}: {said}", uri=uri)
+        if isinstance(error, sdk.CredentialsFetchError) and isinstance(cause := error.kwargs["error"], BadCredentials | Unreachable):
+            return type(cause)(f"{uri}: {cause}", uri=uri)
         if isinstance(error, sdk.CredentialsBaseError):
             return BadCredentials(
                 f"No credentials for {uri}: give the store a Secret (accessKeyId, accessKeySecret), set OSS_ACCESS_KEY_ID and "
@@ -131,19 +131,19 @@ class OssClient:
 
     def _service_error(self, error: Any, bucket: str, uri: str, *, doing: str) -> ConvertError:
         status, code = error.status_code, error.code or ""
-        said = " ".join(filter(None, (str(status), code, error.message or ""))).rstrip(".")
+        reason = " ".join(filter(None, (str(status), code, error.message or ""))).rstrip(".")
         if code in ("FileAlreadyExists", "ObjectAlreadyExists") or (status == 409 and "exist" in code.lower()):
             return AlreadyExists(f"{uri} exists already.", uri=uri)
         if code == "NoSuchBucket":
             return NotFound(f"The bucket {bucket} does not exist at {self.peer}.", uri=f"oss://{bucket}")
         if code in _BAD_CREDENTIALS:
-            return BadCredentials(f"OSS at {self.peer} refused the credentials: {said}.", uri=uri)
+            return BadCredentials(f"OSS at {self.peer} refused the credentials: {reason}.", uri=uri)
         if code in _FULL:
-            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
-        if "specified endpoint" in said or code == "InvalidArgument":
-            return BadSpec(f"OSS at {self.peer} can't take {uri}, look at the store's endpoint and region: {said}.", uri=uri)
+            return StoreFull(f"No space or quota left for {uri}: {reason}.", uri=uri)
+        if "specified endpoint" in reason or code == "InvalidArgument":
+            return BadSpec(f"OSS at {self.peer} can't take {uri}, look at the store's endpoint and region: {reason}.", uri=uri)
         if status in (401, 403):
-            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {said}.", uri=uri)
+            return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {reason}.", uri=uri)
         if code == "NoSuchUpload":
             return NotFound(f"The upload of {uri} is gone: something else has aborted or completed it.", uri=uri)
         if status == 404:
@@ -151,8 +151,8 @@ class OssClient:
         if status == 412:
             return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
         if status // 100 == 5 or status in (408, 409, 429) or code in _DAMAGED:
-            return Unreachable(f"OSS at {self.peer} failed at {uri}: {said}.", uri=uri)
-        return StoreError(f"OSS at {self.peer} refused {uri}: {said}.", uri=uri)
+            return Unreachable(f"OSS at {self.peer} failed at {uri}: {reason}.", uri=uri)
+        return StoreError(f"OSS at {self.peer} refused {uri}: {reason}.", uri=uri)
 
 
 def place_of(uri: str) -> tuple[str, str]:

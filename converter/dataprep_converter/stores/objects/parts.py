@@ -25,8 +25,8 @@ def part_bytes_for(size_hint: int | None) -> int:
 
 def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
     """Returns the error message about unfinished uploads that we have no right to remove."""
-    some = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
-    return f"missing {right} on {folder}: {len(keys)} unfinished uploads stay: {some}."
+    names = ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
+    return f"missing {right} on {folder}: {len(keys)} unfinished uploads stay: {names}."
 
 
 class Parts:
@@ -68,10 +68,10 @@ class Parts:
             # Send a full part only when more data comes, so that an object of exactly one part needs only one request.
             if self._filled == len(self._buffer):
                 self._send_buffer()
-            taken = min(len(view), len(self._buffer) - self._filled)
-            self._buffer[self._filled : self._filled + taken] = view[:taken]
-            self._filled += taken
-            view = view[taken:]
+            count = min(len(view), len(self._buffer) - self._filled)
+            self._buffer[self._filled : self._filled + count] = view[:count]
+            self._filled += count
+            view = view[count:]
 
     def finish(self) -> list[str]:
         """Sends the last part, waits for all parts, and returns their tags in order. May be called again when a commit is retried."""
@@ -83,12 +83,12 @@ class Parts:
 
     def cancel(self) -> None:
         """Cancels the parts that wait, and waits for those being sent. Ignores their errors."""
-        for each in self._pending:
-            each.cancel()
+        for part in self._pending:
+            part.cancel()
         while self._pending:
-            each = self._pending.popleft()
-            if not each.cancelled():
-                each.exception()
+            part = self._pending.popleft()
+            if not part.cancelled():
+                part.exception()
         self._buffer = bytearray()
         self._filled = 0
 

@@ -67,10 +67,10 @@ class S3Store(ObjectStore):
         super().__init__(settings)
         environment = os.environ
         self._region = settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
-        given = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+        endpoint = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         # Self-hosted endpoints mostly have no DNS names for buckets. Amazon's accept both styles.
-        self._path_style = settings.path_style or (given is not None and _is_bare_host(given))
-        self._endpoint = with_scheme(given or f"https://s3.{self._region}.{domain_of(self._region)}")
+        self._path_style = settings.path_style or (endpoint is not None and _is_bare_host(endpoint))
+        self._endpoint = with_scheme(endpoint or f"https://s3.{self._region}.{domain_of(self._region)}")
         self._credentials = CredentialChain(settings.credentials, region=self._region)
         self._buckets: dict[str, S3Bucket] = {}
 
@@ -98,24 +98,24 @@ class XmlBucket(Bucket):
         query = {"list-type": "2", "prefix": prefix}
         if not recursive:
             query["delimiter"] = "/"
-        before = ""
+        previous = ""
         while True:
             answer = self.requests.send("GET", "", query=query)
             if not answer.ok:
                 raise self.refusal(answer, prefix, doing="list")
             page = answer.xml()
-            for each in page.iterfind("{*}Contents"):
-                name = each.findtext("{*}Key") or ""
-                if name.encode() <= before.encode():
-                    raise StoreError(f"{self.requests.service} at {self.peer} lists {uri} out of order: {name} after {before}.", uri=uri)
-                before = name
+            for element in page.iterfind("{*}Contents"):
+                name = element.findtext("{*}Key") or ""
+                if name.encode() <= previous.encode():
+                    raise StoreError(f"{self.requests.service} at {self.peer} lists {uri} out of order: {name} after {previous}.", uri=uri)
+                previous = name
                 # Skip the folder markers that consoles create.
                 if not name.endswith("/"):
                     yield Entry(
                         uri=f"{uri}/{name[len(prefix) :]}",
-                        size=int(each.findtext("{*}Size") or 0),
-                        pin=unquoted(each.findtext("{*}ETag")),
-                        details=_details(each.findtext("{*}LastModified")),
+                        size=int(element.findtext("{*}Size") or 0),
+                        pin=unquoted(element.findtext("{*}ETag")),
+                        details=_details(element.findtext("{*}LastModified")),
                     )
             token = page.findtext("{*}NextContinuationToken")
             if page.findtext("{*}IsTruncated") != "true" or not token:
@@ -146,9 +146,13 @@ class XmlBucket(Bucket):
             return Entry(uri=uri, size=len(data), pin=unquoted(answer.headers.get("etag")))
         if answer.status == 412:
             # An earlier attempt of ours, which got no answer, may have succeeded.
-            found = self.look(uri, key) if answer.in_doubt else None
-            if found is not None and found[0].size == len(data) and found[1] == hashlib.md5(data, usedforsecurity=False).hexdigest():
-                return found[0]
+            existing = self.look(uri, key) if answer.in_doubt else None
+            if (
+                existing is not None
+                and existing[0].size == len(data)
+                and existing[1] == hashlib.md5(data, usedforsecurity=False).hexdigest()
+            ):
+                return existing[0]
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         raise self.refusal(answer, key, doing="write")
 
@@ -177,8 +181,8 @@ class XmlBucket(Bucket):
             if not answer.ok:
                 raise self.refusal(answer, prefix, doing="sweep")
             page = answer.xml()
-            for each in page.iterfind("{*}Upload"):
-                name, upload = each.findtext("{*}Key") or "", each.findtext("{*}UploadId") or ""
+            for element in page.iterfind("{*}Upload"):
+                name, upload = element.findtext("{*}Key") or "", element.findtext("{*}UploadId") or ""
                 aborted = self.requests.send("DELETE", name, query={"uploadId": upload})
                 removed += aborted.ok
                 if aborted.status == 403:
@@ -209,25 +213,25 @@ class XmlBucket(Bucket):
     def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
         uri = f"{self.root}{key}"
         service = self.requests.service
-        said = " ".join(filter(None, (str(status), code, message))).rstrip(".")
+        reason = " ".join(filter(None, (str(status), code, message))).rstrip(".")
         if code == "NoSuchBucket":
             return NotFound(f"The bucket {self.name} does not exist at {self.peer}.", uri=uri)
         if code in _BAD_CREDENTIALS:
-            return BadCredentials(f"{service} at {self.peer} refused the credentials: {said}.", uri=uri)
+            return BadCredentials(f"{service} at {self.peer} refused the credentials: {reason}.", uri=uri)
         if code in ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException") or status == 301:
-            return BadSpec(f"{uri} is in another region, set the store's region or endpoint: {said}.", uri=uri)
+            return BadSpec(f"{uri} is in another region, set the store's region or endpoint: {reason}.", uri=uri)
         if code in _FULL or status == 507:
-            return StoreFull(f"No space or quota left for {uri}: {said}.", uri=uri)
+            return StoreFull(f"No space or quota left for {uri}: {reason}.", uri=uri)
         if status in (401, 403):
             hint = f" (or {self.rights['list']}, without which an absent object is refused too)" if doing == "read" else ""
-            return NotPermitted(f"missing {self.rights[doing]} on {uri}{hint}: {said}.", uri=uri)
+            return NotPermitted(f"missing {self.rights[doing]} on {uri}{hint}: {reason}.", uri=uri)
         if status == 404:
             return NotFound(f"{uri} does not exist.", uri=uri)
         if status == 412:
             return InputChanged(f"{uri} was replaced since it was listed.", uri=uri)
         if status // 100 == 5 or status in (408, 409, 429):
-            return Unreachable(f"{service} at {self.peer} failed at {uri}: {said}.", uri=uri)
-        return StoreError(f"{service} at {self.peer} refused {uri}: {said}.", uri=uri)
+            return Unreachable(f"{service} at {self.peer} failed at {uri}: {reason}.", uri=uri)
+        return StoreError(f"{service} at {self.peer} refused {uri}: {reason}.", uri=uri)
 
 
 class S3Bucket(XmlBucket):
@@ -294,10 +298,10 @@ class Multipart:
         # An earlier attempt, which got no answer, may have completed the upload. Then the upload no longer exists, or our own object
         # fails the condition.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
-            found = self._bucket.look(uri, self._key)
-            if found is not None and found[0].size == size and found[0].pin == _pin_of_parts(tags):
-                return found[0]
-            if found is not None and not replace:
+            existing = self._bucket.look(uri, self._key)
+            if existing is not None and existing[0].size == size and existing[0].pin == _pin_of_parts(tags):
+                return existing[0]
+            if existing is not None and not replace:
                 raise AlreadyExists(f"{uri} exists already.", uri=uri)
             raise Unreachable(f"The upload of {uri} is gone: it was aborted, or completed by a request without an answer.", uri=uri)
         if answer.status == 412:
