@@ -64,12 +64,12 @@ class Access:
                 f"…@{uri.rpartition('@')[2]} holds a user or a key: credentials come from an entry of stores or from the environment."
             )
         if split_archive_uri(uri) is not None:
-            return self._within_archives()
+            return self._archive_store()
         scheme = scheme_of(uri)
-        found = self._found(uri)
-        key = (scheme, found.uri_prefix if found is not None else "")
+        settings = self._matching_settings(uri)
+        key = (scheme, settings.uri_prefix if settings is not None else "")
         if key not in self._clients:
-            self._clients[key] = store_class(scheme)(replace(found or _defaults(scheme), signed=self._signed))
+            self._clients[key] = store_class(scheme)(replace(settings or _defaults(scheme), signed=self._signed))
         return self._clients[key]
 
     def unsigned(self, source: Source) -> Source:
@@ -77,24 +77,24 @@ class Access:
 
         This object keeps the signatures and adds them again for reading. Raises BadSpec if two addresses differ only in their signatures.
         """
-        given, stored = (
+        complete, stripped = (
             source.model_dump(mode="json", by_alias=True, exclude_unset=True, context={STORED: without}) for without in (False, True)
         )
-        if given == stored:
+        if complete == stripped:
             return source
-        whole: dict[str, str] = {}
-        for text, address in zip(_texts(given), _texts(stored), strict=True):
-            if address.startswith(_WEB) and whole.setdefault(address, text) != text:
+        full_addresses: dict[str, str] = {}
+        for text, address in zip(_texts(complete), _texts(stripped), strict=True):
+            if address.startswith(_WEB) and full_addresses.setdefault(address, text) != text:
                 raise BadSpec(
                     f"Two addresses of the source are {address} without what signs them or holds a token, so nothing stored could tell them "
                     "apart. Name each file by an address of its own, or copy them to a store."
                 )
-        self._signed |= {address: text for address, text in whole.items() if address != text}
-        return Source.model_validate(stored)
+        self._signed |= {address: text for address, text in full_addresses.items() if address != text}
+        return Source.model_validate(stripped)
 
     def settings_of(self, uri: str) -> StoreSettings:
         """Returns the settings with the longest prefix that matches `uri`, or the default settings of its scheme."""
-        return self._found(uri) or _defaults(scheme_of(uri))
+        return self._matching_settings(uri) or _defaults(scheme_of(uri))
 
     def fresh(self, uri: str) -> Store:
         """Returns a new client for `uri`, which replaces the kept one. After a failed write to HDFS, the old client may hang."""
@@ -103,10 +103,10 @@ class Access:
             del self._clients[key]
         return self.store(uri)
 
-    def _found(self, uri: str) -> StoreSettings | None:
+    def _matching_settings(self, uri: str) -> StoreSettings | None:
         return next((s for s in self.settings if uri.startswith(s.uri_prefix)), None) if self.settings else None
 
-    def _within_archives(self) -> Store:
+    def _archive_store(self) -> Store:
         key = ("", "!")
         if key not in self._clients:
             # Not imported at the top, because most jobs don't read archives.

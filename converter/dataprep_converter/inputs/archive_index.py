@@ -70,15 +70,15 @@ def index_of(source: Input, uri: str) -> Index:
 
 
 def _by_path(members: Iterator[Place], uri: str) -> dict[str, Place]:
-    found: dict[str, Place] = {}
+    by_path: dict[str, Place] = {}
     for member in members:
         path = _path(member.name, uri)
-        if path in found:
+        if path in by_path:
             raise BadData(f"{uri} has two members {path!r}.", uri=uri)
-        found[path] = member
-        if len(found) > MOST_MEMBERS:
+        by_path[path] = member
+        if len(by_path) > MOST_MEMBERS:
             raise BadData(f"{uri} has more than {MOST_MEMBERS:,} members.", uri=uri)
-    return dict(sorted(found.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")))
+    return dict(sorted(by_path.items(), key=lambda item: item[0].encode("utf-8", "surrogateescape")))
 
 
 def _path(name: str, uri: str) -> str:

@@ -8,11 +8,11 @@ _WITHIN: Final = re.compile(r"(.*?\.(?:zip|tar|tar\.gz|tgz))!(?:/(.*))?", re.DOT
 
 def split_archive_uri(uri: str) -> tuple[str, str] | None:
     """Returns the pair (archive, path within it) for a URI that names a file or folder within an archive, or else None."""
-    found = _WITHIN.fullmatch(uri) if "!" in uri else None
-    return (found[1], found[2] or "") if found is not None else None
+    match = _WITHIN.fullmatch(uri) if "!" in uri else None
+    return (match[1], match[2] or "") if match is not None else None
 
 
 def archive_of(uri: str) -> str:
     """Returns the archive's URI if `uri` names a file or folder within an archive, or else `uri` itself."""
-    found = split_archive_uri(uri)
-    return found[0] if found is not None else uri
+    parts = split_archive_uri(uri)
+    return parts[0] if parts is not None else uri

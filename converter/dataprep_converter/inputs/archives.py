@@ -47,7 +47,7 @@ class ArchiveStore(ReadOnlyStore):
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         """Yields the members below a folder of the archive, or all its members."""
-        archive_uri, folder = _divided(uri)
+        archive_uri, folder = _split(uri)
         outer = self._store_of(archive_uri).stat(archive_uri)
         if outer is None:
             return
@@ -58,7 +58,7 @@ class ArchiveStore(ReadOnlyStore):
 
     def stat(self, uri: str) -> Entry | None:
         """Returns the member's entry, with the archive's pin."""
-        archive_uri, path = _divided(uri)
+        archive_uri, path = _split(uri)
         outer = self._store_of(archive_uri).stat(archive_uri)
         if outer is None:
             return None
@@ -67,10 +67,10 @@ class ArchiveStore(ReadOnlyStore):
 
     def open(self, uri: str) -> PinnedInput:
         """Opens the member. Raises NotFound."""
-        archive_uri, path = _divided(uri)
+        archive_uri, path = _split(uri)
         source = self._store_of(archive_uri).open(archive_uri)
         try:
-            pin = source.pin or _found(self._store_of(archive_uri).stat(archive_uri), archive_uri).pin
+            pin = source.pin or _require_entry(self._store_of(archive_uri).stat(archive_uri), archive_uri).pin
             archive = self._archive(archive_uri, pin)
             place = archive.index.files.get(path)
             if place is None:
@@ -146,13 +146,13 @@ class _Member(Closeable):
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Returns exactly `length` bytes from `offset`, or fewer at the end."""
-        wanted = max(0, min(length, self._size - offset))
-        return self._source.read_at(self._offset + offset, wanted) if wanted else b""
+        count = max(0, min(length, self._size - offset))
+        return self._source.read_at(self._offset + offset, count) if count else b""
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Returns an iterator over the bytes from `offset`, in order."""
-        left = max(0, self._size - offset)
-        return self._source.stream(self._offset + offset, left if length is None else min(length, left))
+        remaining = max(0, self._size - offset)
+        return self._source.stream(self._offset + offset, remaining if length is None else min(length, remaining))
 
     def close(self) -> None:
         """Closes the inputs that only this member uses."""
@@ -160,12 +160,12 @@ class _Member(Closeable):
             source.close()
 
 
-def _divided(uri: str) -> tuple[str, str]:
+def _split(uri: str) -> tuple[str, str]:
     """Returns the pair (archive, path within it). Raises BadSpec if the URI names no archive."""
-    found = split_archive_uri(uri)
-    if found is None:
+    parts = split_archive_uri(uri)
+    if parts is None:
         raise BadSpec(f"{uri}: {_EXPECTED}; a glob may be inside an archive, but not name archives.", uri=uri)
-    return found
+    return parts
 
 
 def _entry(archive_uri: str, path: str, place: Place, outer: Entry) -> Entry:
@@ -173,7 +173,7 @@ def _entry(archive_uri: str, path: str, place: Place, outer: Entry) -> Entry:
     return Entry(uri=f"{archive_uri}!/{path}", size=place.size, pin=outer.pin, details=Details(modified=modified))
 
 
-def _found(entry: Entry | None, uri: str) -> Entry:
+def _require_entry(entry: Entry | None, uri: str) -> Entry:
     if entry is None:
         raise NotFound(f"{uri} does not exist.", uri=uri)
     return entry

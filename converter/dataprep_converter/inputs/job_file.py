@@ -47,16 +47,16 @@ def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
 
     If the file has several profiles, the one that the job names is used, or else the one called `default`.
     """
-    found = [each for each in _documents(file) if isinstance(each, dict) and each.get("kind") == PROFILE_KIND]
-    wanted = spec.get("profile")
-    named = [each for each in found if (each.get("metadata") or {}).get("name") == (wanted or DEFAULT)]
-    if not named and wanted is None and len(found) == 1:
-        named = found
-    if not named:
-        raise SpecError([Fault("spec.profile", f"{file} has no {PROFILE_KIND} {wanted or DEFAULT}")])
-    checked = DataPrepProfile.parse(named[0])
-    written = checked.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
-    return merged(spec, written, name=checked.metadata.name)
+    profiles = [document for document in _documents(file) if isinstance(document, dict) and document.get("kind") == PROFILE_KIND]
+    name = spec.get("profile")
+    matching = [document for document in profiles if (document.get("metadata") or {}).get("name") == (name or DEFAULT)]
+    if not matching and name is None and len(profiles) == 1:
+        matching = profiles
+    if not matching:
+        raise SpecError([Fault("spec.profile", f"{file} has no {PROFILE_KIND} {name or DEFAULT}")])
+    profile = DataPrepProfile.parse(matching[0])
+    defaults = profile.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+    return merged(spec, defaults, name=profile.metadata.name)
 
 
 def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:
@@ -77,10 +77,10 @@ def _documents(file: str) -> list[Any]:
     except RecursionError as exc:
         raise SpecError([Fault("", f"{file} is nested more deeply than a job can be")]) from exc
     except (yaml.YAMLError, ValueError) as exc:  # ValueError: an invalid date
-        raise SpecError([Fault("", f"{file} is not YAML: {_said(exc)}")]) from exc
+        raise SpecError([Fault("", f"{file} is not YAML: {_one_line(exc)}")]) from exc
 
 
-def _said(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """Returns a YAML error with line and column, as one line of text."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark, began = error.problem_mark, error.context_mark
@@ -119,37 +119,44 @@ def set_field(document: Any, override: str) -> None:
     if not isinstance(document, dict) or not isinstance(document.setdefault("spec", {}), dict):
         raise SpecError([Fault("spec", "expected a mapping")])
     is_param = parts[0] == "params" and len(parts) > 1
-    here: Any = document["spec"]
+    parent: Any = document["spec"]
     for part in parts[:-1]:
-        key = _key(here, part, path)
+        key = _key(parent, part, path)
         # A field without a value (`shards:`) is None in YAML.
-        if isinstance(here, dict) and here.get(key) is None:
-            here[key] = {}
-        here = here[key]
-    here[_key(here, parts[-1], path)] = value if is_param else _value(value)
+        if isinstance(parent, dict) and parent.get(key) is None:
+            parent[key] = {}
+        parent = parent[key]
+    parent[_key(parent, parts[-1], path)] = value if is_param else _value(value)
 
 
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
     """Returns the params in the overrides that the job (any YAML) doesn't use. They are mostly typos."""
-    given = [override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)]
-    text = repr(document) if given else ""
-    return [name for name in given if f"${{{name}}}" not in text]
+    params = [
+        override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)
+    ]
+    text = repr(document) if params else ""
+    return [name for name in params if f"${{{name}}}" not in text]
 
 
 def _names_a_param(override: str) -> bool:
     return override.removeprefix("spec.").startswith("params.")
 
 
-def _key(here: Any, part: str, path: str) -> str | int:
+def _key(parent: Any, part: str, path: str) -> str | int:
     """Returns the key of a mapping, or the index of a list, for a part of an override's path."""
-    if isinstance(here, dict):
+    if isinstance(parent, dict):
         return part
-    if not isinstance(here, list):
+    if not isinstance(parent, list):
         raise SpecError(
-            [Fault(f"--set {path}", f"{part} is below a {'text' if isinstance(here, str) else type(here).__name__}, which has no fields")]
+            [
+                Fault(
+                    f"--set {path}",
+                    f"{part} is below a {'text' if isinstance(parent, str) else type(parent).__name__}, which has no fields",
+                )
+            ]
         )
-    if not part.isdecimal() or int(part) >= len(here):
-        raise SpecError([Fault(f"--set {path}", f"expected an index from 0 to {len(here) - 1}, got {part}")])
+    if not part.isdecimal() or int(part) >= len(parent):
+        raise SpecError([Fault(f"--set {path}", f"expected an index from 0 to {len(parent) - 1}, got {part}")])
     return int(part)
 
 

@@ -105,39 +105,39 @@ class Table:
         return retrying(self._version, what=f"looking at {self.uri}")
 
     def _version(self) -> str:
-        with _translated(self.uri, self._peer):
+        with _border(self.uri, self._peer):
             table = self._client.get_table(self._place.table, project=self._place.project)
             table.reload()
             keys = [column.name for column in table.table_schema.partitions or []]
             self._check_keys(keys)
-            changed = table
+            versioned = table
             if keys:
-                changed = table.get_partition(self._place.partition)
-                changed.reload()
-            return f"{changed.last_data_modified_time.timestamp():.3f}" if changed.last_data_modified_time else ""
+                versioned = table.get_partition(self._place.partition)
+                versioned.reload()
+            return f"{versioned.last_data_modified_time.timestamp():.3f}" if versioned.last_data_modified_time else ""
 
     def _check_keys(self, keys: Sequence[str]) -> None:
-        given = [key.partition("=")[0] for key in self._place.partition.split(",") if key]
-        if given != keys:
+        actual = [key.partition("=")[0] for key in self._place.partition.split(",") if key]
+        if actual != keys:
             table = f"{SCHEME}://{self._place.project}/tables/{self._place.table}"
             if not keys:
                 raise BadSpec(f"{self.uri}: the table has no partitions; its rows are at {table}.")
-            wanted = "/".join([table, *(f"{key}=…" for key in keys)])
-            raise BadSpec(f"{self.uri}: the table is partitioned by {', '.join(keys)}; name a partition: {wanted}.")
+            example = "/".join([table, *(f"{key}=…" for key in keys)])
+            raise BadSpec(f"{self.uri}: the table is partitioned by {', '.join(keys)}; name a partition: {example}.")
 
     def session(self, identifier: str | None = None) -> "Session":
         """Returns the download session with this id, or a new one. Raises SessionEnded."""
-        return retrying(lambda: self._session(identifier), what=f"opening {self.uri}")
+        return retrying(lambda: self._open_download(identifier), what=f"opening {self.uri}")
 
-    def _session(self, identifier: str | None) -> "Session":
+    def _open_download(self, identifier: str | None) -> "Session":
         tunnel, peer = self._tunnel()
-        with _translated(self.uri, peer):
-            found = tunnel.create_download_session(
+        with _border(self.uri, peer):
+            session = tunnel.create_download_session(
                 self._place.table, partition_spec=self._place.partition or None, download_id=identifier, async_mode=True
             )
-            if found.status != found.Status.Normal:
-                raise SessionEnded(f"{self.uri}: the download session {found.id} is {found.status.value}.", uri=self.uri)
-            return Session(self.uri, found, peer)
+            if session.status != session.Status.Normal:
+                raise SessionEnded(f"{self.uri}: the download session {session.id} is {session.status.value}.", uri=self.uri)
+            return Session(self.uri, session, peer)
 
     def columns(self) -> pa.Schema:
         """Returns the schema in which the service accepts rows, without the partition's columns.
@@ -157,31 +157,31 @@ class Table:
 
     def _kinds(self) -> dict[str, Any]:
         """Returns MaxCompute's type of each column."""
-        with _translated(self.uri, self._peer):
+        with _border(self.uri, self._peer):
             table = self._client.get_table(self._place.table, project=self._place.project)
             return {column.name: column.type for column in table.table_schema.simple_columns}
 
     def upload(self, identifier: str | None = None) -> "Upload":
         """Returns the upload session with this id, or a new one, whose commit replaces all rows. Creates the partition if needed."""
-        return retrying(lambda: self._upload(identifier), what=f"opening {self.uri} for writing")
+        return retrying(lambda: self._open_upload(identifier), what=f"opening {self.uri} for writing")
 
-    def _upload(self, identifier: str | None) -> "Upload":
+    def _open_upload(self, identifier: str | None) -> "Upload":
         tunnel, peer = self._tunnel()
-        with _translated(self.uri, peer):
-            found = tunnel.create_upload_session(
+        with _border(self.uri, peer):
+            session = tunnel.create_upload_session(
                 self._place.table,
                 partition_spec=self._place.partition or None,
                 upload_id=identifier,
                 overwrite=True,
                 create_partition=bool(self._place.partition),
             )
-            return Upload(self.uri, found, peer)
+            return Upload(self.uri, session, peer)
 
     def _tunnel(self) -> tuple[Any, str]:
         """Returns the SDK's client for the Tunnel service, and the service's host and port."""
         from odps.tunnel import TableTunnel  # type: ignore[import-untyped] # see above
 
-        with _translated(self.uri, self._peer):
+        with _border(self.uri, self._peer):
             tunnel = TableTunnel(self._client, project=self._place.project, endpoint=self._client.tunnel_endpoint)
             return tunnel, urlsplit(tunnel.tunnel_rest.endpoint).netloc
 
@@ -207,10 +207,10 @@ class Session:
         from odps.tunnel.io.types import odps_type_to_arrow_type
 
         try:
-            found: pa.DataType = odps_type_to_arrow_type(next(each.type for each in self._columns if each.name == column))
+            kind: pa.DataType = odps_type_to_arrow_type(next(field.type for field in self._columns if field.name == column))
         except TypeError:
             return None
-        return found
+        return kind
 
     def batches(self, start: int, count: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields exactly `count` rows from row `start` on. The service chooses the size of the batches.
@@ -218,7 +218,7 @@ class Session:
         Raises SessionEnded, InputChanged, Unreachable.
         """
         self._narrow(columns)
-        with _translated(self.uri, self._peer), self._session.open_arrow_reader(start, count, columns=list(columns)) as reader:
+        with _border(self.uri, self._peer), self._session.open_arrow_reader(start, count, columns=list(columns)) as reader:
             rows = 0
             while (batch := reader.read_next_batch()) is not None:
                 rows += batch.num_rows
@@ -233,7 +233,7 @@ class Session:
 
         if self._narrowed != set(columns):
             self._narrowed = set(columns)
-            self._session.schema = TableSchema(columns=[each for each in self._columns if each.name in self._narrowed])
+            self._session.schema = TableSchema(columns=[column for column in self._columns if column.name in self._narrowed])
 
 
 class Upload:
@@ -257,7 +257,7 @@ class Upload:
 
     def blocks(self) -> set[int]:
         """Returns the numbers of the blocks that the service has received."""
-        with _translated(self.uri, self._peer):
+        with _border(self.uri, self._peer):
             return {int(number) for number in self._session.get_block_list()}
 
     def put(self, block: int, batches: Iterable[pa.RecordBatch]) -> None:
@@ -267,13 +267,13 @@ class Upload:
         if writer.pd is None:
             # pyodps checks whether the rows are a DataFrame even if pandas isn't installed.
             writer.pd = SimpleNamespace(DataFrame=())
-        with _translated(self.uri, self._peer), self._session.open_arrow_writer(block) as out:
+        with _border(self.uri, self._peer), self._session.open_arrow_writer(block) as out:
             for batch in batches:
                 out.write(batch)
 
     def commit(self, blocks: set[int]) -> None:
         """Makes the rows visible. If the session is committed already, its rows stay unchanged."""
-        with _translated(self.uri, self._peer):
+        with _border(self.uri, self._peer):
             try:
                 self._session.commit(sorted(blocks))
             except Exception:
@@ -293,7 +293,9 @@ def _client(uri: str, project: str, access: Access) -> Any:
         import odps  # type: ignore[import-untyped] # see above
     except ModuleNotFoundError as exc:
         raise BadSpec(_MISSING) from exc
-    settings = next((found for found in access.settings if uri.startswith(found.uri_prefix)), StoreSettings(uri_prefix=f"{SCHEME}://"))
+    settings = next(
+        (candidate for candidate in access.settings if uri.startswith(candidate.uri_prefix)), StoreSettings(uri_prefix=f"{SCHEME}://")
+    )
     endpoint = settings.endpoint or os.environ.get("ODPS_ENDPOINT")
     if not endpoint:
         raise BadSpec(
@@ -322,12 +324,12 @@ def _client(uri: str, project: str, access: Access) -> Any:
 def _account(uri: str, settings: StoreSettings) -> Any:
     from odps import accounts
 
-    found = settings.credentials or _environment()
-    if not found:
-        return accounts.CredentialProviderAccount(_of_a_role(uri))
-    if token := found.get("securityToken"):
-        return accounts.StsAccount(found["accessKeyId"], found["accessKeySecret"], token, expired_hours=None)
-    return accounts.CloudAccount(found["accessKeyId"], found["accessKeySecret"])
+    keys = settings.credentials or _environment()
+    if not keys:
+        return accounts.CredentialProviderAccount(_role_provider(uri))
+    if token := keys.get("securityToken"):
+        return accounts.StsAccount(keys["accessKeyId"], keys["accessKeySecret"], token, expired_hours=None)
+    return accounts.CloudAccount(keys["accessKeyId"], keys["accessKeySecret"])
 
 
 def _environment() -> dict[str, str]:
@@ -336,12 +338,12 @@ def _environment() -> dict[str, str]:
         ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN"),
     ):
         if os.environ.get(identifier) and os.environ.get(secret):
-            found = {"accessKeyId": os.environ[identifier], "accessKeySecret": os.environ[secret]}
-            return found | ({"securityToken": os.environ[token]} if os.environ.get(token) else {})
+            keys = {"accessKeyId": os.environ[identifier], "accessKeySecret": os.environ[secret]}
+            return keys | ({"securityToken": os.environ[token]} if os.environ.get(token) else {})
     return {}
 
 
-def _of_a_role(uri: str) -> Any:
+def _role_provider(uri: str) -> Any:
     """Returns the provider of a role's credentials, after checking that it works.
 
     Raises BadCredentials if it doesn't. Within a request, the SDK would retry this error forever.
@@ -359,7 +361,7 @@ def _of_a_role(uri: str) -> Any:
 
 
 @contextmanager
-def _translated(uri: str, peer: str) -> Iterator[None]:
+def _border(uri: str, peer: str) -> Iterator[None]:
     """Translates the SDK's errors."""
     import requests
     from odps.errors import BaseODPSError  # type: ignore[import-untyped] # see above
@@ -368,7 +370,7 @@ def _translated(uri: str, peer: str) -> Iterator[None]:
     try:
         yield
     except BaseODPSError as exc:
-        raise _as_ours(exc, uri, peer) from exc
+        raise _to_our_error(exc, uri, peer) from exc
     except requests.RequestException as exc:
         raise Unreachable(f"{uri}: cannot connect to {peer}: {_line(exc)}", uri=uri) from exc
     except (DecodeError, OSError, pa.ArrowException) as exc:
@@ -377,29 +379,29 @@ def _translated(uri: str, peer: str) -> Iterator[None]:
         raise Unreachable(f"{uri}: {peer} gave an answer that could not be read: {type(exc).__name__}: {_line(exc)}", uri=uri) from exc
 
 
-def _as_ours(error: Any, uri: str, peer: str) -> ConvertError:
-    said = _line(error.args[0] if error.args else error)
+def _to_our_error(error: Any, uri: str, peer: str) -> ConvertError:
+    message = _line(error.args[0] if error.args else error)
     # An error code is a name, a number, or a number followed by text.
     names = {type(error).__name__, str(error.code or "").partition(":")[0].strip()}
-    number = next((each for each in (*names, said) if each.startswith("ODPS-")), "")
+    number = next((text for text in (*names, message) if text.startswith("ODPS-")), "")
     kind: type[ConvertError] = StoreError
-    sentence = f"{uri}: {peer} says {said}"
+    sentence = f"{uri}: {peer} says {message}"
     if names & _ENDED:
-        kind, sentence = SessionEnded, f"{uri}: the session is over: {said}"
+        kind, sentence = SessionEnded, f"{uri}: the session is over: {message}"
     elif names & _CHANGED:
-        kind, sentence = InputChanged, f"{uri} has changed since it was planned: {said} Plan again."
+        kind, sentence = InputChanged, f"{uri} has changed since it was planned: {message} Plan again."
     elif names & _ABSENT:
-        kind, sentence = NotFound, f"{uri} does not exist: {said}"
+        kind, sentence = NotFound, f"{uri} does not exist: {message}"
     elif names & _NOT_PERMITTED:
-        missing = _RIGHT.search(said)
+        missing = _RIGHT.search(message)
         kind = NotPermitted
-        sentence = f"missing {missing[1]} on {missing[2]}, for {uri}" if missing else f"AccessDenied: {uri}: {said}"
+        sentence = f"missing {missing[1]} on {missing[2]}, for {uri}" if missing else f"AccessDenied: {uri}: {message}"
     elif names & _REFUSED or number.startswith(_REFUSED_NUMBERS):
-        kind, sentence = BadCredentials, f"{uri}: {peer} refused the credentials: {said}"
+        kind, sentence = BadCredentials, f"{uri}: {peer} refused the credentials: {message}"
     elif names & _PASSING or isinstance(error, OSError) or (error.status_code or 500) >= 500 or error.status_code == _TOO_MANY:
-        kind, sentence = Unreachable, f"{uri}: failed at {peer}: {said}"
+        kind, sentence = Unreachable, f"{uri}: failed at {peer}: {message}"
     return kind(sentence, uri=uri)
 
 
-def _line(said: Any) -> str:
-    return " ".join(str(said).split())[:300]
+def _line(message: Any) -> str:
+    return " ".join(str(message).split())[:300]

@@ -21,8 +21,8 @@ class ByteCounter:
 
     def take_count(self) -> int:
         """Returns the count and resets it to 0."""
-        taken, self._bytes = self._bytes, 0
-        return taken
+        count, self._bytes = self._bytes, 0
+        return count
 
 
 class MeteredInput(Closeable):

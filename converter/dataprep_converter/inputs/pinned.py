@@ -29,19 +29,19 @@ class BrokenGzip(ValueError):
 def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yields the contents of a gzip stream of one or more members, in pieces of at most 1 MiB. Raises BrokenGzip."""
     member = gzip_inflate.member()
-    begun = False
+    is_inside = False
     any_member = False
     head = b""
     for piece in _slices(pieces):
         data, head = head + piece, b""
         while data:
-            if not begun and any_member and not data.strip(b"\0"):
+            if not is_inside and any_member and not data.strip(b"\0"):
                 # Some tools pad the end of a stream with zeros, up to a full block of a tape or a disk.
                 break
-            if not begun and len(data) < _PIECE and not gzip_inflate.header_is_whole(data):
+            if not is_inside and len(data) < _PIECE and not gzip_inflate.header_is_whole(data):
                 head = data
                 break
-            begun = any_member = True
+            is_inside = any_member = True
             try:
                 out = member.decompress(data, _PIECE)
             except gzip_inflate.ERRORS as exc:
@@ -50,12 +50,12 @@ def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
             if member.eof:
                 data = member.unused_data
                 member = gzip_inflate.member()
-                begun = False
+                is_inside = False
             if out:
                 yield out
-    while begun and (out := _more(member)):
+    while is_inside and (out := _inflate_rest(member)):
         yield out
-    if begun or head:
+    if is_inside or head:
         raise BrokenGzip("the gzip stream ends early")
 
 
@@ -66,7 +66,7 @@ def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
             yield piece[start : start + _SLICE]
 
 
-def _more(member: Any) -> bytes:
+def _inflate_rest(member: Any) -> bytes:
     try:
         return bytes(member.decompress(b"", _PIECE)) if not member.eof else b""
     except gzip_inflate.ERRORS as exc:
@@ -120,8 +120,8 @@ class ForwardReader(Closeable):
         """
         self.zipped = zipped
         self._uri = uri
-        self._taken = 0
-        pieces = iter(gunzipped(self._counted(source, offset)) if zipped else self._counted(source, offset))
+        self._count = 0
+        pieces = iter(gunzipped(self._count_pieces(source, offset)) if zipped else self._count_pieces(source, offset))
         self._pieces = prefetched(pieces, depth=1) if ahead else pieces
         self._piece = memoryview(b"")
         self.position = offset
@@ -132,17 +132,17 @@ class ForwardReader(Closeable):
 
         Raises BadData, with the file's URI, if the file isn't a complete gzip stream.
         """
-        found = io.BytesIO()
-        found.write(after)
+        contents = io.BytesIO()
+        contents.write(after)
         missing = length
         while missing and self._fill():
             part = self._piece[:missing]
-            found.write(part)
+            contents.write(part)
             self._piece = self._piece[len(part) :]
             missing -= len(part)
         self.position += length - missing
         # Don't join a list of parts: the parts and the result would be in memory at the same time.
-        return found.getvalue()
+        return contents.getvalue()
 
     def skip_to(self, position: int) -> None:
         """Skips bytes up to `position`, or to the end."""
@@ -165,8 +165,8 @@ class ForwardReader(Closeable):
 
     def take_count(self) -> int:
         """Returns the number of bytes read from the file since the last call."""
-        taken, self._taken = self._taken, 0
-        return taken
+        count, self._count = self._count, 0
+        return count
 
     def _fill(self) -> bool:
         try:
@@ -178,9 +178,9 @@ class ForwardReader(Closeable):
             raise BadData(f"{self._uri}: {exc}.", uri=self._uri) from exc
         return True
 
-    def _counted(self, source: Input, offset: int) -> Iterator[bytes]:
+    def _count_pieces(self, source: Input, offset: int) -> Iterator[bytes]:
         for piece in source.stream(offset):
-            self._taken += len(piece)
+            self._count += len(piece)
             yield piece
 
 
@@ -189,7 +189,7 @@ class InputCopy(Closeable):
 
     def __init__(self, forward: ForwardReader) -> None:
         """Reads the stream to its end. Raises StoreFull."""
-        self._scattered: MappedFile | None = None
+        self._mapping: MappedFile | None = None
         # Inflate and write in parallel. Inflating takes longer.
         with closing(prefetched(forward.pieces())) as pieces:
             self._file = TemporaryFile.of("a copy of an input", pieces)
@@ -203,14 +203,14 @@ class InputCopy(Closeable):
         """See `ReadsEach`."""
         if length <= SMALL_PIECE:
             with suppress(OSError):
-                self._scattered = self._scattered or MappedFile(self._file.descriptor, self.size)
-                data = self._scattered.read_each(offsets, length)
+                self._mapping = self._mapping or MappedFile(self._file.descriptor, self.size)
+                data = self._mapping.read_each(offsets, length)
                 if len(data) == len(offsets) * length:
                     return data
         return one_by_one(self, offsets, length)
 
     def close(self) -> None:
         """Removes the file."""
-        if self._scattered is not None:
-            self._scattered.close()
+        if self._mapping is not None:
+            self._mapping.close()
         self._file.close()

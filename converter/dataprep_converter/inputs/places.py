@@ -65,13 +65,13 @@ class Place:
     def path_of(self, other: "Place") -> Steps | None:
         """Returns the relative path of `other` if it is below this place, an empty path if both are the same place, or else None."""
         for root, steps in self.names:
-            for theirs, path in other.names:
-                if path[: len(steps)] == steps and root.is_same(theirs):
+            for other_root, path in other.names:
+                if path[: len(steps)] == steps and root.is_same(other_root):
                     return path[len(steps) :]
         own = self.lineage[0][0] if self.lineage else None
         if own is not None:
-            for up, (found, _) in enumerate(other.lineage):
-                if found == own:
+            for up, (identity, _) in enumerate(other.lineage):
+                if identity == own:
                     return tuple(name for _, name in reversed(other.lineage[:up]))
         return None
 
@@ -80,7 +80,7 @@ def place_of(uri: str, access: Access) -> Place | None:
     """Returns the place that a URI names, or None for HTTP, which can't be written to."""
     scheme = scheme_of(uri)
     if scheme in ("", "file"):
-        return _on_this_machine(path_of(uri))
+        return _local_place(path_of(uri))
     authority, _, path = uri.partition("://")[2].partition("/")
     if scheme == maxcompute.SCHEME:
         project, *tables = uri.partition("://")[2].rstrip("/").split("/")
@@ -92,13 +92,13 @@ def place_of(uri: str, access: Access) -> Place | None:
     if scheme in ("http", "https"):
         return None
     if scheme in ("hdfs", *_WEB_WAYS):
-        return _named(_name_nodes(uri, scheme, authority, access), (), path)
+        return _place_at(_name_nodes(uri, scheme, authority, access), (), path)
     if scheme in ("abfs", "abfss"):
         container, _, host = authority.lower().rpartition("@") if "@" in authority else (authority.lower(), "", "")
         account = host.partition(".")[0] or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or os.environ.get("AZURE_STORAGE_ACCOUNT") or ""
-        return _named([Root(f"azure {account}")], (container,), path)
+        return _place_at([Root(f"azure {account}")], (container,), path)
     root = _endpoint(access.settings_of(uri)) if scheme == "s3" else Root(scheme)
-    return _named([root], (authority.lower(),), path)
+    return _place_at([root], (authority.lower(),), path)
 
 
 def real_path(uri: str) -> str:
@@ -110,7 +110,7 @@ def real_path(uri: str) -> str:
 def addresses_of(host: str) -> frozenset[str]:
     """Returns a host's IP addresses and its name."""
     try:
-        return frozenset({host, *(str(found[4][0]) for found in socket.getaddrinfo(host, None))})
+        return frozenset({host, *(str(info[4][0]) for info in socket.getaddrinfo(host, None))})
     except (OSError, UnicodeError):
         return frozenset({host})
 
@@ -126,7 +126,7 @@ class Mount:
 
 def mounts(text: str) -> list[Mount]:
     """Parses the text of `/proc/self/mountinfo`."""
-    found = []
+    parsed = []
     for line in text.splitlines():
         words = [_ESCAPED.sub(lambda code: chr(int(code[1], 8)), word) for word in line.split(" ")]
         if "-" not in words[6:]:
@@ -135,15 +135,15 @@ def mounts(text: str) -> list[Mount]:
         names = [(Root("mount", words[2]), _steps(words[3]))]
         if (share := _SHARE.fullmatch(source)) is not None:
             names.append((Root("share", share["host"].lower()), _steps(f"{share['path']}/{words[3]}")))
-        found.append(Mount(words[4], names))
-    return found
+        parsed.append(Mount(words[4], names))
+    return parsed
 
 
-def names_by_mount(path: str, known: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
+def names_by_mount(path: str, table: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
     """Yields the names of a path in the file system that is mounted there. The path must contain no symbolic links."""
     steps = _steps(path)
     best: Mount | None = None
-    for mount in known:
+    for mount in table:
         at = _steps(mount.at)
         if steps[: len(at)] == at and (best is None or len(at) >= len(_steps(best.at))):
             best = mount
@@ -152,23 +152,23 @@ def names_by_mount(path: str, known: Sequence[Mount]) -> Iterator[tuple[Root, St
             yield root, (*above, *steps[len(_steps(best.at)) :])
 
 
-def _on_this_machine(path: str) -> Place:
+def _local_place(path: str) -> Place:
     real = os.path.realpath(path)
     names = [(Root("file"), _steps(real))]
     if _MOUNTS.exists():
         names += names_by_mount(real, mounts(_MOUNTS.read_text("utf-8", "surrogateescape")))
     lineage: list[tuple[tuple[int, int] | None, str]] = []
-    for each in (Path(real), *Path(real).parents):
+    for ancestor in (Path(real), *Path(real).parents):
         try:
-            status = each.stat()
+            status = ancestor.stat()
         except OSError:
-            lineage.append((None, each.name))
+            lineage.append((None, ancestor.name))
         else:
-            lineage.append(((status.st_dev, status.st_ino), each.name))
+            lineage.append(((status.st_dev, status.st_ino), ancestor.name))
     return Place(names, lineage)
 
 
-def _named(roots: Sequence[Root], above: Steps, path: str) -> Place:
+def _place_at(roots: Sequence[Root], above: Steps, path: str) -> Place:
     """Returns the place of a path, named both by the path as written and by the percent-decoded path."""
     return Place([(root, (*above, *steps)) for root in roots for steps in dict.fromkeys((_steps(path), _steps(unquote(path))))])
 
@@ -188,19 +188,19 @@ def _name_nodes(uri: str, scheme: str, authority: str, access: Access) -> list[R
     if scheme in _WEB_WAYS:
         host, port = _host_and_port(authority)
         return [Root("hdfs", host, way=scheme, port=port)]
-    known = hadoop_configuration.configuration(access.settings_of(uri).hadoop_conf)
+    settings = hadoop_configuration.configuration(access.settings_of(uri).hadoop_conf)
     if not authority:
-        authority = known.get("fs.defaultFS", "").partition("://")[2].partition("/")[0]
-    found = hadoop_configuration.name_nodes(authority, known) or [authority]
-    return [Root("hdfs", host, way=scheme, port=port or _NAME_NODE_PORT) for host, port in map(_host_and_port, found)]
+        authority = settings.get("fs.defaultFS", "").partition("://")[2].partition("/")[0]
+    nodes = hadoop_configuration.name_nodes(authority, settings) or [authority]
+    return [Root("hdfs", host, way=scheme, port=port or _NAME_NODE_PORT) for host, port in map(_host_and_port, nodes)]
 
 
 def _endpoint(settings: StoreSettings) -> Root:
     """Returns the service behind an S3 endpoint: Amazon S3, OSS, Cloud Storage, or the endpoint's own host."""
-    given = settings.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if given is None:
+    endpoint = settings.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint is None:
         return Root("s3")
-    parts = urlsplit(given if "://" in given else f"https://{given}")
+    parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
     host = (parts.hostname or "").lower()
     if host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
         return Root("s3")

@@ -46,8 +46,8 @@ class RangedFile(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         """Returns the next `size` bytes, or fewer at the end."""
-        left = max(0, self._source.size - self._position)
-        length = left if size is None or size < 0 else min(size, left)
+        remaining = max(0, self._source.size - self._position)
+        length = remaining if size is None or size < 0 else min(size, remaining)
         data = self._at(self._position, length)
         self._position += len(data)
         return data

@@ -73,36 +73,36 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
     )
 
 
-def _credentials(folder: Path, secret: str, wanted: Sequence[Sequence[str]]) -> dict[str, str]:
-    there = _names(folder)
-    known = {*(key for keys in wanted for key in keys), _OPTIONAL} & there
+def _credentials(folder: Path, secret: str, alternatives: Sequence[Sequence[str]]) -> dict[str, str]:
+    keys_present = _names(folder)
+    relevant = {*(key for keys in alternatives for key in keys), _OPTIONAL} & keys_present
     # Values of Secrets made with `kubectl create secret --from-file` often end in a newline. No store's credentials do.
-    found = {key: value for key in sorted(known) if (value := (folder / key).read_text().strip())}
-    _require(wanted, found, there, secret)
-    return found
+    values = {key: value for key in sorted(relevant) if (value := (folder / key).read_text().strip())}
+    _require(alternatives, values, keys_present, secret)
+    return values
 
 
 def _kerberos(folder: Path, secret: str) -> tuple[str, str]:
     """Returns the principal, and the path of its keytab."""
-    there = _names(folder)
-    principal = (folder / "principal").read_text().strip() if "principal" in there else ""
-    keytab = str(folder / "keytab") if "keytab" in there else ""
-    _require(_KERBEROS, {key: value for key, value in (("principal", principal), ("keytab", keytab)) if value}, there, secret)
+    keys_present = _names(folder)
+    principal = (folder / "principal").read_text().strip() if "principal" in keys_present else ""
+    keytab = str(folder / "keytab") if "keytab" in keys_present else ""
+    _require(_KERBEROS, {key: value for key, value in (("principal", principal), ("keytab", keytab)) if value}, keys_present, secret)
     return principal, keytab
 
 
 def _names(folder: Path) -> set[str]:
-    return {each.name for each in folder.iterdir() if not each.name.startswith(".")} if folder.is_dir() else set()
+    return {file.name for file in folder.iterdir() if not file.name.startswith(".")} if folder.is_dir() else set()
 
 
-def _require(wanted: Sequence[Sequence[str]], found: Mapping[str, str], there: AbstractSet[str], secret: str) -> None:
-    if any(found.keys() >= set(keys) for keys in wanted):
+def _require(alternatives: Sequence[Sequence[str]], values: Mapping[str, str], keys_present: AbstractSet[str], secret: str) -> None:
+    if any(values.keys() >= set(keys) for keys in alternatives):
         return
-    sets = ", or ".join(" and ".join(filter(None, (", ".join(keys[:-1]), keys[-1]))) for keys in wanted)
-    missing = ", ".join(key for key in wanted[0] if key not in found)
+    sets = ", or ".join(" and ".join(filter(None, (", ".join(keys[:-1]), keys[-1]))) for keys in alternatives)
+    missing = ", ".join(key for key in alternatives[0] if key not in values)
     raise BadSpec(
-        f"Secret {secret} must have the key{'s' if len(wanted) > 1 or len(wanted[0]) > 1 else ''} {sets}; "
-        f"missing: {missing}; it has: {', '.join(sorted(there)) or 'nothing'}."
+        f"Secret {secret} must have the key{'s' if len(alternatives) > 1 or len(alternatives[0]) > 1 else ''} {sets}; "
+        f"missing: {missing}; it has: {', '.join(sorted(keys_present)) or 'nothing'}."
     )
 
 

@@ -49,7 +49,7 @@ class StreamInput(Closeable):
                 self._window.clear()
             if self._copy is not None:
                 return self._copy.read_at(offset, length)
-            return self._ahead(offset, offset + length)
+            return self._read_ahead(offset, offset + length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yields the bytes from `offset` in order."""
@@ -65,7 +65,7 @@ class StreamInput(Closeable):
         self._window.clear()
         self.owned.close()
 
-    def _ahead(self, offset: int, end: int) -> bytes:
+    def _read_ahead(self, offset: int, end: int) -> bytes:
         while self._position < end and (piece := next(self._pieces, None)) is not None:
             self._window.append((self._position, piece))
             self._position += len(piece)

@@ -49,11 +49,11 @@ def members(source: Input, uri: str) -> Iterator[Member]:
     """Yields the files of a zip file, in the order of its directory. Raises BadData, with file and member, if a member isn't supported."""
     try:
         with zipfile.ZipFile(RangedFile(source)) as archive:
-            found = archive.infolist()
+            infos = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError, EOFError) as exc:
         raise BadData(f"{uri} is no whole zip file: {exc}.", uri=uri) from exc
-    _check_places(found, source.size, uri)
-    for info in found:
+    _check_places(infos, source.size, uri)
+    for info in infos:
         name = info.filename
         if name.endswith("/"):
             continue
@@ -70,10 +70,10 @@ def members(source: Input, uri: str) -> Iterator[Member]:
         yield Member(name, info.header_offset, info.compress_size, info.file_size, info.CRC, is_deflated)
 
 
-def _check_places(found: list[zipfile.ZipInfo], size: int, uri: str) -> None:
+def _check_places(infos: list[zipfile.ZipInfo], size: int, uri: str) -> None:
     """Refuses members that share bytes, because they would let a small file have almost unlimited contents."""
     end = 0
-    for info in sorted(found, key=lambda each: each.header_offset):
+    for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:
             raise BadData(f"{uri}: the member {info.filename!r} lies within another one.", uri=uri)
         end = info.header_offset + _LOCAL.size + info.compress_size
@@ -115,8 +115,8 @@ class StoredMember(Closeable):
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Returns exactly `length` bytes from `offset`, or fewer at the end."""
-        wanted = max(0, min(length, self.size - offset))
-        data = self._source.read_at(self._begin + offset, wanted)
+        count = max(0, min(length, self.size - offset))
+        data = self._source.read_at(self._begin + offset, count)
         gap = offset - self._summed
         if 0 < gap <= _GAP:
             # The reader may have skipped bytes, such as an array's header, which it has already read for the plan.
@@ -128,9 +128,9 @@ class StoredMember(Closeable):
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yields the bytes from `offset` in order."""
-        left = max(0, self.size - offset)
+        remaining = max(0, self.size - offset)
         summed = crc = 0
-        for piece in self._source.stream(self._begin + offset, left if length is None else min(length, left)):
+        for piece in self._source.stream(self._begin + offset, remaining if length is None else min(length, remaining)):
             summed, crc = summed + len(piece), crc32(piece, crc)
             if offset == 0 and summed == self.size:
                 self._check(crc)
@@ -168,9 +168,9 @@ def _inflate(source: Input, member: Member, uri: str) -> Iterator[bytes]:
         raise BadData(f"{uri}: the member {member.name!r} has a wrong checksum.", uri=uri)
 
 
-def _pieces(stored: Iterator[bytes]) -> Iterator[bytes]:
+def _pieces(deflated: Iterator[bytes]) -> Iterator[bytes]:
     inflater = zlib.decompressobj(_RAW_DEFLATE)
-    for data in stored:
+    for data in deflated:
         while data and not inflater.eof:
             yield inflater.decompress(data, _PIECE)
             data = inflater.unconsumed_tail
