@@ -35,11 +35,11 @@ class Fault:
 
 def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Access) -> Iterator[Fault]:
     """Yields the contradictions between the small files of a data set."""
-    yield from _of_success(manifest, success, folder)
+    yield from _success_faults(manifest, success, folder)
     yield from manifest_faults(manifest, folder)
     reports = folder.reports(len(manifest.files))
-    yield from _of_reports(manifest, reports)
-    yield from _of_plan(manifest, reports, folder, access)
+    yield from _report_faults(manifest, reports)
+    yield from _plan_faults(manifest, reports, folder, access)
     for report in reports:
         if report is not None:
             yield from quarantine_faults(report, folder)
@@ -56,7 +56,7 @@ def content_is_of(run_id: str, manifest: Manifest) -> bool:
     return made_of == run_id
 
 
-def _of_success(manifest: Manifest, success: Success, folder: OutputFolder) -> Iterator[Fault]:
+def _success_faults(manifest: Manifest, success: Success, folder: OutputFolder) -> Iterator[Fault]:
     if folder.read(names.SUCCESS) != success.to_bytes():
         yield Fault(names.SUCCESS, "_SUCCESS is not written as dataprep writes it: it was edited")
     if (success.run_id, success.manifest) != (manifest.run_id, names.manifest_file(manifest.run_id)):
@@ -82,9 +82,9 @@ def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
         yield Fault(path, f"{path} is not written as dataprep writes it: it was edited")
     if not content_is_of(manifest.run_id, manifest):
         yield Fault(path, f"{path}: run {manifest.run_id} was not made by the spec and inputs that it names")
-    for what, said, found in _sums(manifest):
-        if said != found:
-            yield Fault(path, f"{path} says {what} {said}, but by its files it is {found}")
+    for name, stated, computed in _sums(manifest):
+        if stated != computed:
+            yield Fault(path, f"{path} says {name} {stated}, but by its files it is {computed}")
 
 
 def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
@@ -108,18 +108,18 @@ def _count(files: Sequence[ManifestFile]) -> tuple[int, int, int]:
     return sum(file.records for file in files), sum(file.size for file in files), len(files)
 
 
-def _of_reports(manifest: Manifest, reports: Sequence[ShardReport | None]) -> Iterator[Fault]:
+def _report_faults(manifest: Manifest, reports: Sequence[ShardReport | None]) -> Iterator[Fault]:
     for number, (file, report) in enumerate(zip(manifest.files, reports, strict=True)):
         path = names.report_file(manifest.run_id, number)
         if report is None:
             yield Fault(path, f"{path}, the report of {file.file}, is missing or was changed")
         elif differing := differences(report, file, number=number, run_id=manifest.run_id):
             yield Fault(path, f"{path} and the manifest differ in {', '.join(differing)} of {file.file}")
-    there = [report for report in reports if report is not None]
-    for name in ("records_in", "bad", "filtered", "added") if len(there) == len(reports) else ():
-        said, found = getattr(manifest, name), sum(getattr(report, name) for report in there)
-        if said != found:
-            yield Fault(names.manifest_file(manifest.run_id), f"the manifest says {name} {said}, the reports {found}")
+    present = [report for report in reports if report is not None]
+    for name in ("records_in", "bad", "filtered", "added") if len(present) == len(reports) else ():
+        stated, total = getattr(manifest, name), sum(getattr(report, name) for report in present)
+        if stated != total:
+            yield Fault(names.manifest_file(manifest.run_id), f"the manifest says {name} {stated}, the reports {total}")
 
 
 def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id: str) -> list[str]:
@@ -132,18 +132,18 @@ def differences(report: ShardReport, file: ManifestFile, *, number: int, run_id:
     return differing
 
 
-def _of_plan(manifest: Manifest, reports: Sequence[ShardReport | None], folder: OutputFolder, access: Access) -> Iterator[Fault]:
+def _plan_faults(manifest: Manifest, reports: Sequence[ShardReport | None], folder: OutputFolder, access: Access) -> Iterator[Fault]:
     path = names.plan_file(manifest.run_id)
-    found = folder.read(path)
-    if found is None:
+    content = folder.read(path)
+    if content is None:
         yield Fault(path, f"{path} is missing")
         return
     try:
-        head = folder.parse(PlanHead, path, found)
+        head = folder.parse(PlanHead, path, content)
     except ValidationError:
         yield Fault(path, f"{path} is no plan")
         return
-    sha256 = hashlib.sha256(found).hexdigest()
+    sha256 = hashlib.sha256(content).hexdigest()
     planned = Counter(report.plan_sha256 for report in reports if report is not None)
     if planned and (len(planned) > 1 or sha256 not in planned):
         yield Fault(path, f"{path} has SHA-256 {sha256}, the reports are of the plan {', '.join(sorted(planned))}")
@@ -152,9 +152,9 @@ def _of_plan(manifest: Manifest, reports: Sequence[ShardReport | None], folder: 
         (names.units_file(manifest.run_id), head.units_sha256),
         (names.codes_file(manifest.run_id), head.codes_sha256),
     ):
-        now = _sha256(part, folder, access)
-        if now != expected:
-            yield Fault(part, f"{part} is missing" if now is None else f"{part} has SHA-256 {now} instead of {expected}")
+        actual = _sha256(part, folder, access)
+        if actual != expected:
+            yield Fault(part, f"{part} is missing" if actual is None else f"{part} has SHA-256 {actual} instead of {expected}")
 
 
 def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
@@ -175,8 +175,8 @@ def quarantine_faults(report: ShardReport, folder: OutputFolder) -> Iterator[Fau
     path = report.quarantine
     if path is None:
         return
-    found = folder.read(path)
-    if found is None:
+    content = folder.read(path)
+    if content is None:
         yield Fault(path, f"{path} is missing")
-    elif (sha256 := hashlib.sha256(found).hexdigest()) != report.quarantine_sha256:
+    elif (sha256 := hashlib.sha256(content).hexdigest()) != report.quarantine_sha256:
         yield Fault(path, f"{path} has SHA-256 {sha256} instead of {report.quarantine_sha256}")

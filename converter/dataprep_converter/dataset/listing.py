@@ -22,8 +22,8 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
 
     Compares the pins of shards and indexes, and the sizes of other files.
     """
-    listed = dict(folder.visible())
-    if difference(visible_sizes(manifest), listed) is not None:
+    entries = dict(folder.visible())
+    if difference(visible_sizes(manifest), entries) is not None:
         return False
     beside = folder.side_entries()
     if any(file.file not in beside or beside[file.file].size != file.size for file in manifest.metadata if names.is_hidden(file.file)):
@@ -32,7 +32,7 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
     if any(report.index is not None and beside[report.index.file].pin != report.index.pin for report in reports):
         return False
     pins = {report.file: report.pin for report in reports}
-    return all(pins.get(file.file) == listed[file.file].pin for file in manifest.files)
+    return all(pins.get(file.file) == entries[file.file].pin for file in manifest.files)
 
 
 def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
@@ -40,15 +40,15 @@ def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
 
     The plans of earlier runs are removed later, with the metadata.
     """
-    known = folder.known_files()
-    for path in [path for path, _ in folder.visible() if path in known and path not in keep]:
+    known_files = folder.known_files()
+    for path in [path for path, _ in folder.visible() if path in known_files and path not in keep]:
         folder.delete(path)
     return folder.sweep()
 
 
 def sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
     """Returns the sizes of shards and their companions, by path."""
-    return {each.file: each.size for file in files for each in (file, *file.companions)}
+    return {stored.file: stored.size for file in files for stored in (file, *file.companions)}
 
 
 def visible_sizes(manifest: Manifest) -> dict[str, int]:
@@ -56,15 +56,15 @@ def visible_sizes(manifest: Manifest) -> dict[str, int]:
     return sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
 
 
-def difference(expected: dict[str, int], listed: dict[str, Entry]) -> str | None:
+def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | None:
     """Describes how a listing differs from the expected sizes. Returns None if it doesn't."""
-    missing = [file for file in expected if file not in listed]
+    missing = [file for file in expected if file not in entries]
     if missing:
         return f"{len(missing)} files are missing: {abbreviate(missing)}"
-    wrong = [f"{file} has {listed[file].size} bytes instead of {size}" for file, size in expected.items() if listed[file].size != size]
+    wrong = [f"{file} has {entries[file].size} bytes instead of {size}" for file, size in expected.items() if entries[file].size != size]
     if wrong:
         return abbreviate(wrong)
-    foreign = [file for file in listed if file not in expected]
+    foreign = [file for file in entries if file not in expected]
     return f"{len(foreign)} files are not of this data set: {abbreviate(foreign)}" if foreign else None
 
 

@@ -47,13 +47,13 @@ class OutputFolder:
 
     def __init__(self, uri: str, access: Access) -> None:
         self.uri = uri.rstrip("/")
-        self._given = uri
+        self._given_uri = uri
         self._access = access
         self._store = access.store(uri)
 
     def of_run(self, run_id: str) -> "RunFolder":
         """Returns the same folder, with access to the files of one run."""
-        return RunFolder(self._given, self._access, run_id)
+        return RunFolder(self._given_uri, self._access, run_id)
 
     def at(self, relative: str) -> str:
         """Returns the URI of a file in the folder."""
@@ -61,20 +61,20 @@ class OutputFolder:
 
     def owner(self) -> Owner | None:
         """Returns the run that may write here, or None. Raises NotWhole if OWNER is damaged."""
-        found = self.read(names.OWNER)
+        content = self.read(names.OWNER)
         try:
-            return self.parse(Owner, names.OWNER, found) if found is not None else None
+            return self.parse(Owner, names.OWNER, content) if content is not None else None
         except ValidationError:
             uri = self.at(names.OWNER)
             raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
 
     def success(self) -> Success | None:
         """Returns the content of `_SUCCESS`, or None if it doesn't exist. Raises NotWhole if dataprep didn't write it."""
-        found = self.read(names.SUCCESS)
-        if found is None:
+        content = self.read(names.SUCCESS)
+        if content is None:
             return None
         try:
-            return Success.model_validate_json(found)
+            return Success.model_validate_json(content)
         except ValidationError:
             raise NotWhole(
                 f"{self.at(names.SUCCESS)} was not written by dataprep: expected a JSON object with runId, manifest and sha256."
@@ -83,13 +83,13 @@ class OutputFolder:
     def manifest(self, success: Success) -> Manifest:
         """Returns the manifest that `_SUCCESS` names. Raises NotWhole if it is missing or has another digest."""
         uri = self.at(success.manifest)
-        found = self.read(success.manifest)
-        if found is None:
-            raise NotWhole(f"{self.at(names.SUCCESS)} names {success.manifest}, which is missing.")
-        sha256 = hashlib.sha256(found).hexdigest()
+        content = self.read(success.manifest)
+        if content is None:
+            raise NotWhole(f"{uri} is missing, and _SUCCESS names it.")
+        sha256 = hashlib.sha256(content).hexdigest()
         if sha256 != success.sha256:
             raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
-        return self.parse(Manifest, success.manifest, found)
+        return self.parse(Manifest, success.manifest, content)
 
     def put_success(self, success: Success) -> None:
         """Writes `_SUCCESS`, which marks the data set as finished."""
@@ -101,19 +101,19 @@ class OutputFolder:
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
         """Yields (relative path, entry) of each visible file: no part of its path begins with `_` or `.`."""
-        for path, entry in self._listed():
+        for path, entry in self._list():
             if not any(part[0] in "_." for part in path.split("/")):
                 yield path, entry
 
     def all_files(self) -> Iterator[tuple[str, Entry]]:
         """Yields (relative path, entry) of each file, including hidden files."""
-        return self._listed()
+        return self._list()
 
     def known_files(self) -> set[str]:
         """Returns the paths that any run of dataprep has planned here. A new run may delete them."""
-        known: set[str] = set()
+        paths: set[str] = set()
         reports: list[str] = []
-        for path, _ in self._listed(names.SIDE):
+        for path, _ in self._list(names.SIDE):
             if path.endswith("/plan.json"):
                 try:
                     head = self.parse(PlanHead, path, self._store.get(self.at(path)))
@@ -123,15 +123,15 @@ class OutputFolder:
                 files = {shard.file for shard in shards(head)}
                 if head.reader == script_files.READER:
                     files = script_files.match_any(head.reader_state["outputs"], (name for name, _ in self.visible()))
-                known |= files | names.split_files(head.extension, files)
+                paths |= files | names.split_files(head.extension, files)
             elif "/reports/" in path and path.endswith(".json"):
                 reports.append(path)
-        if any(path not in known for path, _ in self.visible()):
+        if any(path not in paths for path, _ in self.visible()):
             for path in reports:
                 with contextlib.suppress(ValidationError):
                     report = self.parse(ShardReport, path, self._store.get(self.at(path)))
-                    known |= {report.file, *(companion.file for companion in report.companions)}
-        return known
+                    paths |= {report.file, *(companion.file for companion in report.companions)}
+        return paths
 
     def put_visible(self, relative: str, data: bytes, *, hdfs: HdfsOptions | None) -> None:
         """Writes a small visible file."""
@@ -161,16 +161,16 @@ class OutputFolder:
 
     def indexes(self) -> dict[str, Entry]:
         """Returns the record indexes of shards, by relative path."""
-        return dict(self._listed(names.INDEX))
+        return dict(self._list(names.INDEX))
 
     def side_entries(self) -> dict[str, Entry]:
         """Returns all files in the folders for metadata, by relative path."""
-        return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._listed(below)}
+        return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._list(below)}
 
     def runs(self) -> list[str]:
         """Returns the ids of the runs that have a plan or a manifest here."""
-        found = {path.split("/")[1] for path, _ in self._listed(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
-        return sorted(found)
+        ids = {path.split("/")[1] for path, _ in self._list(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
+        return sorted(ids)
 
     def sweep(self) -> list[str]:
         """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit that."""
@@ -190,7 +190,7 @@ class OutputFolder:
             uri = self.at(relative)
             raise NewerFormat(f"{uri}: {exc}.", uri=uri) from exc
 
-    def _listed(self, below: str = "") -> Iterator[tuple[str, Entry]]:
+    def _list(self, below: str = "") -> Iterator[tuple[str, Entry]]:
         for entry in self._store.list(self.at(below) if below else self.uri):
             yield entry.uri.removeprefix(self.uri).lstrip("/"), entry
 
@@ -214,15 +214,15 @@ class RunFolder(OutputFolder):
     def claim(self) -> None:
         """Makes this run the owner. An earlier owner notices this before it publishes its next file."""
         try:
-            before = self.owner()
-            is_there = before is not None
+            previous = self.owner()
+            is_there = previous is not None
         except NotWhole:
-            before, is_there = None, True
-        if before is not None and before.run_id == self.run_id:
+            previous, is_there = None, True
+        if previous is not None and previous.run_id == self.run_id:
             return
-        mine = Owner(run_id=self.run_id, epoch=before.epoch + 1 if before else 1)
+        claimed = Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1)
         with contextlib.suppress(AlreadyExists):  # another run was faster; the check below raises an error with its id
-            self._store.put(self.at(names.OWNER), mine.to_bytes(), replace=is_there)
+            self._store.put(self.at(names.OWNER), claimed.to_bytes(), replace=is_there)
         self.check_owner()
 
     def check_owner(self) -> None:
@@ -255,21 +255,21 @@ class RunFolder(OutputFolder):
 
     def remove_intermediate(self) -> None:
         """Removes the files that the reader made during planning. Called when all shards are finished."""
-        for path, _ in list(self._listed(names.intermediate_folder(self.run_id))):
+        for path, _ in list(self._list(names.made_folder(self.run_id))):
             self.delete(path)
 
     def plan(self) -> Plan | None:
         """Returns the stored plan of this run, or None. Raises NotWhole if its files are damaged or don't belong together."""
         path = names.plan_file(self.run_id)
-        written = self.read(path)
-        if written is None:
+        content = self.read(path)
+        if content is None:
             return None
         try:
-            head = self.parse(PlanHead, path, written)
+            head = self.parse(PlanHead, path, content)
             with self._store.open(self.at(names.units_file(self.run_id))) as source:
                 units = UnitsFile(source.stream())
             with units:
-                return load_plan(head, written, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
+                return load_plan(head, content, Tables(units=units, codes=self.read(names.codes_file(self.run_id))))
         except NotWhole as exc:
             raise NotWhole(f"{self.uri}: {exc}", uri=self.uri) from None
         except ValidationError:
@@ -289,11 +289,11 @@ class RunFolder(OutputFolder):
     def report(self, shard: int) -> ShardReport | None:
         """Returns the report of a shard, or None. A damaged report counts as missing, so that the shard is made again."""
         path = names.report_file(self.run_id, shard)
-        found = self.read(path)
-        if found is None:
+        content = self.read(path)
+        if content is None:
             return None
         try:
-            report = self.parse(ShardReport, path, found)
+            report = self.parse(ShardReport, path, content)
         except ValidationError:
             return None
         return report if report.is_intact() else None
@@ -307,22 +307,22 @@ class RunFolder(OutputFolder):
         """Returns whether a report belongs to this plan and its shard's files are unchanged since they were written."""
         if report is None or report.plan_sha256 != plan.sha256:
             return False
-        written = [(report.file, report.size, report.pin)]
-        written += [(report.index.file, report.index.size, report.index.pin)] if report.index is not None else []
-        entries = [(self._store.stat(self.at(file)), size, pin) for file, size, pin in written]
+        files = [(report.file, report.size, report.pin)]
+        files += [(report.index.file, report.index.size, report.index.pin)] if report.index is not None else []
+        entries = [(self._store.stat(self.at(file)), size, pin) for file, size, pin in files]
         return all(entry is not None and (entry.size, entry.pin) == (size, pin) for entry, size, pin in entries)
 
     def put_manifest(self, manifest: Manifest) -> Success:
         """Writes the manifest. Returns the content for `_SUCCESS`."""
-        written = manifest.to_bytes()
+        content = manifest.to_bytes()
         path = names.manifest_file(self.run_id)
-        self._store.put(self.at(path), written)
-        return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(written).hexdigest())
+        self._store.put(self.at(path), content)
+        return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(content).hexdigest())
 
     def side_files(self) -> Iterator[str]:
         """Yields the hidden files of metadata and of earlier runs, without OWNER and this run's own files."""
-        for path, _ in self._listed(names.SIDE):
+        for path, _ in self._list(names.SIDE):
             if path != names.OWNER and path.split("/")[1] != self.run_id:
                 yield path
-        for path, _ in self._listed(names.TFDS):
+        for path, _ in self._list(names.TFDS):
             yield path

@@ -42,17 +42,17 @@ def check(
         if place is not None and folder is not None and (below := folder.path_of(place)) is not None:
             raise BadSpec(_is(uri, "output.uri", output) if below == () else _holds(uri, "output.uri", output), uri=uri)
     for field, target in (("output.uri", output), ("output.table.uri", table)):
-        written = place_of(target, access) if target is not None else None
-        if target is None or written is None:
+        output_place = place_of(target, access) if target is not None else None
+        if target is None or output_place is None:
             continue
         for uri in uris:
             read = archive_of(uri)
             place = place_of(read, access)
             if place is not None:
-                _refuse(uri, place, field, target, written)
+                _refuse(uri, place, field, target, output_place)
             pattern = _WILDCARD.search(read) if scheme_of(read) not in ("http", "https") else None
             if pattern is not None:
-                _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, written, endings)
+                _refuse_glob(uri, read[: read.rfind("/", 0, pattern.start()) + 1] or ".", access, field, target, output_place, endings)
 
 
 def check_units(units: UnitTable, output: str, access: Access) -> None:
@@ -72,37 +72,37 @@ def check_units(units: UnitTable, output: str, access: Access) -> None:
     folder = place_of(output, access)
     if not pins or folder is None:
         return
-    wanted = pa.array(sorted(pins))
+    output_pins = pa.array(sorted(pins))
     for batch in units.batches(["uri", "pin"]):
         # The same file has the same pin, so links need only be resolved for files whose pin also occurs in the output.
-        same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), wanted)).to_pylist()  # every unit has a URI
+        same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), output_pins)).to_pylist()  # every unit has a URI
         for uri in dict.fromkeys(same):
             file = archive_of(uri)
-            if scheme_of(file) in ("", "file") and (found := place_of(file, access)) is not None and folder.path_of(found) is not None:
+            if scheme_of(file) in ("", "file") and (place := place_of(file, access)) is not None and folder.path_of(place) is not None:
                 raise BadSpec(_holds(f"{uri} ({places.real_path(file)})", "output.uri", output), uri=uri)
 
 
-def _refuse(uri: str, read: Place, field: str, target: str, written: Place) -> None:
-    below = read.path_of(written)
+def _refuse(uri: str, source: Place, field: str, target: str, output: Place) -> None:
+    below = source.path_of(output)
     if below == ():
         raise BadSpec(_is(uri, field, target), uri=uri)
     if below is not None and not _is_hidden(below):
         raise BadSpec(_lies_in(uri, field, target), uri=uri)
-    if written.path_of(read) is not None:
+    if output.path_of(source) is not None:
         raise BadSpec(_holds(uri, field, target), uri=uri)
 
 
-def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, written: Place, endings: Sequence[str] | None) -> None:
+def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, output: Place, endings: Sequence[str] | None) -> None:
     """Raises BadSpec if the glob may match files of the output. The glob needn't match all files below its folder."""
     base = place_of(folder, access)
     if base is None:
         return
-    below = base.path_of(written)
+    below = base.path_of(output)
     if below is not None and not _is_hidden(below):
         pattern = uri[len(folder) if folder != "." else 0 :]
         if _may_match_below(pattern, below) and (endings is None or any(_may_end(pattern, ending) for ending in endings)):
             raise BadSpec(_lies_in(uri, field, target), uri=uri)
-    elif written.path_of(base) is not None:
+    elif output.path_of(base) is not None:
         raise BadSpec(_holds(uri, field, target), uri=uri)
 
 

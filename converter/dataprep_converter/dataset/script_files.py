@@ -17,13 +17,13 @@ READER: Final = "script"
 
 def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
     """Returns the sorted paths that match each pattern."""
-    known = sorted(paths)
-    return {pattern: [path for path in known if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compile(patterns)}
+    ordered = sorted(paths)
+    return {pattern: [path for path in ordered if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compile(patterns)}
 
 
 def match_any(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
     """Returns the paths that match any pattern."""
-    return {path for found in matching(patterns, paths).values() for path in found}
+    return {path for matches in matching(patterns, paths).values() for path in matches}
 
 
 def holds_records(path: str, *, format_: str) -> bool:

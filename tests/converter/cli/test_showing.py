@@ -291,7 +291,7 @@ def test_a_store_without_a_column_has_a_dash_there(monkeypatch: pytest.MonkeyPat
         Entry("hdfs://nn/x/c", 1, "p"),
     ]
     monkeypatch.setattr(
-        "dataprep_converter.dataset.output_folder.OutputFolder._listed", lambda *_: ((e.uri[-1], e) for e in reversed(entries))
+        "dataprep_converter.dataset.output_folder.OutputFolder._list", lambda *_: ((e.uri[-1], e) for e in reversed(entries))
     )
     shown = io.StringIO()
     inspection.listing("/x", Access(), stream=shown)

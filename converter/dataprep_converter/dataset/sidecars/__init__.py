@@ -80,10 +80,10 @@ def location_files(uri: str, manifest: Manifest) -> Made:
 
     Files in the manifest are left out. Older versions made them in a form without the location.
     """
-    known = {file.file for file in manifest.metadata}
+    manifest_files = {file.file for file in manifest.metadata}
     for place in PLACED.values():
         make: Callable[[str, Manifest], Made] = resolve_name(place)
-        yield from (made for made in make(uri, manifest) if made[0] not in known)
+        yield from (file for file in make(uri, manifest) if file[0] not in manifest_files)
 
 
 def absolute(uri: str) -> str:

@@ -91,7 +91,7 @@ def make(finished: FinishedDataSet) -> Made:
         "distribution": files,
         "recordSet": [
             _splits(finished),
-            *(_classes(number, *each) for number, each in enumerate(manifest.labels.items())),
+            *(_classes(number, *label_classes) for number, label_classes in enumerate(manifest.labels.items())),
             *_records(finished),
         ],
     }
@@ -110,14 +110,14 @@ def _splits(finished: FinishedDataSet) -> Mapping[str, Any]:
     }
 
 
-def _classes(number: int, label: str, found: list[str]) -> Mapping[str, Any]:
+def _classes(number: int, label: str, classes: list[str]) -> Mapping[str, Any]:
     place = f"classes/{_id(label, number)}"
     return {
         "@type": "cr:RecordSet",
         "@id": place,
         "name": f"classes of {label}",
         "field": [_field(f"{place}/number", "number", "sc:Integer"), _field(f"{place}/name", "name", "sc:Text")],
-        "data": [{f"{place}/number": value, f"{place}/name": name} for value, name in enumerate(found)],
+        "data": [{f"{place}/number": value, f"{place}/name": name} for value, name in enumerate(classes)],
     }
 
 
@@ -158,8 +158,8 @@ def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
     options = finished.spec.output.csv
     if not options.header or options.delimiter != ",":
         return None
-    found = [(name, _type(feature), False) for feature in finished.features for name in csv_encoder.names(feature)]
-    return found if len(found) <= _MOST_COLUMNS else None
+    columns = [(name, _type(feature), False) for feature in finished.features for name in csv_encoder.names(feature)]
+    return columns if len(columns) <= _MOST_COLUMNS else None
 
 
 def _type(feature: FeatureSpec) -> str:

@@ -18,8 +18,8 @@ def make(finished: FinishedDataSet) -> Made:
     labels = {feature: classes for feature, classes in sorted(finished.manifest.labels.items()) if classes}
     if not labels:
         return
-    both = {feature: {"names": classes, "numbers": _numbers(classes)} for feature, classes in labels.items()}
-    yield LABEL_MAP, canonical.dumps(both) + b"\n"
+    label_map = {feature: {"names": classes, "numbers": _numbers(classes)} for feature, classes in labels.items()}
+    yield LABEL_MAP, canonical.dumps(label_map) + b"\n"
     for feature, classes in labels.items():
         yield label_file(feature), "".join(f"{_line(name)}\n" for name in classes).encode()
 

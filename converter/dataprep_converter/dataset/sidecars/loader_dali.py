@@ -49,12 +49,12 @@ if __name__ == "__main__":
 '''
 
 
-def _framed(**parts: str) -> Template:
+def _frame(**parts: str) -> Template:
     """Returns the file's template with these parts filled in. The other placeholders stay."""
     return Template(Template(_FRAME).safe_substitute(parts))
 
 
-_LOADER: Final = _framed(
+_LOADER: Final = _frame(
     used="fn, pipeline_def, tfrecord, types",
     read='''\
 def records(paths, indexes, random_shuffle):
@@ -68,7 +68,7 @@ $decoded    return tuple(record[name] for name in FEATURES)
     pipeline = records(paths, indexes, random_shuffle, batch_size=batch_size, num_threads=4, device_id=None)
 """,
 )
-_MEMBERS: Final = _framed(
+_MEMBERS: Final = _frame(
     used="fn, pipeline_def, types",
     read='''\
 def records(paths, random_shuffle):
@@ -113,9 +113,9 @@ def examples(finished: FinishedDataSet) -> str:
         _LOADER,
         splits=loader_source.splits(finished),
         classes=loader_source.classes(finished),
-        features=loader_source.dictionary("FEATURES", {feature.name: _described(feature) for feature in readable}, comment),
+        features=loader_source.dictionary("FEATURES", {feature.name: _describe(feature) for feature in readable}, comment),
         files=loader_source.files_function("DALI"),
-        decoded="".join(_decoded(feature) for feature in readable),
+        decoded="".join(_decode_lines(feature) for feature in readable),
     )
 
 
@@ -127,14 +127,14 @@ def _is_list_of_bytes(feature: FeatureSpec) -> bool:
     return feature.kind == "bytes" and not feature.raw and feature.shape != ()
 
 
-def _described(feature: FeatureSpec) -> str:
+def _describe(feature: FeatureSpec) -> str:
     kind, default = _TYPES[feature.kind]
     if feature.shape == (-1,):
         return f"tfrecord.VarLenFeature({kind}, {default})"
     return f"tfrecord.FixedLenFeature({[] if feature.raw else list(feature.shape)}, {kind}, {default})"
 
 
-def _decoded(feature: FeatureSpec) -> str:
+def _decode_lines(feature: FeatureSpec) -> str:
     value = f"record[{loader_source.quoted(feature.name)}]"
     if feature.raw:
         return f"    {value} = fn.reinterpret({value}, dtype=types.{_NAMES[feature.dtype]}, shape={list(feature.shape)})\n"
@@ -145,18 +145,20 @@ def _decoded(feature: FeatureSpec) -> str:
 
 def members(finished: FinishedDataSet) -> str:
     """Returns the file for `webdataset`."""
-    found = loader_torch_samples.extensions(finished)
-    images = [each for each in finished.features if each.name in found and _is_image(each)]
+    extensions = loader_torch_samples.extensions(finished)
+    images = [feature for feature in finished.features if feature.name in extensions and _is_image(feature)]
     lines = [
-        f"    record[{loader_source.quoted(each.name)}] = {_DECODED.format(record=f'record[{loader_source.quoted(each.name)}]')}\n"
-        for each in images
+        f"    record[{loader_source.quoted(feature.name)}] = {_DECODED.format(record=f'record[{loader_source.quoted(feature.name)}]')}\n"
+        for feature in images
     ]
     return loader_source.filled(
         _MEMBERS,
         splits=loader_source.splits(finished),
         classes=loader_source.classes(finished),
         features=loader_source.dictionary(
-            "FEATURES", {name: loader_source.quoted(";".join(each)) for name, each in found.items()}, "Extensions of each feature's member."
+            "FEATURES",
+            {name: loader_source.quoted(";".join(suffixes)) for name, suffixes in extensions.items()},
+            "Extensions of each feature's member.",
         ),
         files=loader_source.files_function("DALI"),
         decoded="".join(lines),

@@ -124,13 +124,13 @@ def _folders(finished: FinishedDataSet) -> str:
     """Returns a sentence with the folders for loaders that take all files of a folder, or empty if splits have no separate folders."""
     version = finished.manifest.parts.get("dl4jFolders", 1)
     output, splits = finished.spec.output, [split.name for split in finished.manifest.splits]
-    named = [
+    folders = [
         names.split_folder(output.template, format_=output.format, split=name, several_splits=len(splits) > 1, dl4j_folders=version)
         for name in splits
     ]
-    if None in named:
+    if None in folders:
         return ""
-    return f" Loaders that take every file of a folder (FileDataSetIterator, SparkUtils.listPaths) get FOLDER/{', FOLDER/'.join(map(str, named))}."
+    return f" Loaders that take every file of a folder (FileDataSetIterator, SparkUtils.listPaths) get FOLDER/{', FOLDER/'.join(map(str, folders))}."
 
 
 def _splits(finished: FinishedDataSet) -> str:

@@ -80,7 +80,7 @@ def text(finished: FinishedDataSet) -> str:
     fault = sagemaker.fault(finished.manifest)
     if fault is not None:
         raise loader_source.Unreadable(fault)
-    beginnings = {name: loader_source.quoted(found) for name, found in sagemaker.beginnings(finished.manifest).items()}
+    beginnings = {name: loader_source.quoted(beginning) for name, beginning in sagemaker.beginnings(finished.manifest).items()}
     has_records = format_rules(finished.manifest.format).is_for_sagemaker
     return loader_source.filled(
         _LOADER,

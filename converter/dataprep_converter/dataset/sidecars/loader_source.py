@@ -45,7 +45,7 @@ def splits(finished: FinishedDataSet) -> str:
 def classes(finished: FinishedDataSet) -> str:
     """Returns the source of a dictionary from each label to its class names, or the empty string if no classes have names."""
     labels = finished.manifest.labels
-    lists = {name: f"[{', '.join(map(quoted, found))}]" for name, found in labels.items()}
+    lists = {name: f"[{', '.join(map(quoted, class_names))}]" for name, class_names in labels.items()}
     return dictionary("CLASSES", lists, "Names of the classes, by their numbers.") if lists else ""
 
 

@@ -77,32 +77,32 @@ def load(spark, split, folder=FOLDER):
 def examples(finished: FinishedDataSet) -> str:
     """Returns the file for `tfrecord`."""
     parse = f"tf.train.{_message(finished)}.FromString makes a message of each."
-    return _filled(_RECORDS, finished, submit=" --packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse)
+    return _fill(_RECORDS, finished, submit=" --packages org.tensorflow:tensorflow-hadoop:1.15.0", parse=parse)
 
 
 def parquet(finished: FinishedDataSet) -> str:
     """Returns the file for `parquet`."""
-    return _filled(_TABLE, finished, read="parquet(*")
+    return _fill(_TABLE, finished, read="parquet(*")
 
 
 def jsonl(finished: FinishedDataSet) -> str:
     """Returns the file for `jsonl`."""
-    return _filled(_TABLE, finished, read="json(")
+    return _fill(_TABLE, finished, read="json(")
 
 
 def csv(finished: FinishedDataSet) -> str:
     """Returns the file for `csv`."""
     options = finished.spec.output.csv
     read = f"options(header={options.header}, sep={options.delimiter!r}, escape='\"', inferSchema=True, multiLine=True).csv("
-    return _filled(_TABLE, finished, read=read)
+    return _fill(_TABLE, finished, read=read)
 
 
 def hadoop(finished: FinishedDataSet) -> str:
     """Returns the file for `sequenceFile` and `mapFile`. Raises Unreadable for values that PySpark can't convert for Python."""
-    return _filled(_HADOOP, finished, value=_value(finished))
+    return _fill(_HADOOP, finished, value=_value(finished))
 
 
-def _filled(template: Template, finished: FinishedDataSet, *, submit: str = "", **parts: str) -> str:
+def _fill(template: Template, finished: FinishedDataSet, *, submit: str = "", **parts: str) -> str:
     splits, classes = loader_source.splits(finished), loader_source.classes(finished)
     return loader_source.filled(template, splits=splits, classes=classes, submit=submit, **parts)
 
@@ -118,7 +118,9 @@ def _value(finished: FinishedDataSet) -> str:
         raise loader_source.Unreadable("PySpark can't hand DL4J's records over to Python; LoadHadoop.java reads them.")
     if kind == "Example":
         return f"tf.train.{_message(finished)}.FromString makes a message of a value."
-    stored = next(feature for feature in finished.features if feature.name != key)
-    if (stored.shape and stored.dtype not in ("int8", "uint8")) or (not stored.shape and stored.dtype == "int8"):
+    value_feature = next(feature for feature in finished.features if feature.name != key)
+    if (value_feature.shape and value_feature.dtype not in ("int8", "uint8")) or (
+        not value_feature.shape and value_feature.dtype == "int8"
+    ):
         raise loader_source.Unreadable("PySpark can't hand arrays and single bytes of Hadoop over to Python; LoadHadoop.java reads them.")
-    return f"a value is {stored.name}."
+    return f"a value is {value_feature.name}."

@@ -50,10 +50,10 @@ def text(finished: FinishedDataSet) -> str:
     """Returns the file."""
     alone = [feature for feature in finished.features if not feature.sequence]
     steps = [feature for feature in finished.features if feature.sequence]
-    described = loader_source.dictionary("FEATURES", {f.name: _described(f) for f in alone}, "How each feature is stored.")
+    described = loader_source.dictionary("FEATURES", {f.name: _describe(f) for f in alone}, "How each feature is stored.")
     if steps:
         described += loader_source.dictionary(
-            "SEQUENCES", {f.name: _of_steps(f) for f in steps}, "How the steps of each sequence are stored."
+            "SEQUENCES", {f.name: _describe_steps(f) for f in steps}, "How the steps of each sequence are stored."
         )
     if any(feature.record for feature in finished.features):
         described, body = "", "    record = serialized  # whole records, as the source had them\n"
@@ -67,26 +67,26 @@ def text(finished: FinishedDataSet) -> str:
         classes=loader_source.classes(finished),
         features=described,
         files=loader_source.files_function("TensorFlow"),
-        parse=body + "".join(_decoded(feature) for feature in finished.features if not feature.record),
+        parse=body + "".join(_decode_lines(feature) for feature in finished.features if not feature.record),
         compression="GZIP" if finished.manifest.compression == "gzip" else "",
     )
 
 
-def _described(feature: FeatureSpec) -> str:
+def _describe(feature: FeatureSpec) -> str:
     kind = _TYPES[feature.kind]
     if feature.raw:
         return "tf.io.FixedLenFeature([], tf.string)"
     return f"tf.io.RaggedFeature({kind})" if feature.shape == (-1,) else f"tf.io.FixedLenFeature({list(feature.shape)}, {kind})"
 
 
-def _of_steps(feature: FeatureSpec) -> str:
+def _describe_steps(feature: FeatureSpec) -> str:
     kind, step = _TYPES[feature.kind], feature.shape[1:]
     if feature.raw:
         return "tf.io.FixedLenSequenceFeature([], tf.string)"
     return f"tf.io.RaggedFeature({kind})" if step == (-1,) else f"tf.io.FixedLenSequenceFeature({list(step)}, {kind})"
 
 
-def _decoded(feature: FeatureSpec) -> str:
+def _decode_lines(feature: FeatureSpec) -> str:
     """Returns the line that converts bytes to a tensor, for features that are stored as bytes, or else the empty string."""
     value = f"record[{loader_source.quoted(feature.name)}]"
     if feature.raw:

@@ -116,8 +116,8 @@ if __name__ == "__main__":
 
 def webdataset(finished: FinishedDataSet) -> str:
     """Returns the file for `webdataset`."""
-    has_images = any(each.name.endswith(SNIFFED) and each.dtype == "bytes" and not each.text for each in finished.features)
-    return _filled(
+    has_images = any(feature.name.endswith(SNIFFED) and feature.dtype == "bytes" and not feature.text for feature in finished.features)
+    return _fill(
         _WEBDATASET,
         finished,
         pillow=", and Pillow for images" if has_images else "",
@@ -129,15 +129,15 @@ def webdataset(finished: FinishedDataSet) -> str:
 
 def mds(finished: FinishedDataSet) -> str:
     """Returns the file for `mds`."""
-    return _filled(_MDS, finished, opened=_WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED)
+    return _fill(_MDS, finished, opened=_WHERE_IT_LIES if finished.manifest.compression == "none" else _DECOMPRESSED)
 
 
 def npz(finished: FinishedDataSet) -> str:
     """Returns the file for `npz`."""
-    return _filled(_NPZ, finished, files=loader_source.files_function("Python"))
+    return _fill(_NPZ, finished, files=loader_source.files_function("Python"))
 
 
-def _filled(template: Template, finished: FinishedDataSet, **parts: str) -> str:
+def _fill(template: Template, finished: FinishedDataSet, **parts: str) -> str:
     splits, classes = loader_source.splits(finished), loader_source.classes(finished)
     return loader_source.filled(Template(template.template + _MAIN), splits=splits, classes=classes, **parts)
 
@@ -148,5 +148,5 @@ def extensions(finished: FinishedDataSet) -> dict[str, list[str]]:
 
 
 def _members(finished: FinishedDataSet) -> str:
-    found = {name: str(each) for name, each in extensions(finished).items()}
-    return loader_source.dictionary("MEMBERS", found, "Extensions of each feature's member: of an image, that of what it is.")
+    members = {name: str(names) for name, names in extensions(finished).items()}
+    return loader_source.dictionary("MEMBERS", members, "Extensions of each feature's member: of an image, that of what it is.")

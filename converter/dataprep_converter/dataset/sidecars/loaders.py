@@ -47,11 +47,11 @@ def _loader(framework: str, format_: str) -> Callable[[FinishedDataSet], str]:
     """Returns the function that makes the file. Raises Unreadable if the framework can't read the format."""
     place = _OF_ANY_FORMAT.get(framework) or format_of(format_).loaders.get(framework)
     if place is None:
-        readable = _listed([name for name, known in FORMATS.items() if framework in known.loaders])
+        readable = _enumerate_formats([name for name, format_rules in FORMATS.items() if framework in format_rules.loaders])
         raise Unreadable(f"{FRAMEWORKS[framework].format(readable=readable)}, and this data set is {format_}.")
     loader: Callable[[FinishedDataSet], str] = resolve_name(place)
     return loader
 
 
-def _listed(formats: Sequence[str]) -> str:
+def _enumerate_formats(formats: Sequence[str]) -> str:
     return (" and " if len(formats) == 2 else ", ").join(formats)

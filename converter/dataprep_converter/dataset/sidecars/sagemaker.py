@@ -24,9 +24,9 @@ Don't change it, because the message is part of data sets, whose bytes must stay
 
 def place(uri: str, manifest: Manifest) -> Made:
     """Yields the file, or nothing if SageMaker can't use the data set. `fault` returns the reason."""
-    found = channels(uri, manifest)
-    if found is not None:
-        yield FILE, json.dumps(found.input_data_config(), indent=2).encode() + b"\n"
+    channel_config = channels(uri, manifest)
+    if channel_config is not None:
+        yield FILE, json.dumps(channel_config.input_data_config(), indent=2).encode() + b"\n"
 
 
 def channels(uri: str, manifest: Manifest) -> Channels | None:
@@ -42,11 +42,11 @@ def channels(uri: str, manifest: Manifest) -> Channels | None:
 
 def fault(manifest: Manifest) -> str | None:
     """Returns the reason why SageMaker can't use the data set, or None if it can."""
-    found = [split.name for split in manifest.splits]
+    split_names = [split.name for split in manifest.splits]
     if not format_of(manifest.format).is_sagemaker_input:
         return f"SageMaker has no content type for {manifest.format}; it has some for {', '.join(_inputs())}."
-    if "train" not in found:
-        return f"SageMaker needs a channel named train, and the splits are {', '.join(found)}. Name one of spec.splits.into so."
+    if "train" not in split_names:
+        return f"SageMaker needs a channel named train, and the splits are {', '.join(split_names)}. Name one of spec.splits.into so."
     for name, beginning in beginnings(manifest).items():
         if not beginning:
             return f"SageMaker names the files of a channel by how they begin, and those of {name} have no beginning of their own; begin output.fileName with {{split}}."
@@ -57,8 +57,8 @@ def fault(manifest: Manifest) -> str | None:
 
 
 def _inputs() -> list[str]:
-    known = [name for name, format_ in FORMATS.items() if format_.is_sagemaker_input]
-    return [*_LISTED_FIRST, *(name for name in known if name not in _LISTED_FIRST)]
+    supported = [name for name, format_ in FORMATS.items() if format_.is_sagemaker_input]
+    return [*_LISTED_FIRST, *(name for name in supported if name not in _LISTED_FIRST)]
 
 
 def beginnings(manifest: Manifest) -> dict[str, str]:
@@ -66,14 +66,14 @@ def beginnings(manifest: Manifest) -> dict[str, str]:
 
     If all the files are in the split's folder, this is its name and a slash.
     """
-    found: dict[str, str] = {}
+    by_split: dict[str, str] = {}
     for split in manifest.splits:
         files = [file.file for file in manifest.files if file.split == split.name]
         folder = f"{split.name}/"
         common = os.path.commonprefix(files)  # noqa: RUF071 - S3's prefixes end anywhere, too
         common = common if len(files) == 1 else common.rstrip("0123456789") or common
-        found[split.name] = folder if all(file.startswith(folder) for file in files) else common
-    return found
+        by_split[split.name] = folder if all(file.startswith(folder) for file in files) else common
+    return by_split
 
 
 def compression(manifest: Manifest) -> str:

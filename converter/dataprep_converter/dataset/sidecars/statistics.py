@@ -29,14 +29,14 @@ def make(finished: FinishedDataSet) -> Made:
     """Yields the file."""
     manifest = finished.manifest
     kinds = {feature["name"]: feature for feature in manifest.features}
-    found = {split.name: finished.statistics.get(split.name, SplitStatistics()) for split in manifest.splits}
+    by_split = {split.name: finished.statistics.get(split.name, SplitStatistics()) for split in manifest.splits}
     document = {
         "version": 1,
         "extent": finished.spec.output.statistics,
-        "splits": {name: _split(split, kinds, manifest.labels) for name, split in found.items()},
+        "splits": {name: _split(split, kinds, manifest.labels) for name, split in by_split.items()},
         "warnings": comparison.warnings(manifest, finished.statistics),
     }
-    yield STATISTICS, _laid_out(document).encode() + b"\n"
+    yield STATISTICS, _to_json(document).encode() + b"\n"
 
 
 class _Json(str):
@@ -45,7 +45,7 @@ class _Json(str):
     __slots__ = ()
 
 
-def _laid_out(value: Any, indent: str = "\n") -> str:
+def _to_json(value: Any, indent: str = "\n") -> str:
     """Returns JSON in which a dict that contains other dicts has a line for each entry. All other values are on one line.
 
     The `indent` of Python's json module formats each value in Python. For 22 features, this takes longer than converting 200,000 records.
@@ -55,7 +55,7 @@ def _laid_out(value: Any, indent: str = "\n") -> str:
     if not isinstance(value, dict) or not any(isinstance(entry, dict) for entry in value.values()):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     below = f"{indent} "
-    entries = (f"{below}{json.dumps(name, ensure_ascii=False)}: {_laid_out(entry, below)}" for name, entry in value.items())
+    entries = (f"{below}{json.dumps(name, ensure_ascii=False)}: {_to_json(entry, below)}" for name, entry in value.items())
     return f"{{{','.join(entries)}{indent}}}"
 
 
@@ -64,11 +64,11 @@ def read_statistics(manifest: Manifest, folder: OutputFolder) -> dict[str, Any] 
 
     Raises NotWhole if the file was changed or is missing.
     """
-    written = next((file for file in manifest.metadata if file.file == STATISTICS), None)
-    if written is None:
+    entry = next((file for file in manifest.metadata if file.file == STATISTICS), None)
+    if entry is None:
         return None
     content = folder.read(STATISTICS)
-    if content is None or hashlib.sha256(content).hexdigest() != written.sha256:
+    if content is None or hashlib.sha256(content).hexdigest() != entry.sha256:
         raise NotWhole(f"{folder.at(STATISTICS)} is {'missing' if content is None else 'not the one that the manifest names'}.")
     document: dict[str, Any] = json.loads(content)
     return document
@@ -83,7 +83,7 @@ def _split(split: SplitStatistics, kinds: Mapping[str, Mapping[str, Any]], label
 
 
 def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "dtype": feature["dtype"],
         "shape": feature["shape"],
         "count": summary.records - summary.missing,
@@ -92,11 +92,11 @@ def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
         "sampledEvery": summary.every,
     }
     if summary.numbers is not None:
-        found |= _numbers(summary.numbers, is_whole=not feature["dtype"].startswith("float"))
+        fields |= _numbers(summary.numbers, is_whole=not feature["dtype"].startswith("float"))
     for name, numbers in (("sizes", summary.sizes), ("lengths", summary.lengths)):
         if numbers is not None:
-            found[name] = _numbers(numbers, is_whole=True)
-    return found | (_top(summary.top) if summary.top is not None else {})
+            fields[name] = _numbers(numbers, is_whole=True)
+    return fields | (_top(summary.top) if summary.top is not None else {})
 
 
 def _numbers(numbers: NumberSummary, *, is_whole: bool) -> dict[str, Any]:
@@ -127,8 +127,8 @@ def _histogram(buckets: Sequence[tuple[float, float, int]]) -> _Json:
     Most ends of buckets are also the start of the next one. Formatting thousands of them here avoids doing so twice for each.
     """
     ends = {end for low, high, _ in buckets for end in (low, high)}
-    written = {end: f"{end:.{_DIGITS}g}" if isinstance(end, float) else str(end) for end in ends}
-    return _Json(f"[{', '.join(f'[{written[low]}, {written[high]}, {count}]' for low, high, count in buckets)}]")
+    texts = {end: f"{end:.{_DIGITS}g}" if isinstance(end, float) else str(end) for end in ends}
+    return _Json(f"[{', '.join(f'[{texts[low]}, {texts[high]}, {count}]' for low, high, count in buckets)}]")
 
 
 def _top(top: TopValues) -> dict[str, Any]:
@@ -146,15 +146,15 @@ def _top(top: TopValues) -> dict[str, Any]:
 
 def _balance(counts: ClassCounts, classes: Sequence[str]) -> list[dict[str, Any]]:
     """Returns every class that has a name or a record, in the order of class numbers."""
-    known: Counter[Class] = Counter(counts.counts)
-    known.update(dict.fromkeys(range(len(classes)), 0))
-    total = sum(known.values())
+    totals: Counter[Class] = Counter(counts.counts)
+    totals.update(dict.fromkeys(range(len(classes)), 0))
+    total = sum(totals.values())
     balance: list[dict[str, Any]] = []
-    for found in sorted(known, key=comparison.order):
-        shown: dict[str, Any] = {"class": found.decode(errors="backslashreplace") if isinstance(found, bytes) else found}
-        if isinstance(found, int) and 0 <= found < len(classes):
-            shown["name"] = classes[found]
-        balance.append(shown | {"count": known[found], "share": _rounded(known[found] / total) if total else 0})
+    for value in sorted(totals, key=comparison.order):
+        row: dict[str, Any] = {"class": value.decode(errors="backslashreplace") if isinstance(value, bytes) else value}
+        if isinstance(value, int) and 0 <= value < len(classes):
+            row["name"] = classes[value]
+        balance.append(row | {"count": totals[value], "share": _rounded(totals[value] / total) if total else 0})
     return balance
 
 

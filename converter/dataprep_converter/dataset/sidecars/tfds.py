@@ -50,23 +50,23 @@ def make(finished: FinishedDataSet) -> Made:
         "splits": splits,
         "version": "1.0.0",
     }
-    yield f"{FOLDER}/dataset_info.json", _written(info)
+    yield f"{FOLDER}/dataset_info.json", _to_json(info)
     classes = {feature.name: _classes(feature, finished) for feature in finished.features}
     described = {feature.name: _feature(feature, classes[feature.name]) for feature in finished.features}
     root = {"pythonClassName": f"{_FEATURES}.features_dict.FeaturesDict", "featuresDict": {"features": described}}
-    yield f"{FOLDER}/features.json", _written(root)
-    for name, found in classes.items():
-        if isinstance(found, list):
-            yield f"{FOLDER}/{name.replace('/', '.')}.labels.txt", "".join(f"{each}\n" for each in found).encode()
+    yield f"{FOLDER}/features.json", _to_json(root)
+    for name, class_names in classes.items():
+        if isinstance(class_names, list):
+            yield f"{FOLDER}/{name.replace('/', '.')}.labels.txt", "".join(f"{class_name}\n" for class_name in class_names).encode()
 
 
 def _template(files: Sequence[ManifestFile], split: str, finished: FinishedDataSet) -> str | None:
     """Returns the template of the files' names with TFDS's fields, or None if TFDS would construct other names from it."""
     output = finished.spec.output
     several = len(finished.manifest.splits) > 1
-    ours = names.file_name_template(output.template, shards=len(files), format_=output.format, several_splits=several)
+    own_template = names.file_name_template(output.template, shards=len(files), format_=output.format, several_splits=several)
     fields = {"split": split, "ext": "tfrecords", "shard": "{SHARD_INDEX}", "shards": "{NUM_SHARDS}"}
-    template = re.sub(r"\{(\w+)(?::\d+)?\}", lambda found: fields[found[1]], ours)
+    template = re.sub(r"\{(\w+)(?::\d+)?\}", lambda match: fields[match[1]], own_template)
     digits = max(5, len(str(len(files))))
     for number, file in enumerate(files):
         if template.format(SHARD_INDEX=f"{number:0{digits}}", NUM_SHARDS=f"{len(files):0{digits}}") != file.file:
@@ -78,10 +78,14 @@ def _classes(feature: FeatureSpec, finished: FinishedDataSet) -> list[str] | int
     """Returns the names of a feature's classes, or their number. Returns None if the feature's value isn't a single class."""
     if not feature.label or feature.kind != "int64" or feature.shape:
         return None
-    found = finished.manifest.labels.get(feature.name, [])
+    class_names = finished.manifest.labels.get(feature.name, [])
     # TFDS strips the lines of its file, ignores empty ones, and requires unique names.
-    if found and len(set(found)) == len(found) and all(name and name == name.strip() and len(name.splitlines()) == 1 for name in found):
-        return found
+    if (
+        class_names
+        and len(set(class_names)) == len(class_names)
+        and all(name and name == name.strip() and len(name.splitlines()) == 1 for name in class_names)
+    ):
+        return class_names
     return next((label.num_classes for label in finished.spec.labels or [] if label.name == feature.name), None)
 
 
@@ -108,5 +112,5 @@ def _leaf(python_name: str, kind: str, content: Mapping[str, Any]) -> Mapping[st
     return {"pythonClassName": f"{_FEATURES}.{python_name}", kind: content}
 
 
-def _written(content: Mapping[str, Any]) -> bytes:
+def _to_json(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
