@@ -29,13 +29,13 @@ TEXTS: Final = "texts"
 """Key in a reader's state, used only while a plan is made. The value contains the `TEXT` metadata by column."""
 
 
-def marked(schema: pa.Schema, key: str, said: Mapping[str, str]) -> pa.Schema:
+def marked(schema: pa.Schema, key: str, values: Mapping[str, str]) -> pa.Schema:
     """Returns the schema with metadata added to the named columns, under this key."""
     fields = []
     for column in schema:
-        if column.name in said:
+        if column.name in values:
             metadata: dict[Any, Any] = {**(column.metadata or {})}
-            column = column.with_metadata(metadata | {key: said[column.name]})
+            column = column.with_metadata(metadata | {key: values[column.name]})
         fields.append(column)
     return pa.schema(fields)
 
@@ -52,9 +52,9 @@ class Raw:
     """At most this many bytes of a sample are kept."""
 
     @classmethod
-    def of(cls, whole: bytes) -> "Raw":
+    def of(cls, content: bytes) -> "Raw":
         """Keeps the first bytes of a sample."""
-        return cls(content=whole[: cls.MOST], size=len(whole))
+        return cls(content=content[: cls.MOST], size=len(content))
 
 
 @dataclass(frozen=True)

@@ -41,14 +41,14 @@ def without(
 
     `faults` maps a row to the reason, and `places` maps it to (column, step). `samples` contains the sample number of each row.
     """
-    kept = np.ones(batch.records.num_rows, np.bool_)
-    kept[list(faults)] = False
+    keep = np.ones(batch.records.num_rows, np.bool_)
+    keep[list(faults)] = False
     numbers = to_numpy(samples)
     bad = []
     for row in sorted(faults):
         column, step = places.get(row, ("", None))
         bad.append(RejectedSample(sample=int(numbers[row]), reason=faults[row], column=column, step=step))
-    return replace(batch, records=batch.records.filter(pa.array(kept)), bad=[*batch.bad, *bad])
+    return replace(batch, records=batch.records.filter(pa.array(keep)), bad=[*batch.bad, *bad])
 
 
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
@@ -59,10 +59,10 @@ def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> li
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
         return list(references)  # by far the most frequent case, and a table may have ten thousand columns
     names = [name for name in schema.names if name != SAMPLE]
-    return [name for reference in references for name in _named(reference, names, of)]
+    return [name for reference in references for name in _resolve(reference, names, of)]
 
 
-def _named(reference: str, names: Sequence[str], of: str) -> list[str]:
+def _resolve(reference: str, names: Sequence[str], of: str) -> list[str]:
     if reference in names:
         return [reference]
     position = _POSITION.fullmatch(reference)
@@ -86,8 +86,8 @@ def format_names(names: Sequence[str]) -> str:
 
 def why_text(*fields: "pa.Field[Any]") -> str:
     """Returns why columns are text although numbers were expected, as the end of a message, or empty if no column records a reason."""
-    told = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
-    return next((f" {each.decode()}" for each in told), "")
+    reasons = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
+    return next((f" {reason.decode()}" for reason in reasons), "")
 
 
 def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

@@ -45,16 +45,16 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
         return None
     flat = values.reshape(-1)
     with np.errstate(invalid="ignore", over="ignore"):
-        stored = flat.astype(target)
-        changed = stored.astype(values.dtype) != flat
+        converted = flat.astype(target)
+        differs = converted.astype(values.dtype) != flat
         # A float can't represent the type's largest integer. A value that was rounded up beyond it can't be converted back.
         limit = float(np.iinfo(values.dtype).max)
-        if stored.max() >= limit:
-            changed |= stored >= limit
-        if np.isneginf(stored.min()):
+        if converted.max() >= limit:
+            differs |= converted >= limit
+        if np.isneginf(converted.min()):
             # Minus infinity converts back to the type's smallest integer, which may be the original value.
-            changed |= np.isneginf(stored)
-    places = np.flatnonzero(changed)
+            differs |= np.isneginf(converted)
+    places = np.flatnonzero(differs)
     if not len(places):
         return None
     if values.ndim == 1:
@@ -77,33 +77,33 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
     return pc.if_else(pc.fill_null(differs, False), original, pa.scalar(None, pa.string()))  # type: ignore[no-any-return]
 
 
-def merged(found: Iterable[Lossy]) -> list[Lossy]:
+def merged(entries: Iterable[Lossy]) -> list[Lossy]:
     """Returns one entry for each feature, column and kind, with the sum of records and the first example."""
-    whole: dict[tuple[str, str, str], Lossy] = {}
-    for each in found:
-        key = (each.feature, each.column, each.kind)
-        before = whole.get(key)
-        whole[key] = each if before is None else before.model_copy(update={"records": before.records + each.records})
-    return [whole[key] for key in sorted(whole)]
+    by_key: dict[tuple[str, str, str], Lossy] = {}
+    for entry in entries:
+        key = (entry.feature, entry.column, entry.kind)
+        previous = by_key.get(key)
+        by_key[key] = entry if previous is None else previous.model_copy(update={"records": previous.records + entry.records})
+    return [by_key[key] for key in sorted(by_key)]
 
 
-def warnings(found: Sequence[Lossy]) -> list[str]:
+def warnings(entries: Sequence[Lossy]) -> list[str]:
     """Returns the warnings for users, one sentence each."""
-    told = [_sentence(each) for each in found[:_TOLD]]
-    if len(found) > _TOLD:
-        told.append(f"{len(found) - _TOLD:,} more columns have values that records hold only in part: see lossy in the manifest")
-    return told
+    sentences = [_sentence(entry) for entry in entries[:_TOLD]]
+    if len(entries) > _TOLD:
+        sentences.append(f"{len(entries) - _TOLD:,} more columns have values that records hold only in part: see lossy in the manifest")
+    return sentences
 
 
-def _sentence(each: Lossy) -> str:
-    of = f"{each.records:,} record{'s' * (each.records != 1)}"
-    if each.kind == "Integer":
-        return f"column {each.column!r}: whole numbers of {of} are not exact as {each.type}, such as {each.value}, stored as {each.stored}"
-    if each.kind == "Decimal":
-        return (
-            f"column {each.column!r}: decimals of {of} have more digits than {each.type} holds, such as {each.value}, read as {each.stored}"
-        )
-    return f"column {each.column!r}: times of {of} are stored as numbers ({each.type}), such as {each.value}, read as {each.stored}"
+def _sentence(entry: Lossy) -> str:
+    records = f"{entry.records:,} record{'s' * (entry.records != 1)}"
+    if entry.kind == "Integer":
+        return f"column {entry.column!r}: whole numbers of {records} are not exact as {entry.type}, such as {entry.value}, stored as {entry.stored}"
+    if entry.kind == "Decimal":
+        return f"column {entry.column!r}: decimals of {records} have more digits than {entry.type} holds, such as {entry.value}, read as {entry.stored}"
+    return (
+        f"column {entry.column!r}: times of {records} are stored as numbers ({entry.type}), such as {entry.value}, read as {entry.stored}"
+    )
 
 
 def format_example(value: Any) -> str:

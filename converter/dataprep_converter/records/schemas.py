@@ -10,5 +10,5 @@ def schema_text(schema: pa.Schema) -> str:
 
 def parse_schema(text: str) -> pa.Schema:
     """Returns the schema from the text of `schema_text`."""
-    found: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
-    return found
+    schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(text)))
+    return schema

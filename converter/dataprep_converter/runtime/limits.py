@@ -45,7 +45,7 @@ def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
 
     In a container, paths of version 1 are those on the host, and only the top folder exists.
     """
-    found: list[Path] = []
+    folders: list[Path] = []
     for line in membership.read_text().splitlines() if membership.is_file() else []:
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
@@ -54,8 +54,8 @@ def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
         # it.
         for top in [groups] if number == "0" else [groups / controller, groups / controllers]:
             parts = [part for part in path.split("/") if part]
-            found += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]
-    return found
+            folders += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]
+    return folders
 
 
 def _words(file: Path) -> list[str]:

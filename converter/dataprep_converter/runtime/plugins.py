@@ -61,22 +61,22 @@ def digest() -> str | None:
     fetched = commit()
     if fetched is not None:
         return f"{fetched}:{Path(folder).relative_to(Path(os.environ[COMMIT_VARIABLE]).parent).as_posix()}"
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     # A mounted ConfigMap also contains links and folders whose names begin with two dots.
     for file in sorted(file for file in Path(folder).iterdir() if file.is_file() and not file.name.startswith(".")):
-        found.update(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n".encode())
-    return found.hexdigest()
+        hasher.update(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n".encode())
+    return hasher.hexdigest()
 
 
 def load(reference: str, *, of: str) -> Callable[..., Any]:
     """Returns the function for `module:function` or for the name of an entry point. Raises BadSpec, with the name, if it can't be found."""
     module, colon, name = reference.partition(":")
     if not colon:
-        found = [point for point in metadata.entry_points(group=ENTRY_POINTS) if point.name == reference]
-        if not found:
-            known = ", ".join(sorted(point.name for point in metadata.entry_points(group=ENTRY_POINTS))) or "none"
-            raise BadSpec(f"{of}: there is no plug-in {reference!r} among the entry points of {ENTRY_POINTS} (they are: {known}).")
-        module, _, name = found[0].value.partition(":")
+        points = [point for point in metadata.entry_points(group=ENTRY_POINTS) if point.name == reference]
+        if not points:
+            point_names = ", ".join(sorted(point.name for point in metadata.entry_points(group=ENTRY_POINTS))) or "none"
+            raise BadSpec(f"{of}: there is no plug-in {reference!r} among the entry points of {ENTRY_POINTS} (they are: {point_names}).")
+        module, _, name = points[0].value.partition(":")
     try:
         value: Any = _module(module)
         for part in name.split("."):
@@ -150,21 +150,21 @@ def table(records: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.
     columns = [
         _column([record[name] for record in records], name, schema.field(name).type if schema is not None else None) for name in names
     ]
-    made = pa.RecordBatch.from_arrays(columns, names=names)
-    return made if schema is None else pa.RecordBatch.from_arrays(made.columns, schema=schema)
+    batch = pa.RecordBatch.from_arrays(columns, names=names)
+    return batch if schema is None else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _column(values: list[Any], name: str, kind: pa.DataType | None) -> Array:
     if kind is None:
-        kind = _inferred(values[0], name)
+        kind = _infer_type(values[0], name)
     shape = shape_of(kind)
     try:
         if shape:
             dtype = np.dtype(value_type(kind).to_pandas_dtype())
             for number, value in enumerate(values):
-                found = np.asarray(value)
-                if found.shape != shape or not np.can_cast(found.dtype, dtype, "same_kind"):
-                    raise BadSample(f"record {number}: {name} is {found.dtype.name}{list(found.shape)}; expected {dtype.name}{list(shape)}")
+                array = np.asarray(value)
+                if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+                    raise BadSample(f"record {number}: {name} is {array.dtype.name}{list(array.shape)}; expected {dtype.name}{list(shape)}")
             return to_arrow(np.stack([np.asarray(value, dtype) for value in values]))
         column: Array = pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as exc:
@@ -172,7 +172,7 @@ def _column(values: list[Any], name: str, kind: pa.DataType | None) -> Array:
     return column
 
 
-def _inferred(value: Any, name: str) -> pa.DataType:
+def _infer_type(value: Any, name: str) -> pa.DataType:
     if isinstance(value, np.ndarray) and value.ndim:
         return arrow_type(value.dtype.name, value.shape)
     if isinstance(value, bytes | bytearray | memoryview):

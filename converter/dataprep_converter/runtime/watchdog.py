@@ -155,12 +155,12 @@ def supervise(work: Callable[[], int], *, limit_seconds: float = LIMIT_SECONDS) 
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
     try:
         return _watch_child(child, beats, limit_seconds)
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
         beats.close()
 
@@ -199,13 +199,13 @@ def _watch_child(child: int, beats: Heartbeats, limit_seconds: float) -> int:
     killed = False
     # As process 1, we become the parent of the child's orphans; waiting for -1 reaps them too.
     while True:
-        ended, status = os.waitpid(-1 if os.getpid() == 1 else child, os.WNOHANG)
-        if ended == child:
+        pid, status = os.waitpid(-1 if os.getpid() == 1 else child, os.WNOHANG)
+        if pid == child:
             code = os.waitstatus_to_exitcode(status)
             if killed:
                 return KILLED
             return code if code >= 0 else 128 - code
-        if ended == 0:
+        if pid == 0:
             if not killed and beats.longest_seconds() > limit_seconds:
                 _say(child, beats.longest_seconds())
                 os.kill(child, signal.SIGKILL)

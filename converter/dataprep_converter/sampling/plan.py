@@ -56,13 +56,13 @@ def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
         raise BadSpec(f"{uri} (run {head.run_id}) {fault}.")
 
 
-def load_plan(plan: PlanHead, written: bytes, tables: Tables) -> Plan:
+def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> Plan:
     """Returns a stored plan with its files. Raises NotWhole when they don't belong together."""
     codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
-    for name, found, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
-        if found != expected:
+    for name, actual, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
+        if actual != expected:
             raise NotWhole(
                 f"{name}.parquet of run {plan.run_id} is not the one that plan.json names. The plan step or dataprep repair can write it again."
             )
     codes = SplitAssignments(tables.codes) if tables.codes is not None else None
-    return Plan(head=plan, sha256=hashlib.sha256(written).hexdigest(), units=tables.units.units(), codes=codes)
+    return Plan(head=plan, sha256=hashlib.sha256(head_bytes).hexdigest(), units=tables.units.units(), codes=codes)

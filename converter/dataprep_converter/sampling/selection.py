@@ -62,23 +62,23 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int
     if size <= 1:
         return ranks.copy()
     if version == 1:
-        return _networked(ranks, size=size, seed=seed, rounds=4)
+        return _apply_network(ranks, size=size, seed=seed, rounds=4)
     if size <= _SORTED:
-        found: npt.NDArray[np.int64] = _sorted(size, seed)[ranks]
-        return found
-    return _networked(ranks, size=size, seed=seed, rounds=_ROUNDS)
+        images: npt.NDArray[np.int64] = _sort_by_hash(size, seed)[ranks]
+        return images
+    return _apply_network(ranks, size=size, seed=seed, rounds=_ROUNDS)
 
 
 @lru_cache(maxsize=4)
-def _sorted(size: int, seed: int) -> npt.NDArray[np.int64]:
+def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
     """Returns all numbers in the order of their seeded hashes, so that all orders are equally likely."""
     numbers = np.arange(size, dtype=np.uint64) * np.uint64(_GOLDEN)
-    found = np.argsort(mix(mix(numbers) ^ mix_one(seed + 1)), kind="stable")
-    found.flags.writeable = False
-    return found
+    order = np.argsort(mix(mix(numbers) ^ mix_one(seed + 1)), kind="stable")
+    order.flags.writeable = False
+    return order
 
 
-def _networked(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
+def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
     """Applies a balanced Feistel network over the next even number of bits.
 
     The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). Fewer than
@@ -155,16 +155,16 @@ class Selection:
     def _at(self, positions: npt.NDArray[np.int64]) -> Samples:
         """Returns the sample numbers at positions in the concatenated ranges."""
         which = np.searchsorted(self._before, positions, side="right") - 1
-        found: Samples = self._starts[which] + positions - self._before[which]
-        return found
+        samples: Samples = self._starts[which] + positions - self._before[which]
+        return samples
 
     def _positions(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         block = np.searchsorted(self._ranks_before_block, ranks, side="right") - 1
         positions = np.empty_like(ranks)
         for number in np.unique(block):
-            here = block == number
-            positions[here] = (
-                int(number) * HASH_BLOCK + self._members(int(number)).astype(np.int64)[ranks[here] - self._ranks_before_block[number]]
+            is_inside = block == number
+            positions[is_inside] = (
+                int(number) * HASH_BLOCK + self._members(int(number)).astype(np.int64)[ranks[is_inside] - self._ranks_before_block[number]]
             )
         return positions
 
@@ -173,11 +173,11 @@ class Selection:
         if block in self._blocks:
             self._blocks.move_to_end(block)
             return self._blocks[block]
-        found = self.members(block)
-        self._blocks[block] = found
+        members = self.members(block)
+        self._blocks[block] = members
         if len(self._blocks) > _CACHED_BLOCKS:
             self._blocks.popitem(last=False)
-        return found
+        return members
 
     def members(self, block: int) -> npt.NDArray[np.uint16]:
         """Computes the positions within the block of the samples that belong to the split."""

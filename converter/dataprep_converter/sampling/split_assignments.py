@@ -22,8 +22,8 @@ Array = npt.NDArray[np.uint8]
 class SplitAssignments:
     """The codes of all samples: 0 for a sample in no split, otherwise the number of its split plus one."""
 
-    def __init__(self, stored: bytes) -> None:
-        self._file = _parquet.ParquetFile(pa.BufferReader(stored))
+    def __init__(self, content: bytes) -> None:
+        self._file = _parquet.ParquetFile(pa.BufferReader(content))
 
     @property
     def blocks(self) -> int:
@@ -34,8 +34,8 @@ class SplitAssignments:
     def block(self, number: int) -> Array:
         """The codes of one block of samples."""
         # Arrow's threads are not used, because a worker crashes if it exits while one of them still frees the bytes.
-        found: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
-        return found
+        codes: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
+        return codes
 
 
 def to_parquet(blocks: Iterable[Array]) -> bytes:

@@ -108,7 +108,7 @@ class _Block:
                 column.append(getattr(item, name))
             return
         count = len(item.paths)
-        given: dict[str, list[Any]] = {
+        values: dict[str, list[Any]] = {
             "path": item.paths,
             "uri": item.uris,
             "size": item.sizes,
@@ -117,18 +117,18 @@ class _Block:
             "extra": item.extras,
         }
         for name, value in ("root", item.root), ("records", 1), ("offset", 0), ("row", 0):
-            given[name] = [value] * count
+            values[name] = [value] * count
         for name, column in self._columns.items():
-            column += given[name]
+            column += values[name]
 
     def take_first(self, count: int, *, first: int) -> pa.RecordBatch:
         """Removes and returns the first `count` units. Their samples are numbered from `first`."""
-        given: dict[str, Any] = {name: column[:count] for name, column in self._columns.items()}
+        columns: dict[str, Any] = {name: column[:count] for name, column in self._columns.items()}
         self._columns = {name: column[count:] for name, column in self._columns.items()}
-        records = np.array(given["records"], np.int64)
-        given["key"] = pa.nulls(count, pa.uint64())
-        given["first"] = first + np.cumsum(records) - records
-        return pa.RecordBatch.from_arrays([_array(given[name], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA)
+        records = np.array(columns["records"], np.int64)
+        columns["key"] = pa.nulls(count, pa.uint64())
+        columns["first"] = first + np.cumsum(records) - records
+        return pa.RecordBatch.from_arrays([_array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _array(values: Any, kind: pa.DataType) -> Any:
@@ -184,11 +184,11 @@ class UnitTable:
     @classmethod
     def concatenate(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":
         """Returns the table of these batches. If there is more than one, they are written to a file as they arrive. Raises StoreFull."""
-        coming = iter(batches)
-        few = list(islice(coming, 2))
-        if len(few) < 2:
-            return cls(pa.Table.from_batches(few, SCHEMA))
-        mapped = MappedTable(SCHEMA, chain(few, coming))
+        remaining = iter(batches)
+        first_batches = list(islice(remaining, 2))
+        if len(first_batches) < 2:
+            return cls(pa.Table.from_batches(first_batches, SCHEMA))
+        mapped = MappedTable(SCHEMA, chain(first_batches, remaining))
         return cls(mapped.table, mapped)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -203,12 +203,12 @@ class UnitTable:
         which = np.searchsorted(self._starts, index, side="right") - 1
         within = index - self._starts[which]
         if len(which) and (which == which[0]).all():
-            some: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
-            return some
-        found = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
+            rows: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
+            return rows
+        columns_of = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
         # Rows are taken one by one. They may be in any batch, and Arrow would join all batches to take from several.
         return [
-            {name: column[row].as_py() for name, column in zip(columns, found[number], strict=True)}
+            {name: column[row].as_py() for name, column in zip(columns, columns_of[number], strict=True)}
             for number, row in zip(which.tolist(), within.tolist(), strict=True)
         ]
 

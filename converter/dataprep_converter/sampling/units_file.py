@@ -24,20 +24,20 @@ class UnitsFile(Closeable):
     @classmethod
     def of(cls, units: UnitTable) -> "UnitsFile":
         """Returns the file that stores these units. Raises StoreFull."""
-        made = cls()
+        file = cls()
         try:
             with (
-                room_for(made._file.what),
-                _parquet.ParquetWriter(made._file.file, SCHEMA, compression="zstd", write_statistics=False) as writer,
+                room_for(file._file.what),
+                _parquet.ParquetWriter(file._file.file, SCHEMA, compression="zstd", write_statistics=False) as writer,
             ):
                 if not len(units):
                     writer.write_table(units.table)
                 for batch in units.batches(SCHEMA.names):
                     writer.write_batch(batch)
         except BaseException:
-            made.close()
+            file.close()
             raise
-        return made
+        return file
 
     @property
     def sha256(self) -> str:
