@@ -79,7 +79,7 @@ class DatasetReader(BlockReader):
         walk = self._walks.get(unit.uri, lambda: _Walk(decoder(self._manifest), source, unit.uri))
         found = walk.take(first, count)
         if len(found) != count:
-            raise InputChanged(f"{unit.uri} has {walk.position} records, {unit.records} were planned. Plan again.", uri=unit.uri)
+            raise InputChanged(f"{unit.uri} has {walk.position} records, but {unit.records} were planned. Plan again.", uri=unit.uri)
         if self._examples is not None and (together := _parsed(found, self._examples, self.schema())) is not None:
             return Block.of(together)
         rows: list[Mapping[str, Any]] = []

@@ -110,7 +110,7 @@ class _BatchFile(Closeable):
         """Writes all batches to the file. Raises StoreFull if the disk is full."""
         self._firsts: list[int] = [0]
         with ExitStack() as failed:
-            self._file = failed.enter_context(TemporaryFile("what a plug-in makes"))
+            self._file = failed.enter_context(TemporaryFile("the records of a plug-in"))
             writer: Any = None
             for batch in batches:
                 with room_for(self._file.what):

@@ -126,7 +126,7 @@ def test_hexadecimal_digits_among_other_numbers_are_cells_that_do_not_fit(tmp_pa
 def test_the_plan_warns_of_cells_that_do_not_fit(tmp_path: Path) -> None:
     source = of_text(tmp_path, "x,y\n" + "".join(f"{number},{'oops' if number == 3 else number}\n" for number in range(21)), header=True)
     assert plan(CsvReader, source)[1]["warnings"] == [
-        f"{tmp_path}/in/a.csv: of 21 cells of the column 'y' in the first rows 1 is not a Int64, such as 'oops'; give source.csv.columns if the column is text"
+        f"{tmp_path}/in/a.csv: among 21 cells of the column 'y' in the first rows, 1 is not a Int64, such as 'oops'; give source.csv.columns if the column is text"
     ]
     source = of_text(tmp_path, (tmp_path / "in/a.csv").read_text(), header=True, select=["x"])
     assert "warnings" not in plan(CsvReader, source)[1]
@@ -135,7 +135,7 @@ def test_the_plan_warns_of_cells_that_do_not_fit(tmp_path: Path) -> None:
 def test_the_plan_warns_of_a_header_that_nobody_told_of(tmp_path: Path) -> None:
     rows = "".join(f"{number},{number},{'cat' if number % 2 else 'dog'}\n" for number in range(30))
     told = [
-        f"{tmp_path}/in/a.csv: of 31 cells of the column '{column}' in the first rows 1 is not a Int64, such as '{name}'; set source.csv.header: true if the first line is a header"
+        f"{tmp_path}/in/a.csv: among 31 cells of the column '{column}' in the first rows, 1 is not a Int64, such as '{name}'; set source.csv.header: true if the first line is a header"
         for column, name in enumerate("xy")
     ]
     assert plan(CsvReader, of_text(tmp_path, "x,y,kind\n" + rows))[1]["warnings"] == told
@@ -150,7 +150,7 @@ def test_a_join_warns_of_cells_of_its_tables(tmp_path: Path) -> None:
     source = Source.model_validate({"join": {"keys": ["k"], "tables": tables, "missing": "Drop"}})
     first, *_ = plan(JoinReader, source)[1]["warnings"]
     assert first.startswith(
-        f"join, table a: {tmp_path}/a.csv: of 21 cells of the column 'x' in the first rows 1 is not a Int64, such as 'oops'"
+        f"join, table a: {tmp_path}/a.csv: among 21 cells of the column 'x' in the first rows, 1 is not a Int64, such as 'oops'"
     )
 
 

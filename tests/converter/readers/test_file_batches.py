@@ -90,18 +90,18 @@ def test_the_subset_is_the_folder_of_the_zip(tmp_path: Path) -> None:
 
 
 NO_BATCHES: dict[str, tuple[dict[str, bytes], str]] = {
-    "no list": ({"file_0.jpg": b""}, "is no FileBatch: it has no originalUris.txt (labelFrom: OriginalUri)."),
+    "no list": ({"file_0.jpg": b""}, "is not a FileBatch: it has no originalUris.txt (labelFrom: OriginalUri)."),
     "a line too few": (
         {LIST: b"/a/1.jpg", "file_0.jpg": b"", "file_1.jpg": b""},
-        "is no FileBatch: originalUris.txt has 1 lines, and its other 2 members are not one file_<n> for each.",
+        "is not a FileBatch: originalUris.txt has 1 lines, and its other 2 members are not one file_<n> for each.",
     ),
     "another member": (
         {LIST: b"/a/1.jpg", "file_0.jpg": b"", "x": b""},
-        "is no FileBatch: originalUris.txt has 1 lines, and its other 2 members are not one file_<n> for each.",
+        "is not a FileBatch: originalUris.txt has 1 lines, and its other 2 members are not one file_<n> for each.",
     ),
     "a number twice": (
         {LIST: b"/a/1.jpg\n/a/2.jpg", "file_0.jpg": b"", "file_00.jpg": b""},
-        "is no FileBatch: originalUris.txt has 2 lines, and its other 2 members are not one file_<n> for each.",
+        "is not a FileBatch: originalUris.txt has 2 lines, and its other 2 members are not one file_<n> for each.",
     ),
     "not UTF-8": ({LIST: b"/a\xff/1.jpg", "file_0.jpg": b""}, ": its originalUris.txt is not UTF-8 at byte 2."),
     "no folder": (

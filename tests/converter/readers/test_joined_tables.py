@@ -22,7 +22,7 @@ from dataprep_converter.readers.joins import in_memory, join, joined_tables, out
 from dataprep_converter.readers.joins.join import JoinReader
 from dataprep_converter.runtime import limits
 
-_arrow: Any = pa  # the stubs don't know all functions
+_arrow: Any = pa  # the type stubs lack some functions
 
 Values = Callable[[np.ndarray[Any, np.dtype[np.int64]]], Any]
 

@@ -232,17 +232,17 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "no keys": (
         ["plain"],
         {},
-        "source.parquet.hivePartitions: {0}/plain/part-0.parquet lies in no folder below {0} that is named KEY=VALUE.",
+        "source.parquet.hivePartitions: {0}/plain/part-0.parquet is in no folder below {0} that is named KEY=VALUE.",
     ),
     "other keys": (
         ["a=1", "b=2/a=3"],
         {},
-        "{0}/b=2/a=3/part-0.parquet lies in folders with the keys b, a, but {0}/a=1/part-0.parquet in those with a; every file needs the same keys.",
+        "{0}/b=2/a=3/part-0.parquet is in folders with the keys b, a, but {0}/a=1/part-0.parquet is in folders with a; every file needs the same keys.",
     ),
     "a file beside the folders": (
         ["a=1", "plain"],
         {},
-        "{0}/plain/part-0.parquet lies in folders with the keys none, but {0}/a=1/part-0.parquet in those with a; every file needs the same keys.",
+        "{0}/plain/part-0.parquet is in folders with the keys none, but {0}/a=1/part-0.parquet is in folders with a; every file needs the same keys.",
     ),
     "a key twice": (["a=1/a=2"], {}, "{0}/a=1/a=2/part-0.parquet: the key 'a' is in the names of two of its folders."),
     "not UTF-8": (["c=%FF"], {}, "{0}/c=%FF/part-0.parquet: the name of its folder 'c=%FF' is not UTF-8."),
@@ -273,7 +273,7 @@ def test_a_value_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     columns = [{"name": "x", "type": "Int64"}, {"name": "n", "type": "Int64"}]
     with pytest.raises(BadSpec) as caught:
         read(a_source(tmp_path, kind="jsonl", columns=columns))
-    assert str(caught.value) == f"{tmp_path}/n=two/part-0.jsonl: 'two' in the name of its folder is no Int64 (column 'n')."
+    assert str(caught.value) == f"{tmp_path}/n=two/part-0.jsonl: 'two' in the name of its folder is not a Int64 (column 'n')."
     with pytest.raises(BadSpec) as caught:
         read(a_source(tmp_path, kind="jsonl", columns=[columns[0], {"name": "n", "type": "Int64", "list": True}]))
     assert str(caught.value) == "source.jsonl.columns: 'n' comes from the names of folders, so it can't be a list."

@@ -32,9 +32,9 @@ BOXES: dict[str, tuple[tuple[float, float, float, float], str]] = {
         "object 1 (cat): its box 10, 0, 5, 5 (xmin, ymin, xmax, ymax) is inverted or empty; the image has 20 x 10 pixels",
     ),
     "empty": ((5, 1, 5, 5), "its box 5, 1, 5, 5 (xmin, ymin, xmax, ymax) is inverted or empty"),
-    "right of it": ((30, 0, 40, 5), "its box 30, 0, 40, 5 (xmin, ymin, xmax, ymax) reaches beyond the image; the image has 20 x 10 pixels"),
-    "below": ((0, 0, 20, 10.6), "its box 0, 0, 20, 10.6 (xmin, ymin, xmax, ymax) reaches beyond the image"),
-    "left": ((-1, 0, 20, 10), "its box -1, 0, 20, 10 (xmin, ymin, xmax, ymax) reaches beyond the image"),
+    "right of it": ((30, 0, 40, 5), "its box 30, 0, 40, 5 (xmin, ymin, xmax, ymax) extends beyond the image; the image has 20 x 10 pixels"),
+    "below": ((0, 0, 20, 10.6), "its box 0, 0, 20, 10.6 (xmin, ymin, xmax, ymax) extends beyond the image"),
+    "left": ((-1, 0, 20, 10), "its box -1, 0, 20, 10 (xmin, ymin, xmax, ymax) extends beyond the image"),
 }
 
 
@@ -52,7 +52,7 @@ def test_a_box_that_does_not_fit_is_bad_with_its_numbers(
 def test_a_yolo_box_that_does_not_fit_is_bad_with_its_numbers(tmp_path: Path) -> None:
     _, bad = one(tmp_path, b"0 0.5 0.5 0.2 0.2\n1 0.9 0.5 0.5 0.2\n", "Yolo")
     assert bad[0] == (
-        "object 2 (dog): its box 0.65, 0.4, 1.15, 0.6 (xmin, ymin, xmax, ymax) reaches beyond the image; the image has 20 x 10 pixels"
+        "object 2 (dog): its box 0.65, 0.4, 1.15, 0.6 (xmin, ymin, xmax, ymax) extends beyond the image; the image has 20 x 10 pixels"
     )
 
 
@@ -65,7 +65,7 @@ def test_boxes_may_be_cut_at_the_border(tmp_path: Path) -> None:
     (row,), _ = one(tmp_path, voc([("cat", -5, 5, 10, 30)]), outsideBoxes="Clip")
     assert [row[f"image/object/bbox/{edge}"] for edge in ("xmin", "ymin", "xmax", "ymax")] == [[0.0], [0.5], [0.5], [1.0]]
     _, bad = one(tmp_path, voc([("cat", 30, 5, 40, 10)]), outsideBoxes="Clip")
-    assert "lies outside the image" in bad[0]
+    assert "is outside the image" in bad[0]
 
 
 def test_boxes_that_count_from_1_include_their_last_pixel(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ BAD_XML: dict[str, tuple[bytes, str]] = {
     "an unknown entity": (b"<annotation>&a;</annotation>", "its annotation is not valid XML: undefined entity: line 1, column 12"),
     "empty": (b"", "its annotation is not valid XML: no element found: line 1, column 0"),
     "cut": (voc([("cat", 0, 0, 5, 5)])[:-20], "its annotation is not valid XML: "),
-    "another document": (b"<html></html>", "its annotation is no Pascal VOC file: it begins with <html>, expected <annotation>"),
+    "another document": (b"<html></html>", "its annotation is not a Pascal VOC file: it begins with <html>, expected <annotation>"),
     "deep": (b"<annotation>" + b"<a>" * 100_000, "its annotation has elements more than 32 deep"),
     "an odd encoding": (b'<?xml version="1.0" encoding="utf-7"?><annotation/>', "its annotation has an encoding that can't be read: "),
     "an unknown encoding": (b'<?xml version="1.0" encoding="klingon"?><annotation/>', "its annotation has an encoding that can't be read: "),
@@ -106,8 +106,8 @@ BAD_XML: dict[str, tuple[bytes, str]] = {
         b"<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymax>1</ymax></bndbox></object></annotation>",
         "object 1 (cat) of its annotation has no ymin, xmax",
     ),
-    "no number": (voc([("cat", "x", 0, 5, 5)]), "xmin of object 1 (cat) is no number: 'x'"),  # type: ignore[list-item] # on purpose
-    "not a number": (voc([("cat", float("nan"), 0, 5, 5)]), "xmin of object 1 (cat) is no number: 'nan'"),
+    "no number": (voc([("cat", "x", 0, 5, 5)]), "xmin of object 1 (cat) is not a number: 'x'"),  # type: ignore[list-item] # on purpose
+    "not a number": (voc([("cat", float("nan"), 0, 5, 5)]), "xmin of object 1 (cat) is not a number: 'nan'"),
     "a flag": (voc([("cat", 0, 0, 5, 5)], difficult="very"), "difficult of object 1 of its annotation is 'very', expected 0 or 1"),
 }  # fmt: skip
 
@@ -137,9 +137,9 @@ def test_annotations_of_more_than_16_mib_are_bad_and_never_read(tmp_path: Path) 
 
 BAD_YOLO: dict[str, tuple[bytes, str]] = {
     "a polygon": (b"\n0 0.1 0.1 0.2 0.2 0.3 0.3\n", "line 2 of its annotation has 7 values, expected 5: class, cx, cy, w, h"),
-    "no number": (b"0 a 0.1 0.1 0.1", "line 1 of its annotation: a value is no number: 'a'"),
-    "infinite": (b"0 inf 0.1 0.1 0.1", "line 1 of its annotation: a value is no number: 'inf'"),
-    "an underscore": (b"0 0.5 0.5 0_1 0.1", "line 1 of its annotation: a value is no number: '0_1'"),
+    "no number": (b"0 a 0.1 0.1 0.1", "line 1 of its annotation: a value is not a number: 'a'"),
+    "infinite": (b"0 inf 0.1 0.1 0.1", "line 1 of its annotation: a value is not a number: 'inf'"),
+    "an underscore": (b"0 0.5 0.5 0_1 0.1", "line 1 of its annotation: a value is not a number: '0_1'"),
     "a class too many": (b"2 0.5 0.5 0.1 0.1", "line 1 of its annotation: the class 2 is outside 0..1"),
     "half a class": (b"0.5 0.5 0.5 0.1 0.1", "line 1 of its annotation: the class 0.5 is outside 0..1"),
     "no utf-8": (b"\xff", "its annotation is not UTF-8"),
@@ -182,22 +182,22 @@ def test_the_names_of_yolo_classes(tmp_path: Path, name: str, content: bytes, ex
 IMAGE = {"id": 1, "file_name": "1.jpg"}
 CATEGORY = {"id": 7, "name": "cat"}
 BAD_COCO: dict[str, tuple[bytes, str]] = {
-    "no json": (b"{", "a.json: not the JSON that was expected at character 1: "),
-    "empty": (b"", "a.json: not the JSON that was expected at character 0: expected a JSON object, and it ends."),
+    "no json": (b"{", "a.json: invalid JSON at character 1: "),
+    "empty": (b"", "a.json: invalid JSON at character 0: expected a JSON object, but the text ends."),
     "a list": (b"[]", "at character 0: expected a JSON object, got '['."),
-    "cut": (json.dumps({"images": [IMAGE], "categories": []}).encode()[:-4], "a.json: not the JSON that was expected at character "),
+    "cut": (json.dumps({"images": [IMAGE], "categories": []}).encode()[:-4], "a.json: invalid JSON at character "),
     "something behind": (b'{"images": []} x', "there is something after the object."),
     "no utf-8": (b'{"images": ["\xff"]}', "not UTF-8: invalid start byte."),
     "deep": (b'{"images": [' + b"[" * 200_000, "nested too deeply."),
     "no images": (b"{}", "no images; a COCO file is an object with images, annotations and categories."),
-    "no file name": (b'{"images": [{"id": 1}]}', "images[0] is not as COCO has it: it has no 'file_name'."),
-    "an image twice": (json.dumps({"images": [IMAGE, IMAGE]}).encode(), "images[1] is not as COCO has it: file_name '1.jpg' is there twice"),
+    "no file name": (b'{"images": [{"id": 1}]}', "images[0] is invalid: it has no 'file_name'."),
+    "an image twice": (json.dumps({"images": [IMAGE, IMAGE]}).encode(), "images[1] is invalid: file_name '1.jpg' is there twice"),
     "an id twice": (json.dumps({"images": [IMAGE, IMAGE | {"file_name": "2.jpg"}]}).encode(), "two images have the same id."),
-    "a category twice": (json.dumps({"images": [], "categories": [CATEGORY, CATEGORY]}).encode(), "categories[1] is not as COCO has it: category 7 is there twice"),
-    "an id of text": (b'{"images": [{"id": "1", "file_name": "1.jpg"}]}', "images[0] is not as COCO has it: id '1' is no whole number."),
-    "an id too large": (b'{"images": [{"id": 99999999999999999999, "file_name": "1.jpg"}]}', "images[0] is not as COCO has it: "),
-    "half a character": (b'{"images": [{"id": 1, "file_name": "\\ud800.jpg"}]}', "images[0] is not as COCO has it: "),
-    "a number": (b'{"images": [1]}', "images[0] is not as COCO has it: "),
+    "a category twice": (json.dumps({"images": [], "categories": [CATEGORY, CATEGORY]}).encode(), "categories[1] is invalid: category 7 is there twice"),
+    "an id of text": (b'{"images": [{"id": "1", "file_name": "1.jpg"}]}', "images[0] is invalid: id '1' is not a whole number."),
+    "an id too large": (b'{"images": [{"id": 99999999999999999999, "file_name": "1.jpg"}]}', "images[0] is invalid: "),
+    "half a character": (b'{"images": [{"id": 1, "file_name": "\\ud800.jpg"}]}', "images[0] is invalid: "),
+    "a number": (b'{"images": [1]}', "images[0] is invalid: "),
     "an unknown image": (
         json.dumps({"images": [IMAGE], "categories": [CATEGORY], "annotations": [{"image_id": 5, "category_id": 7}]}).encode(),
         "a.json: the image_id of 1 of the annotations is not among images: 5.",

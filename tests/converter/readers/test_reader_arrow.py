@@ -208,7 +208,7 @@ def test_a_stream_without_its_end_is_read(tmp_path: Path) -> None:
 def test_a_stream_that_begins_with_a_batch_is_refused(tmp_path: Path) -> None:
     batch = pa.record_batch({"a": [1]})
     (tmp_path / "a.arrow").write_bytes(batch.serialize().to_pybytes())
-    with pytest.raises(BadData, match=r"a\.arrow is no Arrow IPC data: it begins with no schema\."):
+    with pytest.raises(BadData, match=r"a\.arrow is not Arrow IPC data: it doesn't begin with a schema\."):
         plan(ArrowReader, a_source(tmp_path))
 
 

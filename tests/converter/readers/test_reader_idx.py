@@ -137,11 +137,11 @@ def broken(tmp_path: Path, image_bytes: bytes, label_bytes: bytes) -> ConvertErr
 IMAGES = idx(images(10, 4, 4))
 LABELS = idx(np.arange(10, dtype=np.uint8))
 BROKEN: dict[str, tuple[bytes, bytes, str]] = {
-    "no IDX file": (b"\x89PNG\r\n\x1a\n", LABELS, "is no IDX file: expected 00 00, a type (08 uint8"),
+    "no IDX file": (b"\x89PNG\r\n\x1a\n", LABELS, "is not an IDX file: expected 00 00, a type (08 uint8"),
     "empty": (b"", LABELS, "got an empty file"),
     "unknown type": (b"\0\0\x0f\x03" + IMAGES[4:], LABELS, "got 00 00 0f 03"),
     "header cut": (IMAGES[:10], LABELS, "its header has 3 dimensions, the file ends after 10 bytes"),
-    "values cut": (IMAGES[:-1], LABELS, "is truncated: its header tells of 10 x uint8[4, 4], 176 bytes in all, got 175"),
+    "values cut": (IMAGES[:-1], LABELS, "is truncated: with 10 x uint8[4, 4] in its header it needs 176 bytes, got 175"),
     "too long": (IMAGES + b"x", LABELS, "is too long"),
     "more values than a record can hold": (
         b"\0\0\x08\x03\0\0\0\0" + b"\x7f\xff\xff\xff" * 2,
@@ -153,14 +153,14 @@ BROKEN: dict[str, tuple[bytes, bytes, str]] = {
     "gzip values cut": (
         gzip.compress(IMAGES[:-1]),
         LABELS,
-        "is truncated: its header tells of 10 x uint8[4, 4], 176 bytes in all, got 175",
+        "is truncated: with 10 x uint8[4, 4] in its header it needs 176 bytes, got 175",
     ),
     "gzip too long": (gzip.compress(IMAGES + b"x"), LABELS, "is too long"),
     "gzip stream cut": (gzip.compress(IMAGES)[:-9], LABELS, "the gzip stream ends early"),
     "gzip damaged": (gzip.compress(IMAGES)[:-8] + bytes(8), LABELS, "not valid gzip"),
     "fewer labels": (IMAGES, idx(np.arange(9, dtype=np.uint8)), "has 10 images"),
-    "labels are images": (IMAGES, IMAGES, "labels are one whole number a record, got uint8[4, 4] in 3 dimensions"),
-    "labels are floats": (IMAGES, idx(np.arange(10, dtype=np.float32)), "labels are one whole number a record"),
+    "labels are images": (IMAGES, IMAGES, "labels must be one whole number per record, got uint8[4, 4] in 3 dimensions"),
+    "labels are floats": (IMAGES, idx(np.arange(10, dtype=np.float32)), "labels must be one whole number per record"),
 }
 
 

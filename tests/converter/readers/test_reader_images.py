@@ -201,14 +201,14 @@ NO_CLASS: dict[str, tuple[dict[str, Any], str]] = {
         {"split": "_", "index": 2},
         "cat_img1234.jpg: 'cat_img1234' split by '_' has no part 2 that could be its class (it has 2; source.images.fileName).",
     ),
-    "an empty part": ({"split": "cat", "index": 0}, "cat_img1234.jpg: the part of its name that is to be the class is empty"),
+    "an empty part": ({"split": "cat", "index": 0}, "cat_img1234.jpg: the part of its name that gives the class is empty"),
     "no match": (
         {"pattern": "^(?P<label>dog)"},
         "cat_img1234.jpg: its name doesn't match source.images.fileName.pattern '^(?P<label>dog)'.",
     ),
-    "an empty match": ({"pattern": "(?P<label>x*)"}, "cat_img1234.jpg: the part of its name that is to be the class is empty"),
-    "a broken pattern": ({"pattern": "(?P<label>a"}, "'(?P<label>a' is no regular expression of RE2 with named groups only: "),
-    "a group without a name": ({"pattern": "(?P<label>a)(b)"}, "is no regular expression of RE2 with named groups only: "),
+    "an empty match": ({"pattern": "(?P<label>x*)"}, "cat_img1234.jpg: the part of its name that gives the class is empty"),
+    "a broken pattern": ({"pattern": "(?P<label>a"}, "'(?P<label>a' is not a regular expression of RE2 with only named groups: "),
+    "a group without a name": ({"pattern": "(?P<label>a)(b)"}, "is not a regular expression of RE2 with only named groups: "),
     "two groups": ({"pattern": "(?P<label>a)(?P<label>b)"}, "must have one group named label, (?P<label>…)."),
 }
 
@@ -236,7 +236,7 @@ def test_labels_that_are_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
         assert reader.classes() == {}
         assert "image/class/text" not in reader.schema().names
         put(tmp_path, {"ten/1.jpg": an_image()})
-        with pytest.raises(BadSpec, match=r"ten/1\.jpg has the label 'ten', which is no whole number \(labelType: Number\)"):
+        with pytest.raises(BadSpec, match=r"ten/1\.jpg has the label 'ten', which is not a whole number \(labelType: Number\)"):
             plan(ImagesReader, source)
 
 

@@ -138,8 +138,8 @@ def test_a_doubled_key_is_refused_with_both_rows(tmp_path: Path) -> None:
     with pytest.raises(BadData) as caught:
         plan(JoinReader, source)
     assert str(caught.value) == (
-        f"source.join: 1 key of the table in is there more than once: 'a' in {tmp_path}/in.csv, record 0, and in {tmp_path}/in.csv, record 2. "
-        "Set duplicates: First or Last to take one of them, or orderBy to make sequences of them."
+        f"source.join: 1 key of the table in is duplicated: 'a' in {tmp_path}/in.csv, record 0, and in {tmp_path}/in.csv, record 2. "
+        "Set duplicates: First or Last to use one of the rows, or orderBy to make sequences of them."
     )
 
 

@@ -139,11 +139,11 @@ def test_the_names_of_the_spec_hold_without_any_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": null}\n{"b": 1}\n', "the type of 'a' can't be told, it is null in the first records; give source.jsonl.columns, with it or without"),
-        ('{"a": []}\n{}\n', "the type of 'a' can't be told, it is only empty lists in the first records"),
+        ('{"a": null}\n{"b": 1}\n', "the type of 'a' can't be determined, because it is null in the first records; give source.jsonl.columns, with or without it"),
+        ('{"a": []}\n{}\n', "the type of 'a' can't be determined, because it is only empty lists in the first records"),
         ('{"a": 1}\n\n{"a": "x"}\n', "'a' has values of several types: Int64 (line 1), String (line 3); give source.jsonl.columns"),
         ('{"a": []}\n{"a": 1}\n', "'a' has values of several types: empty list (line 1), Int64 (line 2)"),
-        ('{"a": 1}\n{"a": {"b": 2}}\n', "'a/b' lies in a column that is no object"),
+        ('{"a": 1}\n{"a": {"b": 2}}\n', "'a/b' is inside a column that is not an object"),
         ('{"a": [[1]]}\n', "line 1: 'a' is a list of list of Int64, which records can't hold; give source.jsonl.columns without it"),
         ('{"a": [{"b": 1}]}\n', "line 1: 'a' is a list of object, which records can't hold"),
         ('{"a": [1, "x"]}\n', "line 1: 'a' is a list of several types, which records can't hold"),
@@ -165,7 +165,7 @@ def test_a_column_named_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_column_within_another_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match="source.jsonl.columns: 'x/y' lies in a column that is no object"):
+    with pytest.raises(BadSpec, match="source.jsonl.columns: 'x/y' is inside a column that is not an object"):
         plan(JsonlReader, of_text(tmp_path, "", columns=columns(x="Int64", x__y="String")))
 
 
@@ -275,7 +275,7 @@ def test_an_unknown_key_is_bad_when_the_columns_were_inferred(tmp_path: Path) ->
     put(
         tmp_path, {"a.jsonl": '{"a": 1, "o": {"b": 1}}\n', "b.jsonl": '{"a": 1, "o": {"b": 1, "c": 2}}\n{"z": [], "a": 2, "o": {"b": 2}}\n'}
     )
-    advice = "is no column; give source.jsonl.columns to pass over such keys"
+    advice = "is not a column; give source.jsonl.columns to ignore such keys"
     assert faults(batches(JsonlReader, a_source(tmp_path))) == {1: f"line 1: the key 'o/c' {advice}", 2: f"line 2: the key 'z' {advice}"}
 
 

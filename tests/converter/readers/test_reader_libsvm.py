@@ -149,26 +149,26 @@ def test_what_scikit_learn_writes_is_read_as_it_reads_it(tmp_path: Path, table: 
 
 
 WRONG: dict[str, tuple[str, str]] = {
-    "label": ("x 1:1", "the label 'x' is no number"),
+    "label": ("x 1:1", "the label 'x' is not a number"),
     "label too large": ("-1e39 1:1", "the label '-1e39' is too large for a float32"),
     "value too large": ("1 1:1 2:1e400", "the value of '2:1e400' is too large for a float32"),
-    "two labels": ("1,2 1:1", "the label '1,2' is no number"),
-    "label with underscore": ("1_0 1:1", "the label '1_0' is no number"),
-    "no label": ("1:1 2:2", "the label '1:1' is no number"),
-    "no pair": ("1 1:1 2", "'2' is no index:value"),
-    "two colons": ("1 1:1:1", "'1:1:1' is no index:value"),
-    "no index": ("1 :1", "the index of ':1' is no whole number"),
-    "index": ("1 1.0:1", "the index of '1.0:1' is no whole number"),
-    "no value": ("1 1:", "the value of '1:' is no number"),
-    "value": ("1 1:1 2:0x1", "the value of '2:0x1' is no number"),
-    "index 0": ("1 0:1", "the index 0 is below the first, 1; set source.libsvm.oneBased: false where it is 0"),
+    "two labels": ("1,2 1:1", "the label '1,2' is not a number"),
+    "label with underscore": ("1_0 1:1", "the label '1_0' is not a number"),
+    "no label": ("1:1 2:2", "the label '1:1' is not a number"),
+    "no pair": ("1 1:1 2", "'2' is not index:value"),
+    "two colons": ("1 1:1:1", "'1:1:1' is not index:value"),
+    "no index": ("1 :1", "the index of ':1' is not a whole number"),
+    "index": ("1 1.0:1", "the index of '1.0:1' is not a whole number"),
+    "no value": ("1 1:", "the value of '1:' is not a number"),
+    "value": ("1 1:1 2:0x1", "the value of '2:0x1' is not a number"),
+    "index 0": ("1 0:1", "the index 0 is below the first, 1; set source.libsvm.oneBased: false if the first is 0"),
     "index below 0": ("1 -1:1", "the index -1 is below the first, 1"),
     "index too large": ("1 8:1", "the index 8 is more than the 7 features (numFeatures)"),
     "falling": ("1 3:1 2:1", "the index 2 follows 3; indexes ascend"),
     "doubled": ("1 3:1 3:1", "the index 3 follows 3; indexes ascend"),
     "query": ("1 qid:3 3:1", "it has a query id; set source.libsvm.qid"),
-    "no text": ("\u00e9 1:1", "the label '\u00e9' is no number"),
-    "long": ("1 " + "9" * 100, "'" + "9" * 40 + "…' is no index:value"),
+    "no text": ("\u00e9 1:1", "the label '\u00e9' is not a number"),
+    "long": ("1 " + "9" * 100, "'" + "9" * 40 + "…' is not index:value"),
 }
 
 
@@ -190,10 +190,10 @@ def test_a_line_that_does_not_fit_is_bad_with_its_number(tmp_path: Path, text: s
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("1 1:1", "it has no query id behind its label"),
-        ("1 qid:x 1:1", "the query id 'qid:x' is no whole number"),
-        ("1 qid: 1:1", "the query id 'qid:' is no whole number"),
-        ("1 1:1 qid:2", "it has no query id behind its label"),
+        ("1 1:1", "it has no query id after its label"),
+        ("1 qid:x 1:1", "the query id 'qid:x' is not a whole number"),
+        ("1 qid: 1:1", "the query id 'qid:' is not a whole number"),
+        ("1 1:1 qid:2", "it has no query id after its label"),
     ],
 )
 def test_a_line_without_a_good_query_id_is_bad(tmp_path: Path, text: str, reason: str) -> None:

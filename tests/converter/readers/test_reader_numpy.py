@@ -155,7 +155,7 @@ def test_arrays_of_different_lengths_are_refused(tmp_path: Path) -> None:
 def test_groups_of_different_numbers_of_files_are_refused(tmp_path: Path) -> None:
     for number in range(3):
         save(tmp_path / f"x{number}.npy", ramp(2))
-    with pytest.raises(BadSpec, match="image has 3 files and label has 1; they go together file by file"):
+    with pytest.raises(BadSpec, match="image has 3 files and label has 1; they need the same number of files"):
         plan(NumpyReader, of_arrays(image=f"{tmp_path}/x*.npy", label=tmp_path / "x0.npy"))
 
 
@@ -192,16 +192,16 @@ def with_shape(shape: str, size: int) -> bytes:
 
 GOOD = npy(ramp(4, 3))
 BROKEN: dict[str, tuple[bytes, str]] = {
-    "no array": (b"P6 320 240", "a.npy is no whole .npy file: "),
-    "empty": (b"", "a.npy is no whole .npy file: "),
-    "header cut": (GOOD[:60], "a.npy is no whole .npy file: "),
-    "header is code": (GOOD[:10] + b"__import__('os')".ljust(117) + b"\n" + GOOD[128:], "a.npy is no whole .npy file: "),
-    "values cut": (GOOD[:-1], "a.npy is truncated: its header tells of float32[4, 3], 176 bytes in all, got 175."),
-    "too long": (GOOD + b"x", "a.npy is too long: its header tells of float32[4, 3], 176 bytes in all, got 177."),
+    "no array": (b"P6 320 240", "a.npy is not a complete .npy file: "),
+    "empty": (b"", "a.npy is not a complete .npy file: "),
+    "header cut": (GOOD[:60], "a.npy is not a complete .npy file: "),
+    "header is code": (GOOD[:10] + b"__import__('os')".ljust(117) + b"\n" + GOOD[128:], "a.npy is not a complete .npy file: "),
+    "values cut": (GOOD[:-1], "a.npy is truncated: with float32[4, 3] in its header it needs 176 bytes, got 175."),
+    "too long": (GOOD + b"x", "a.npy is too long: with float32[4, 3] in its header it needs 176 bytes, got 177."),
     "objects": (npy(np.array([{"a": 1}], object)), "a.npy holds Python objects (dtype object), which are pickles and are never loaded."),
     "Fortran": (
         npy(np.asfortranarray(ramp(4, 3))),
-        "a.npy is in Fortran order, so its records don't stand together; save np.ascontiguousarray",
+        "a.npy is in Fortran order, so the values of a record are not contiguous; save np.ascontiguousarray",
     ),
     "one value": (npy(np.array(3.0)), "a.npy is a single value; its first dimension must count the records."),
     "no columns": (npy(np.empty((3, 0))), "a.npy: the dimensions [3, 0] can't be right."),
@@ -217,9 +217,9 @@ BROKEN: dict[str, tuple[bytes, str]] = {
         "a.npy: no record can hold its rows: a tensor has at most 63 dimensions, got 64",
     ),
     "a negative length": (with_shape("(-3,)", 4), "a.npy: the dimensions [-3] can't be right."),
-    "a length with a point": (with_shape("(3.0,)", 12), "a.npy is no whole .npy file: "),
-    "a length that is a tuple": (with_shape("((3,),)", 12), "a.npy is no whole .npy file: "),
-    "a huge length": (with_shape("(18446744073709551616,)", 4), "a.npy is truncated: its header tells of float32[18446744073709551616]"),
+    "a length with a point": (with_shape("(3.0,)", 12), "a.npy is not a complete .npy file: "),
+    "a length that is a tuple": (with_shape("((3,),)", 12), "a.npy is not a complete .npy file: "),
+    "a huge length": (with_shape("(18446744073709551616,)", 4), "a.npy is truncated: with float32[18446744073709551616] in its header"),
     "complex": (npy(np.zeros(3, "complex64")), "a.npy is an array of complex64, which records can't hold."),
     "uint64": (npy(np.zeros(3, "uint64")), "a.npy is an array of uint64, which records can't hold."),
     "records": (npy(np.zeros(3, [("a", "i4")])), "a.npy is an array of [('a', '<i4')], which records can't hold."),
@@ -276,7 +276,7 @@ def test_a_member_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_members_of_a_npy_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match=r"a\.npy is no \.npz file, and source\.numpy\.members chooses arrays of such\."):
+    with pytest.raises(BadSpec, match=r"a\.npy is not a \.npz file, but source\.numpy\.members selects arrays of \.npz files\."):
         plan(NumpyReader, of_uris(save(tmp_path / "a.npy", ramp(3)), members={"x": "x"}))
 
 

@@ -175,7 +175,7 @@ def test_a_spec_that_does_not_match_the_columns_is_refused(tmp_path: Path, optio
     [
         ({"a": ["x"], "b": [1]}, "b.parquet: the column 'a' is string, but int64 in {}; every file needs the same types."),
         ({"b": [1]}, "b.parquet has no column 'a', which {} has; every file needs the same columns."),
-        ({"a": [1], "b": [1], "c": [1]}, "b.parquet has the column 'c', which {} has not; every file needs the same columns, or give source.parquet.columns."),
+        ({"a": [1], "b": [1], "c": [1]}, "b.parquet has the column 'c', which {} doesn't have; every file needs the same columns, or give source.parquet.columns."),
     ],
     ids=["type", "fewer", "more"],
 )  # fmt: skip
@@ -281,7 +281,7 @@ def test_every_row_is_a_record_or_a_bad_one_in_any_order(
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all, but long enough for it", b"PAR1" + b"\xff" * 40 + b"PAR1"])
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(BadData, match=r"a\.parquet is no Parquet file that can be read: "):
+    with pytest.raises(BadData, match=r"a\.parquet is not a readable Parquet file: "):
         plan(ParquetReader, a_source(tmp_path))
 
 

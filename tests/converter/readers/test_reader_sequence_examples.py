@@ -125,7 +125,7 @@ WRONG = {
         sequence({"id": 1, "t": 1.0}),
         "the feature 't' is in the record's context, but it is a sequence in source.tfrecord.features",
     ),
-    "no message": (b"\x0a\xff\xff\xff\xff\x0f", "the record holds no tf.train.SequenceExample"),
+    "no message": (b"\x0a\xff\xff\xff\xff\x0f", "the record is not a tf.train.SequenceExample"),
 }
 
 

@@ -224,9 +224,9 @@ def test_a_header_longer_than_the_first_look(tmp_path: Path) -> None:
 PLAIN = head("Text", "LongWritable")
 BLOCKS = head("Text", "LongWritable", compression="Block")
 BROKEN: Mapping[str, tuple[bytes, str]] = {
-    "something else": (b"abcdef", "{} is no sequence file: it begins with 61626364 instead of 53455106."),
-    "nothing": (b"", "{} is no sequence file: it begins with nothing instead of 53455106."),
-    "an old version": (b"SEQ\x04abc", "{} is a sequence file of version 4, and 6 is read."),
+    "something else": (b"abcdef", "{} is not a sequence file: it begins with 61626364 instead of 53455106."),
+    "nothing": (b"", "{} is not a sequence file: it begins with nothing instead of 53455106."),
+    "an old version": (b"SEQ\x04abc", "{} is a sequence file of version 4, but only version 6 can be read."),
     "a header that ends": (PLAIN[:-1], "{}: the header is broken: it is cut off."),
     "a length that ends": (PLAIN + b"\0\0\0", f"{{}}: truncated length (3 of 8 bytes) at offset {len(PLAIN)}."),
     "a record that ends": (
@@ -239,10 +239,10 @@ BROKEN: Mapping[str, tuple[bytes, str]] = {
     ),
     "another marker": (
         PLAIN + b"\xff" * 20 + records(numbered(1)),
-        f"{{}}: a sync marker that is not the file's at offset {len(PLAIN)}.",
+        f"{{}}: a sync marker that differs from the file's at offset {len(PLAIN)}.",
     ),
-    "a block without a marker": (BLOCKS + bytes(30), f"{{}}: a sync marker that is not the file's at offset {len(BLOCKS)}."),
-    "a block that ends": (BLOCKS + block(numbered(9))[:-1], f"{{}}: a block that the file ends within at offset {len(BLOCKS)}."),
+    "a block without a marker": (BLOCKS + bytes(30), f"{{}}: a sync marker that differs from the file's at offset {len(BLOCKS)}."),
+    "a block that ends": (BLOCKS + block(numbered(9))[:-1], f"{{}}: a truncated block at offset {len(BLOCKS)}."),
     "a block of no records": (BLOCKS + ESCAPE + bytes(9), f"{{}}: a block of 0 records at offset {len(BLOCKS)}."),
     "a block of broken streams": (
         BLOCKS + ESCAPE + b"\1" + b"\2zz" * 4,
@@ -274,10 +274,10 @@ def test_what_is_not_known_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(BadSpec, match=r"holds arrays of char; known: boolean, byte, "):
         read(file)
     file = put(tmp_path / "a", head("LongWritable", f"{DL4J}RecordWritable") + records([(bytes(8), bytes.fromhex("00000001 0008 00"))]))
-    with pytest.raises(BadSpec, match=r"its first records can't be read: a value of the type NDArray, which isn't read\."):
+    with pytest.raises(BadSpec, match=r"its first records can't be read: a value of the type NDArray, which can't be read\."):
         read(file)
     file = put(tmp_path / "a", head("LongWritable", f"{DL4J}RecordWritable") + records([(bytes(8), bytes.fromhex("00000001 0006"))]))
-    with pytest.raises(BadSpec, match=r"value 0 is missing in all of the first records, so its type can't be told\."):
+    with pytest.raises(BadSpec, match=r"value 0 is missing in all of the first records, so its type can't be determined\."):
         read(file)
 
 
@@ -292,14 +292,14 @@ def test_files_of_other_classes_are_refused(tmp_path: Path) -> None:
 
 def test_objects_that_are_none_are_bad_records_with_the_reason(tmp_path: Path) -> None:
     cases = [
-        ("Text", [b"\x01a", b"", b"\x02a", b"\x01\xff", b"\x8f"], "value: text in 0 bytes, with a length that is not theirs"),
+        ("Text", [b"\x01a", b"", b"\x02a", b"\x01\xff", b"\x8f"], "value: text in 0 bytes, with a length that doesn't match"),
         (
             "BytesWritable",
             [b"\0\0\0\1a", b"\0\0\0", b"\0\0\0\2a", b"\xff\xff\xff\xff", b"\0"],
-            "value: bytes in 3 bytes, with a length that is not theirs",
+            "value: bytes in 3 bytes, with a length that doesn't match",
         ),
         ("LongWritable", [bytes(8), bytes(7), bytes(9), b"", b"x"], "value: 7 bytes instead of 8"),
-        ("VIntWritable", [b"\1", b"\x8f", b"", b"\1\1", b"\x8b" + b"\xff" * 5], "value: 8f is no variable number of 32 bits"),
+        ("VIntWritable", [b"\1", b"\x8f", b"", b"\1\1", b"\x8b" + b"\xff" * 5], "value: 8f is not a variable-length number of 32 bits"),
         (
             "ArrayPrimitiveWritable",
             [
@@ -309,7 +309,7 @@ def test_objects_that_are_none_are_bad_records_with_the_reason(tmp_path: Path) -
                 bytes.fromhex("0003 696e74 00000001"),
                 b"\0",
             ],
-            "value: 0 bytes that are no array of int",
+            "value: 0 bytes that are not an array of int",
         ),
         (
             f"{DL4J}RecordWritable",

@@ -149,7 +149,7 @@ def test_columns_that_are_not_there_are_named(tmp_path: Path) -> None:
 def test_rows_that_the_order_does_not_tell_apart_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "BLOCK_ROWS", 2)
     file = filled(tmp_path / "a.db", "id INTEGER, s TEXT", [(1, "a"), (2, "b"), (2, "c"), (3, "d")])
-    with pytest.raises(BadSpec, match=r"orderBy doesn't tell all rows apart: two have id=2. Add a column that differs"):
+    with pytest.raises(BadSpec, match=r"orderBy doesn't distinguish all rows: two have id=2. Add a column in which they differ"):
         plan(SqlReader, a_source(file))
     assert [row["s"] for row in values(a_source(file, order=("id", "s")))] == ["a", "b", "c", "d"]
 
@@ -226,9 +226,9 @@ def test_names_of_columns_may_be_anything(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pin", "statement", "message"), [
     ("Content", "UPDATE t SET x = 0 WHERE id = 30", r"the part 25 <= id < 50: the rows have changed since they were planned"),
-    ("Content", "DELETE FROM t WHERE id = 30", r"the part 25 <= id < 50: 25 rows were planned, now there are 24\. Plan again"),
-    ("Count", "INSERT INTO t VALUES (1000, 1)", r"the part 75 <= id: 25 rows were planned, now there are 26\. Plan again"),
-    ("Count", "INSERT INTO t VALUES (-5, 1)", r"the part id < 25: 25 rows were planned, now there are 26\. Plan again"),
+    ("Content", "DELETE FROM t WHERE id = 30", r"the part 25 <= id < 50: 25 rows were planned, but now there are 24\. Plan again"),
+    ("Count", "INSERT INTO t VALUES (1000, 1)", r"the part 75 <= id: 25 rows were planned, but now there are 26\. Plan again"),
+    ("Count", "INSERT INTO t VALUES (-5, 1)", r"the part id < 25: 25 rows were planned, but now there are 26\. Plan again"),
 ], ids=["updated", "deleted", "added", "added below"])  # fmt: skip
 def test_a_change_is_noticed_and_its_part_named(tmp_path: Path, pin: str, statement: str, message: str) -> None:
     file = numbers(tmp_path / "a.db")
@@ -535,7 +535,7 @@ def test_a_postgres_timestamp_that_64_bits_do_not_hold_is_a_bad_record(server: S
     source = a_source(server.url, "SELECT 1 AS id, '294276-01-01'::timestamp AS x")
     units, state = planned(source, access_to(server))
     read = read_all(SqlReader(source.member, state, access_to(server)), units, iter([np.arange(1)]))
-    assert faults(read) == {0: "column 'x' is later than 64 bits of microseconds hold"}
+    assert faults(read) == {0: "column 'x' is later than 64 bits of microseconds can hold"}
 
 
 def test_numerics_of_more_digits_than_float64_and_times_are_told(server: Server, tmp_path: Path) -> None:

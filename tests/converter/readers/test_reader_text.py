@@ -113,7 +113,7 @@ def test_a_line_that_is_not_utf8_is_bad_with_its_number(tmp_path: Path, zipped: 
 def test_a_line_beyond_all_bounds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "UNIT_BYTES", 64)
     monkeypatch.setattr(stretches, "LONGEST_RECORD", 512)
-    with pytest.raises(BadData, match=r"a\.txt, line 3: a line of more than .* MiB; is the file no text\?"):
+    with pytest.raises(BadData, match=r"a\.txt, line 3: a line of more than .* MiB; is the file not text?"):
         plan(TextReader, of_bytes(tmp_path, b"a\nb\n" + b"x" * 5000))
 
 

@@ -282,7 +282,9 @@ def test_a_feature_of_two_kinds_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_feature_that_never_has_a_value_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match="The feature 'n' has no value in the first 2 records, so its type can't be told; list the features"):
+    with pytest.raises(
+        BadSpec, match="The feature 'n' has no value in the first 2 records, so its type can't be determined; list the features"
+    ):
         plan(TfrecordReader, tfrecord_source(put_records(tmp_path / "a", [example(n=[]), example()])))
 
 

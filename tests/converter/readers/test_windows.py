@@ -177,7 +177,7 @@ def test_without_room_on_the_disk_each_window_has_its_own_pass(
         assert rows(shards.read(0)) == expected(tmp_path, shards, 0)
         assert made
         assert all(file.closed for file in made)
-        assert "has no room for the rows of a shuffle: No space left on device. A shuffle passes over the input more often." in caplog.text
+        assert "has no room for the rows of a shuffle: No space left on device. The shuffle will read the input more often." in caplog.text
 
 
 @pytest.mark.usefixtures("decoded")

@@ -173,7 +173,7 @@ def _units(idx: IdxSource, access: Access) -> Listing[Unit]:
 def _check_labels(labels: Header, images: Header, subset: IdxSubset) -> None:
     if len(labels.shape) != 1 or labels.dtype.startswith("float"):
         raise BadData(
-            f"{subset.labels}: labels are one whole number a record, got {_described(labels)} in {len(labels.shape)} dimensions.",
+            f"{subset.labels}: labels must be one whole number per record, got {_described(labels)} in {len(labels.shape)} dimensions.",
             uri=subset.labels,
         )
     if labels.records != images.records:
@@ -203,7 +203,7 @@ def _is_zipped(source: Input) -> bool:
 def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
     what = "is truncated" if size < header.file_bytes else "is too long"
     return BadData(
-        f"{uri} {what}: its header tells of {header.records:,} x {_described(header)}, {header.file_bytes:,} bytes in all, got {size:,}.",
+        f"{uri} {what}: with {header.records:,} x {_described(header)} in its header it needs {header.file_bytes:,} bytes, got {size:,}.",
         uri=uri,
     )
 
@@ -214,7 +214,7 @@ def parse_header(start: ForwardReader, uri: str) -> Header:
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
         known = ", ".join(f"{code:02x} {name}" for code, name in TYPES.items())
         raise BadData(
-            f"{uri} is no IDX file: expected 00 00, a type ({known}) and the number of dimensions, got {magic.hex(' ') or 'an empty file'}.",
+            f"{uri} is not an IDX file: expected 00 00, a type ({known}) and the number of dimensions, got {magic.hex(' ') or 'an empty file'}.",
             uri=uri,
         )
     written = start.read(4 * magic[3])

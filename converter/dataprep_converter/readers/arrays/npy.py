@@ -181,7 +181,7 @@ class _Planner:
             if len(files[name]) != len(files[names[0]]):
                 raise BadSpec(
                     f"source.numpy.arrays: {names[0]} has {len(files[names[0]])} files and {name} has {len(files[name])}; "
-                    "they go together file by file."
+                    "they need the same number of files."
                 )
         for group in zip(*files.values(), strict=True):
             found: _Arrays = {}
@@ -196,7 +196,7 @@ class _Planner:
             if source.read_at(0, 2) == zips.MAGIC:
                 return _members(source, entry, self._source.members)
             if self._source.members is not None:
-                raise BadSpec(f"{entry.uri} is no .npz file, and source.numpy.members chooses arrays of such.", uri=entry.uri)
+                raise BadSpec(f"{entry.uri} is not a .npz file, but source.numpy.members selects arrays of .npz files.", uri=entry.uri)
             return {VALUES: _whole_file(source, entry)}
 
     def _unit(self, root: int, path: str, entries: Sequence[Entry], found: _Arrays) -> Iterator[Unit]:
@@ -279,15 +279,15 @@ def _header(source: Input, uri: str, size: int) -> _Header:
         elif version == (2, 0):
             shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(data)
         else:
-            raise BadData(f"{uri} is a .npy file of version {version[0]}.{version[1]}, which is not read.", uri=uri)
+            raise BadData(f"{uri} is a .npy file of version {version[0]}.{version[1]}, which is not supported.", uri=uri)
     except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as exc:
-        raise BadData(f"{uri} is no whole .npy file: {exc}.", uri=uri) from exc
+        raise BadData(f"{uri} is not a complete .npy file: {exc}.", uri=uri) from exc
     header = _Header(dtype, shape, data.tell())
     _check(header, uri, is_fortran=is_fortran)
     expected = header.size + math.prod(shape) * dtype.itemsize
     if size != expected:
         what = "is truncated" if size < expected else "is too long"
-        raise BadData(f"{uri} {what}: its header tells of {header}, {expected:,} bytes in all, got {size:,}.", uri=uri)
+        raise BadData(f"{uri} {what}: with {header} in its header it needs {expected:,} bytes, got {size:,}.", uri=uri)
     return header
 
 
@@ -303,7 +303,9 @@ def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
     if fault := shape_fault(header.shape[1:]):
         raise BadData(f"{uri}: no record can hold its rows: {fault}.", uri=uri)
     if is_fortran and len(header.shape) > 1:
-        raise BadData(f"{uri} is in Fortran order, so its records don't stand together; save np.ascontiguousarray(array).", uri=uri)
+        raise BadData(
+            f"{uri} is in Fortran order, so the values of a record are not contiguous; save np.ascontiguousarray(array).", uri=uri
+        )
     is_text = header.dtype.kind in "US" and len(header.shape) == 1 and header.dtype.itemsize > 0
     if header.dtype.name not in NUMPY_NAMES.values() and not is_text:
         raise BadData(f"{uri} is an array of {header.dtype}, which records can't hold.", uri=uri)

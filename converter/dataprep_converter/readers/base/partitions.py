@@ -126,7 +126,7 @@ def _checked(written: S, access: Access, of: str, units: Callable[[S], Listing[U
     names = [name for name, _ in first]
     if not names:
         below = "" if entry.uri == written.uris[root] else f" below {written.uris[root]}"
-        raise BadSpec(f"{of}.hivePartitions: {entry.uri} lies in no folder{below} that is named KEY=VALUE.", uri=entry.uri)
+        raise BadSpec(f"{of}.hivePartitions: {entry.uri} is in no folder{below} that is named KEY=VALUE.", uri=entry.uri)
     columns = _Types(names, written, of)
     latest = ""
     listing = units(of_files(written, names, of=of))
@@ -141,8 +141,8 @@ def _checked(written: S, access: Access, of: str, units: Callable[[S], Listing[U
             values = dict(keys_of(written.uris[unit.root], unit.path, unit.uri))
             if values.keys() != set(names):
                 raise BadSpec(
-                    f"{unit.uri} lies in folders with the keys {', '.join(values) or 'none'}, "
-                    f"but {entry.uri} in those with {', '.join(names)}; every file needs the same keys.",
+                    f"{unit.uri} is in folders with the keys {', '.join(values) or 'none'}, "
+                    f"but {entry.uri} is in folders with {', '.join(names)}; every file needs the same keys.",
                     uri=unit.uri,
                 )
             columns.take(values, unit.uri)
@@ -176,7 +176,7 @@ class _Types:
             if kind is None:
                 self._are_numbers[name] = self._are_numbers[name] is not False and _is_whole_number(text)
             elif _scalar(text, TYPES[kind]) is None:
-                raise BadSpec(f"{uri}: {shown(text)} in the name of its folder is no {kind} (column {name!r}).", uri=uri)
+                raise BadSpec(f"{uri}: {shown(text)} in the name of its folder is not a {kind} (column {name!r}).", uri=uri)
 
     def frozen(self) -> list[list[str | None]]:
         """The (name, type, default) of each column, as JSON values."""

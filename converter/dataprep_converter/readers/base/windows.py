@@ -197,7 +197,7 @@ def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Spilled
         try:
             is_whole = _spill(read, numbers, window_of, laid, rows=max(1, min(_LAID_ROWS, _LAID_BYTES // row_bytes)))
         except StoreFull as exc:
-            logger.warning("%s A shuffle passes over the input more often.", exc)
+            logger.warning("%s The shuffle will read the input more often.", exc)
             return None
         if not is_whole:
             return None

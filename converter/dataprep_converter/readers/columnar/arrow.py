@@ -118,7 +118,7 @@ def _batches(root: int, path: str, entry: Entry, source: Input, settler: CommonS
     for message in messages(source, entry.uri):
         if schema is None:
             if message.kind != SCHEMA:
-                raise BadData(f"{entry.uri} is no Arrow IPC data: it begins with no schema.", uri=entry.uri)
+                raise BadData(f"{entry.uri} is not Arrow IPC data: it doesn't begin with a schema.", uri=entry.uri)
             schema = message
             settler.settle(_schema(source, message, entry.uri), entry.uri)
         elif message.kind == DICTIONARY:
@@ -144,5 +144,5 @@ def _schema(source: Input, message: Message, uri: str) -> pa.Schema:
     try:
         found: pa.Schema = _ipc.read_schema(pa.py_buffer(source.read_at(message.offset, message.size)))
     except (OSError, pa.ArrowException) as exc:
-        raise BadData(f"{uri} is no whole Arrow IPC data: {exc}", uri=uri) from exc
+        raise BadData(f"{uri} is not complete Arrow IPC data: {exc}", uri=uri) from exc
     return found

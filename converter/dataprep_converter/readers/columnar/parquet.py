@@ -160,7 +160,7 @@ class _File:
         self._names = [".".join(column.path) for column in columns]
         self._ranged = RangedFile(source)
         buffer = max(1 << 16, min(4 << 20, _BUFFERS // len(columns)))
-        with _named(uri, "no Parquet file that can be read"):
+        with _named(uri, "not a readable Parquet file"):
             self._file = _pq.ParquetFile(self._ranged, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True)
         self._leaves = _leaves_of(self._file.schema_arrow, columns)
         self._group = -1
@@ -175,7 +175,7 @@ class _File:
 
     def part(self, unit: Unit, group: int, number: int) -> pa.RecordBatch:
         """Decodes a part. In order, all parts take one pass over the row group. Going back begins another pass."""
-        with _named(self._uri, f"not whole, row group {group}"):
+        with _named(self._uri, f"damaged in row group {group}"):
             if group != self._group or number < self._next:
                 self._begin(group)
             while True:

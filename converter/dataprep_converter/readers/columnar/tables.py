@@ -47,7 +47,7 @@ class CommonSchema:
         for name in types:
             if name not in expected:
                 raise BadSpec(
-                    f"{uri} has the column {name!r}, which {self._uri} has not; every file needs the same columns, or give {self._of}.columns."
+                    f"{uri} has the column {name!r}, which {self._uri} doesn't have; every file needs the same columns, or give {self._of}.columns."
                 )
         return found
 

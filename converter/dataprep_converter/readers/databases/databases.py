@@ -330,7 +330,7 @@ def _said_of_wrapped(value: int, *, is_date: bool) -> str:
         return "is infinity"
     if before == -(1 << (bits - 1)):
         return "is -infinity"
-    return "is later than 64 bits of microseconds hold"
+    return "is later than 64 bits of microseconds can hold"
 
 
 def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:
@@ -342,7 +342,7 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) ->
     try:
         cast: Array = plain.cast(field.type)
     except pa.ArrowException as exc:
-        raise BadData(f"{uri}: a value of the column {field.name!r} is no {field.type}: {exc}", uri=uri) from exc
+        raise BadData(f"{uri}: a value of the column {field.name!r} is not of the type {field.type}: {exc}", uri=uri) from exc
     if field.type == pa.float64() and pa.types.is_string(plain.type):
         for row, text in _too_large(plain, cast):
             said = f"column {field.name!r} is too large for float64: {text[:20]}… ({len(text)} characters); CAST it to text in source.sql.query"
@@ -389,7 +389,7 @@ def _translated(uri: str) -> Iterator[None]:
         if state == "42501":
             raise NotPermitted(f"{uri}: {said}", uri=uri) from exc
         if "database or disk is full" in said:
-            raise StoreFull(f"{uri}: {said}: SQLite sorts in temporary files where no index has the order.", uri=uri) from exc
+            raise StoreFull(f"{uri}: {said}: SQLite sorts in temporary files if no index has the order.", uri=uri) from exc
         if state[:2] in _TRANSIENT:
             raise Unreachable(f"{uri}: {said}", uri=uri) from exc
         if state[:2] == "22":

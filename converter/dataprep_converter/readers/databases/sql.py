@@ -64,7 +64,7 @@ class SqlReader(BlockReader):
         """Yields the blocks of a part that contain the rows."""
         part = source
         if not isinstance(part, _Part):
-            raise TypeError(f"a part was fetched, got {type(part).__name__}")
+            raise TypeError(f"expected a fetched part, got {type(part).__name__}")
         for number in np.unique(rows // BLOCK_ROWS).tolist():
             first = number * BLOCK_ROWS
             yield first, self.kept(unit, unit.offset, first, partial(self._block, part, number))
@@ -90,7 +90,9 @@ class SqlReader(BlockReader):
             refused.enter_context(part)
             which = f"{unit.uri}, {bounds.named(self._source)}"
             if part.rows != unit.records:
-                raise InputChanged(f"{which}: {unit.records:,} rows were planned, now there are {part.rows:,}. Plan again.", uri=unit.uri)
+                raise InputChanged(
+                    f"{which}: {unit.records:,} rows were planned, but now there are {part.rows:,}. Plan again.", uri=unit.uri
+                )
             if extra["pinned"] and part.pin != unit.pin:
                 raise InputChanged(f"{which}: the rows have changed since they were planned. Plan again.", uri=unit.uri)
             refused.pop_all()
@@ -199,7 +201,7 @@ class _Rows:
                 f"{name}={whole.column(place)[at].as_py()!r}" for name, place in zip(source.order_by, self.order_by, strict=True)
             )
             raise BadSpec(
-                f"{_uri(source)}: source.sql.orderBy doesn't tell all rows apart: two have {shown[:256]}. Add a column that differs."
+                f"{_uri(source)}: source.sql.orderBy doesn't distinguish all rows: two have {shown[:256]}. Add a column in which they differ."
             )
 
 

@@ -91,7 +91,7 @@ class TableReader(BlockReader):
             try:
                 block = self._read(unit, extra, number)
             except SessionEnded as exc:
-                logger.info("%s Another one is opened.", exc)
+                logger.info("%s A new session is opened.", exc)
                 self._sessions[unit.root] = (self._renewed(unit, extra), True)
                 block = self._read(unit, extra, number)
         except NotFound as exc:

@@ -82,7 +82,7 @@ def _snappy_size(chunk: bytes, most: int) -> int:
             if not 0 < size <= most:
                 break
             return size
-    raise ValueError(f"a compressed piece that doesn't hold 1 to {most:,} bytes")
+    raise ValueError(f"a compressed chunk whose contents are not 1 to {most:,} bytes")
 
 
 def _zstandard(data: bytes, most: int) -> bytes:

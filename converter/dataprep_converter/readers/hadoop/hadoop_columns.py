@@ -125,7 +125,7 @@ class _VariableNumbers:
         for row, data in enumerate(cells.rows()):
             number = _signed_vint(data)
             if number is None or not bounds.min <= number <= bounds.max:
-                reasons[row] = f"{data[:10].hex()} is no variable number of {8 * numbers.itemsize} bits"
+                reasons[row] = f"{data[:10].hex()} is not a variable-length number of {8 * numbers.itemsize} bits"
             else:
                 numbers[row] = number
         return [to_arrow(numbers)], reasons
@@ -150,7 +150,7 @@ class _LengthPrefixed:
             said = _at(cells, cells.starts, sizes >= _INT.size, ">i4").astype(np.int64)
         is_good = (heads <= sizes) & (heads + said == sizes)
         reasons = _wrong(
-            is_good, lambda row: f"{'text' if self.is_text else 'bytes'} in {sizes[row]:,} bytes, with a length that is not theirs"
+            is_good, lambda row: f"{'text' if self.is_text else 'bytes'} in {sizes[row]:,} bytes, with a length that doesn't match"
         )
         column = _laid(cells, np.where(is_good, cells.starts + heads, cells.ends), cells.ends)
         if not self.is_text:
@@ -159,7 +159,7 @@ class _LengthPrefixed:
             return [pc.cast(column, pa.large_string())], reasons
         except pa.ArrowInvalid:
             texts = [_utf8(value.as_py()) for value in column]
-            reasons |= {row: "text that is no UTF-8" for row, text in enumerate(texts) if text is None and row not in reasons}
+            reasons |= {row: "text that is not UTF-8" for row, text in enumerate(texts) if text is None and row not in reasons}
             return [pa.array([text or "" for text in texts], pa.large_string())], reasons
 
 
@@ -188,7 +188,7 @@ class _Arrays:
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
         lists: Any = pa.LargeListArray
         column = lists.from_arrays(to_arrow(offsets), to_arrow(_native(numbers)))
-        return [column], _wrong(is_good, lambda row: f"{sizes[row]:,} bytes that are no array of {self.primitive}")
+        return [column], _wrong(is_good, lambda row: f"{sizes[row]:,} bytes that are not an array of {self.primitive}")
 
 
 _FORMS: Final[Mapping[str, Any]] = {
@@ -294,7 +294,7 @@ def _value(data: bytes, at: int) -> tuple[int, Any, int]:
             raise ValueError("a value is cut off")
         return code, data[at : at + length].decode(), at + length
     if code not in _VALUES:
-        raise ValueError(f"a value of the type {_called(code)}, which isn't read")
+        raise ValueError(f"a value of the type {_called(code)}, which can't be read")
     stored = _VALUES[code].stored
     if len(data) - at < stored.itemsize:
         raise ValueError("a value is cut off")
@@ -315,7 +315,7 @@ def _codes(first: Cells, uri: str, *, is_sequence: bool) -> tuple[int, ...]:
         except ValueError as exc:
             raise BadSpec(f"{uri}: its first records can't be read: {exc}.", uri=uri) from exc
     if NULL in found:
-        raise BadSpec(f"{uri}: value {found.index(NULL)} is missing in all of the first records, so its type can't be told.", uri=uri)
+        raise BadSpec(f"{uri}: value {found.index(NULL)} is missing in all of the first records, so its type can't be determined.", uri=uri)
     return tuple(found)
 
 
@@ -399,4 +399,4 @@ def _number(form_: struct.Struct, data: bytes, at: int) -> int:
 
 def _end(data: bytes, at: int) -> None:
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes behind the last value")
+        raise ValueError(f"{len(data) - at} bytes after the last value")

@@ -62,9 +62,13 @@ class Header:
     @classmethod
     def _parsed(cls, data: bytes, uri: str) -> "Header":
         if data[:3] != VERSION[:3]:
-            raise BadData(f"{uri} is no sequence file: it begins with {data[:4].hex() or 'nothing'} instead of {VERSION.hex()}.", uri=uri)
+            raise BadData(
+                f"{uri} is not a sequence file: it begins with {data[:4].hex() or 'nothing'} instead of {VERSION.hex()}.", uri=uri
+            )
         if data[: len(VERSION)] != VERSION:
-            raise BadData(f"{uri} is a sequence file of version {int.from_bytes(data[3:4], 'big')}, and 6 is read.", uri=uri)
+            raise BadData(
+                f"{uri} is a sequence file of version {int.from_bytes(data[3:4], 'big')}, but only version 6 can be read.", uri=uri
+            )
         key, at = _text(data, len(VERSION))
         value, at = _text(data, at)
         flags, at = _taken(data, at, 2)
@@ -169,7 +173,7 @@ def _walk_blocks(window: _Window, header: Header, uri: str) -> Iterator[tuple[in
             size, at = _vint(window.take(at, LONGEST_VINT), at, begin, uri)
             at += size
         if at > window.size:
-            raise _broken("a block that the file ends within", begin, uri)
+            raise _broken("a truncated block", begin, uri)
         yield begin, at, count
 
 
@@ -262,7 +266,7 @@ def _record_end(head: bytes, offset: int, most: int, uri: str) -> int:
 
 def _check_sync(found: bytes, header: Header, uri: str, offset: int) -> None:
     if found != ESCAPE + header.sync:
-        raise _broken("a sync marker that is not the file's", offset, uri)
+        raise _broken("a sync marker that differs from the file's", offset, uri)
 
 
 def _count(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:

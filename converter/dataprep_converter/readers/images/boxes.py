@@ -53,7 +53,7 @@ def finite(text: str, *, what: str) -> float:
         value = math.nan
     # Python accepts underscores in numbers, which these formats don't allow.
     if not math.isfinite(value) or "_" in text:
-        raise BadSample(f"{what} is no number: {text[:40]!r}")
+        raise BadSample(f"{what} is not a number: {text[:40]!r}")
     return value
 
 
@@ -78,10 +78,10 @@ def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -
     _refuse(annotation, empty, header, "is inverted or empty")
     if not clip:
         beyond: npt.NDArray[np.bool_] = np.asarray(((boxes < -_TOLERANCE / size) | (boxes > 1 + _TOLERANCE / size)).any(axis=1))
-        _refuse(annotation, beyond, header, "reaches beyond the image")
+        _refuse(annotation, beyond, header, "extends beyond the image")
     boxes = boxes.clip(0, 1)
     empty = (boxes[:, 2] <= boxes[:, 0]) | (boxes[:, 3] <= boxes[:, 1])
-    _refuse(annotation, empty, header, "lies outside the image")
+    _refuse(annotation, empty, header, "is outside the image")
     return boxes
 
 

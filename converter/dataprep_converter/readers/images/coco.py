@@ -86,7 +86,7 @@ class CocoFile:
                 kinds[member](element)
             except (KeyError, TypeError, ValueError, OverflowError) as exc:
                 fault = f"it has no {exc}" if isinstance(exc, KeyError) else str(exc)
-                raise BadData(f"{self._uri}: {member}[{number}] is not as COCO has it: {fault}.", uri=self._uri) from exc
+                raise BadData(f"{self._uri}: {member}[{number}] is invalid: {fault}.", uri=self._uri) from exc
 
     def _image(self, image: Mapping[str, Any]) -> None:
         name = _text(image, "file_name")
@@ -148,14 +148,14 @@ def annotation_of(extra: Mapping[str, Any]) -> Annotation:
 def _whole(values: Mapping[str, Any], name: str) -> int:
     value = values[name]
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} {value!r} is no whole number")
+        raise TypeError(f"{name} {value!r} is not a whole number")
     return value
 
 
 def _text(values: Mapping[str, Any], name: str) -> str:
     value = values[name]
     if not isinstance(value, str) or not value:
-        raise TypeError(f"{name} {value!r} is no text")
+        raise TypeError(f"{name} {value!r} is not a text")
     # JSON can contain unpaired surrogates, which file names and records can't. This raises ValueError for them.
     value.encode()
     return value

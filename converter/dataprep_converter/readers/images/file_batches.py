@@ -57,7 +57,7 @@ def _images(access: Access, uri: str, extensions: Sequence[str], ignored: Ignore
     numbered = {int(found[1]): name for name in members if (found := _NAME.fullmatch(name))}
     if len(numbered) != len(members) - 1 or set(numbered) != set(range(len(originals))):
         raise BadData(
-            f"{uri} is no FileBatch: {URIS} has {len(originals):,} lines, and its other {len(members) - 1:,} members are not one file_<n> for each.",
+            f"{uri} is not a FileBatch: {URIS} has {len(originals):,} lines, and its other {len(members) - 1:,} members are not one file_<n> for each.",
             uri=uri,
         )
     taken = [number for number in range(len(originals)) if extension_of(numbered[number]) in extensions]
@@ -69,7 +69,7 @@ def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[s
     """The original URIs of the files in a zip file."""
     entry = members.get(URIS)
     if entry is None:
-        raise BadData(f"{uri} is no FileBatch: it has no {URIS} (labelFrom: OriginalUri).", uri=uri)
+        raise BadData(f"{uri} is not a FileBatch: it has no {URIS} (labelFrom: OriginalUri).", uri=uri)
     if entry.size > LARGEST_LIST:
         raise BadData(f"{uri}: its {URIS} has {entry.size:,} bytes; {LARGEST_LIST >> 20} MiB are read at most.", uri=uri)
     try:

@@ -29,14 +29,14 @@ def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> lis
     found = _by_pattern(names, uris, rule.pattern) if rule.pattern else _by_part(names, uris, rule)
     for label, uri in zip(found, uris, strict=True):
         if not label:
-            raise BadSpec(f"{uri}: the part of its name that is to be the class is empty (source.images.fileName).")
+            raise BadSpec(f"{uri}: the part of its name that gives the class is empty (source.images.fileName).")
     return found
 
 
 def number(text: str, *, where: str) -> int:
     """The label as a whole number. Raises BadSpec, which names `where`, if it is none."""
     if _NUMBER.fullmatch(text.strip(" ")) is None:
-        raise BadSpec(f"{where} has the label {text!r}, which is no whole number (labelType: Number).")
+        raise BadSpec(f"{where} has the label {text!r}, which is not a whole number (labelType: Number).")
     return int(text)
 
 
@@ -108,7 +108,9 @@ def _check(pattern: str) -> None:
     try:
         groups = [field.name for field in pc.extract_regex(pa.array([], pa.string()), pattern=pattern).type]
     except pa.ArrowInvalid as exc:
-        raise BadSpec(f"source.images.fileName.pattern {pattern!r} is no regular expression of RE2 with named groups only: {exc}.") from exc
+        raise BadSpec(
+            f"source.images.fileName.pattern {pattern!r} is not a regular expression of RE2 with only named groups: {exc}."
+        ) from exc
     if groups.count("label") != 1:
         raise BadSpec(f"source.images.fileName.pattern {pattern!r} must have one group named label, (?P<label>…).")
 

@@ -70,7 +70,7 @@ def _uri(line: _Line, root: str, list_uri: str) -> str:
     if unsigned(line.path) != line.path:
         raise BadSpec(
             f"{list_uri}, line {line.number}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. Only addresses "
-            "in the job itself may: list the images of a store, which gets its credentials from an entry of stores.",
+            "in the job's spec may have these. Instead, list images of a store, which gets its credentials from an entry of stores.",
             uri=list_uri,
         )
     if "://" in line.path or line.path.startswith("/"):
@@ -81,7 +81,9 @@ def _uri(line: _Line, root: str, list_uri: str) -> str:
 def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
     kind = source.format or _FORMATS.get(extension_of(source.uri.removesuffix(".gz")))
     if kind is None:
-        raise BadSpec(f"{source.uri}: its extension doesn't tell its format; set source.images.list.format to Csv, Jsonl or Text.")
+        raise BadSpec(
+            f"{source.uri}: its format can't be determined from its extension; set source.images.list.format to Csv, Jsonl or Text."
+        )
     store = access.store(source.uri)
     entry_of(store, source.uri)
     with store.open(source.uri) as opened:
@@ -108,7 +110,7 @@ def _text(forward: ForwardReader, uri: str) -> Iterator[str]:
             number += 1
             yield _decoded(line, number, uri)
         if len(rest) > _LONGEST_LINE:
-            raise BadData(f"{uri}, line {number + 1}: a line of more than 1 MiB; this is no list of images.", uri=uri)
+            raise BadData(f"{uri}, line {number + 1}: a line of more than 1 MiB; this is not a list of images.", uri=uri)
     if rest:
         yield _decoded(rest, number + 1, uri)
 
@@ -145,7 +147,7 @@ def _of_csv(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
                 raise BadSpec(f"{source.uri}, line {rows.line_num}: {len(row)} cells, at least {needed} are needed.", uri=source.uri)
             yield _labelled(rows.line_num, row[path_at], None if label_at is None else row[label_at], source)
     except csv.Error as exc:
-        raise BadSpec(f"{source.uri}, line {rows.line_num}: no CSV: {exc}.", uri=source.uri) from exc
+        raise BadSpec(f"{source.uri}, line {rows.line_num}: not CSV: {exc}.", uri=source.uri) from exc
 
 
 def _position(column: str, names: list[str] | None, uri: str) -> int:
@@ -153,7 +155,7 @@ def _position(column: str, names: list[str] | None, uri: str) -> int:
         return names.index(column)
     if column.isascii() and column.isdigit() and (names is None or int(column) < len(names)):
         return int(column)
-    has = f"its header has {', '.join(names[:20])}" if names is not None else "without a header columns have positions only: 0, 1, …"
+    has = f"its header has {', '.join(names[:20])}" if names is not None else "without a header, columns have only positions: 0, 1, …"
     raise BadSpec(f"{uri}: there is no column {column!r}; {has}.", uri=uri)
 
 
@@ -166,7 +168,7 @@ def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
             # JSON can contain unpaired surrogates, which file names and records can't.
             json.dumps(record, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as exc:
-            raise BadSpec(f"{source.uri}, line {number}: no JSON: {exc}.", uri=source.uri) from exc
+            raise BadSpec(f"{source.uri}, line {number}: not JSON: {exc}.", uri=source.uri) from exc
         path = record.get(source.path_column or "path") if isinstance(record, dict) else None
         if not isinstance(path, str):
             raise BadSpec(f"{source.uri}, line {number}: no object with a text {source.path_column or 'path'!r}.", uri=source.uri)

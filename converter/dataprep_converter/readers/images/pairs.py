@@ -46,7 +46,7 @@ class Pair:
         """The image, or the partner if there is no image."""
         found = self.image or self.partner
         if found is None:
-            raise ValueError("a pair of nothing")
+            raise ValueError("a pair without files")
         return found
 
 

@@ -85,7 +85,7 @@ class _Document:
 
     def _start(self, name: str, _: dict[str, str]) -> None:
         if not self._path and name != "annotation":
-            raise BadSample(f"its annotation is no Pascal VOC file: it begins with <{name[:40]}>, expected <annotation>")
+            raise BadSample(f"its annotation is not a Pascal VOC file: it begins with <{name[:40]}>, expected <annotation>")
         if len(self._path) >= _DEEPEST:
             raise BadSample(f"its annotation has elements more than {_DEEPEST} deep")
         self._path.append(name)

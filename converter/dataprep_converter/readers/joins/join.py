@@ -76,7 +76,7 @@ class JoinReader(BlockReader):
             return Block(empty, np.full(1, -1, np.int64), {0: extra["bad"]})
         data = source.read_at(unit.offset, unit.size)
         if _pin(data) != unit.pin:
-            raise InputChanged(f"{unit.uri} is no longer what the plan step wrote. Plan again.", uri=unit.uri)
+            raise InputChanged(f"{unit.uri} has changed since the plan step wrote it. Plan again.", uri=unit.uri)
         records: pa.RecordBatch = _arrow.ipc.read_record_batch(_arrow.ipc.read_message(pa.py_buffer(data)), self._schema)
         return Block.of(records)
 
@@ -89,7 +89,7 @@ class JoinReader(BlockReader):
         # The units are checked by their content instead of the file's pin, because the file is stored after the plan.
         store = self._access.store(uri)
         if store.stat(uri) is None:
-            raise InputChanged(f"{uri} was written by the plan step and is gone. Plan again.", uri=uri)
+            raise InputChanged(f"{uri} was written by the plan step but is gone. Plan again.", uri=uri)
         return store.open(uri)
 
 
@@ -256,8 +256,8 @@ class _Planner:
             if found.keys:
                 first, last = (table.place(row) for row in found.rows)
                 raise BadData(
-                    f"source.join: {_counted(found)} of the table {table.name} {_are(found)} there more than once: {self._key(found)} in {first}, and in {last}. "
-                    "Set duplicates: First or Last to take one of them, or orderBy to make sequences of them."
+                    f"source.join: {_counted(found)} of the table {table.name} {_are(found)} duplicated: {self._key(found)} in {first}, and in {last}. "
+                    "Set duplicates: First or Last to use one of the rows, or orderBy to make sequences of them."
                 )
 
     def _judge_missing(self, keys: Keys, tables: Sequence[_Table]) -> None:

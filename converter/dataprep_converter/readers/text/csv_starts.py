@@ -125,10 +125,10 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
         text = start.data[: rows.size].decode("utf-8", "replace").encode()
         kinds = kinds_of(text, names, dialect, rule=rule)
     except pa.ArrowInvalid as exc:
-        raise BadSpec(f"{uri}: the columns' types can't be told ({exc}); give {of}.columns.") from exc
+        raise BadSpec(f"{uri}: the columns' types can't be determined ({exc}); give {of}.columns.") from exc
     columns = [CsvColumn.model_validate({"name": name, "type": kind.type}) for name, kind in zip(names, kinds, strict=True)]
     misfits = {
-        name: f"{uri}: of {kind.cells:,} cells of the column {name!r} in the first rows {kind.misfits}"
+        name: f"{uri}: among {kind.cells:,} cells of the column {name!r} in the first rows, {kind.misfits}"
         for name, kind in zip(names, kinds, strict=True)
         if kind.misfits
     }

@@ -31,7 +31,7 @@ from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
 
 _OF: Final = "source.csv"
-_LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or the file no CSV?"
+_LIMIT: Final = "a row of more than {} MiB; is a quote never closed, or is the file not CSV?"
 
 
 class CsvReader(StretchReader):

@@ -64,7 +64,9 @@ def frozen(
     paths = {path for _, path in found}
     for column, path in found:
         if any(path[:length] in paths for length in range(1, len(path))):
-            raise BadSpec(f"{uri if columns is None else 'source.jsonl.columns'}: {column.name!r} lies in a column that is no object.")
+            raise BadSpec(
+                f"{uri if columns is None else 'source.jsonl.columns'}: {column.name!r} is inside a column that is not an object."
+            )
     return found
 
 
@@ -132,13 +134,15 @@ def _column(path: Path, seen: _PathTypes, uri: str) -> JsonlColumn:
             kinds[of + ("Int64" if common == _LONG else common)] = min(numbers.values())
     if not kinds:
         what = "only empty lists" if "empty list" in seen.kinds else "null"
-        raise BadSpec(f"{uri}: the type of {name!r} can't be told, it is {what} in the first records; {_ADVICE}, with it or without.")
+        raise BadSpec(
+            f"{uri}: the type of {name!r} can't be determined, because it is {what} in the first records; {_ADVICE}, with or without it."
+        )
     if len(kinds) > 1 or ("empty list" in seen.kinds and not next(iter(kinds)).startswith("list")):
         first: dict[str, int] = {}
         for seen_kind, line in seen.kinds.items():
             first.setdefault(seen_kind.replace(_LONG, "Int64"), line)
         told = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
-        raise BadSpec(f"{uri}: {name!r} has values of several types: {told}; {_ADVICE}, with it or without.")
+        raise BadSpec(f"{uri}: {name!r} has values of several types: {told}; {_ADVICE}, with or without it.")
     kind = next(iter(kinds))
     single = kind.removeprefix("list of ")
     if single not in ("Int64", "Float32", "Float64", "String", "Bool"):

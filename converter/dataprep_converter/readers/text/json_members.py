@@ -28,7 +28,7 @@ def elements(pieces: Iterator[bytes], *, uri: str, arrays: set[str]) -> Iterator
         while True:
             key = text.value()
             if not isinstance(key, str):
-                raise text.fault("a member's name is no string")
+                raise text.fault("a member's name is not a string")
             text.expect(":", "':' after a member's name")
             if text.peek() == "[":
                 text.skip()
@@ -67,7 +67,7 @@ class _Text:
 
     def fault(self, what: str) -> BadData:
         """An error that names the file and the current position."""
-        return BadData(f"{self._uri}: not the JSON that was expected at character {self._before + self._at:,}: {what}.", uri=self._uri)
+        return BadData(f"{self._uri}: invalid JSON at character {self._before + self._at:,}: {what}.", uri=self._uri)
 
     def peek(self) -> str:
         """The next character that is not white space, or an empty string at the end. Doesn't consume the character."""
@@ -87,7 +87,7 @@ class _Text:
         """Consumes and returns the next character. Raises BadData if it is not one of `characters`."""
         found = self.peek()
         if not found or found not in characters:
-            raise self.fault(f"expected {' or '.join(map(repr, characters))}, got {found!r}" if found else "it ends early")
+            raise self.fault(f"expected {' or '.join(map(repr, characters))}, got {found!r}" if found else "the text ends early")
         self.skip()
         return found
 
@@ -95,7 +95,7 @@ class _Text:
         """Consumes the next character. Raises BadData if it is not `character`."""
         found = self.peek()
         if found != character:
-            raise self.fault(f"expected {what}, got {found!r}" if found else f"expected {what}, and it ends")
+            raise self.fault(f"expected {what}, got {found!r}" if found else f"expected {what}, but the text ends")
         self.skip()
 
     def value(self) -> Any:
@@ -108,7 +108,7 @@ class _Text:
                 raise self.fault("nested too deeply") from exc
             except ValueError as exc:
                 if len(self._text) - self._at > LONGEST_ELEMENT:
-                    raise self.fault(f"a value of more than {LONGEST_ELEMENT >> 20} MiB, or no JSON") from exc
+                    raise self.fault(f"a value of more than {LONGEST_ELEMENT >> 20} MiB, or not JSON") from exc
                 if not self._more():
                     raise self.fault(str(exc)) from exc
                 continue

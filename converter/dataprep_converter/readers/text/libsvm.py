@@ -27,7 +27,7 @@ from dataprep_converter.readers.text.stretches import BOM, StretchReader, cut, o
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw
 from dataprep_converter.sampling.units import Unit, UnitTable
 
-_LIMIT: Final = "a line of more than {} MiB; is the file no text?"
+_LIMIT: Final = "a line of more than {} MiB; is the file not text?"
 _IS_SPACE: Final = np.isin(np.arange(256), np.frombuffer(b" \t\r\n\v\f", np.uint8))
 _NUMBER: Final = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _WHOLE: Final = "^[0-9]{1,16}$"
@@ -224,7 +224,7 @@ class _SparseReader(StretchReader):
 
     def _labels(self, tokens: _Tokens, faults: _Faults) -> Array:
         labels, wrong = _numbers(tokens, _NUMBER, pa.float32())
-        faults.add(tokens, wrong, lambda number: f"the label {tokens.shown(number)} is no number")
+        faults.add(tokens, wrong, lambda number: f"the label {tokens.shown(number)} is not a number")
         faults.add(tokens, _too_large(labels, tokens), lambda number: f"the label {tokens.shown(number)} is too large for a float32")
         return to_arrow(labels)
 
@@ -240,10 +240,10 @@ class _SparseReader(StretchReader):
     def _queries(self, tokens: _Tokens, rows: int, faults: _Faults) -> Array:
         numbers = tokens.cut(tokens.starts + 4, np.maximum(tokens.ends, tokens.starts + 4))
         queries, wrong = _numbers(numbers, _WHOLE, pa.int64())
-        faults.add(tokens, wrong, lambda number: f"the query id {tokens.shown(number)} is no whole number")
+        faults.add(tokens, wrong, lambda number: f"the query id {tokens.shown(number)} is not a whole number")
         missing = np.setdiff1d(np.arange(rows), tokens.lines)
         for row in missing.tolist():
-            faults.reasons.setdefault(row, "it has no query id behind its label")
+            faults.reasons.setdefault(row, "it has no query id after its label")
         faults.is_good[missing] = False
         found = np.zeros(rows, np.int64)
         found[tokens.lines] = queries
@@ -254,17 +254,17 @@ class _SparseReader(StretchReader):
         colons = np.flatnonzero(tokens.text == ord(":"))
         before, after = np.searchsorted(colons, tokens.starts), np.searchsorted(colons, tokens.ends)
         has_one = after - before == 1
-        faults.add(tokens, ~has_one, lambda number: f"{tokens.shown(number)} is no index:value")
+        faults.add(tokens, ~has_one, lambda number: f"{tokens.shown(number)} is not index:value")
         tokens, colon = tokens.some(has_one), colons[before[has_one]]
         indexes, no_index = _numbers(tokens.cut(tokens.starts, colon), _WHOLE, pa.int64())
         written = tokens.cut(colon + 1, tokens.ends)
         values, no_value = _numbers(written, _NUMBER, pa.float32())
-        faults.add(tokens, no_index, lambda number: f"the index of {tokens.shown(number)} is no whole number")
-        faults.add(tokens, no_value, lambda number: f"the value of {tokens.shown(number)} is no number")
+        faults.add(tokens, no_index, lambda number: f"the index of {tokens.shown(number)} is not a whole number")
+        faults.add(tokens, no_value, lambda number: f"the value of {tokens.shown(number)} is not a number")
         too_large = _too_large(values, written)
         faults.add(tokens, too_large, lambda number: f"the value of {tokens.shown(number)} is too large for a float32")
         first = 1 if self._source.one_based else 0
-        hint = "; set source.libsvm.oneBased: false where it is 0" if first else ""
+        hint = "; set source.libsvm.oneBased: false if the first is 0" if first else ""
         faults.add(tokens, indexes < first, lambda number: f"the index {indexes[number]} is below the first, {first}{hint}")
         last = self._source.num_features
         if last is not None:

@@ -17,7 +17,7 @@ from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.stretches import BOM, cut, opened, units_of
 from dataprep_converter.sampling.units import Unit
 
-_LIMIT: Final = "a line of more than {} MiB; is the file no text?"
+_LIMIT: Final = "a line of more than {} MiB; is the file not text?"
 _BLANKS: Final = b" \t\r\n"
 _IS_BLANK: Final = np.isin(np.arange(256), np.frombuffer(_BLANKS, np.uint8))
 

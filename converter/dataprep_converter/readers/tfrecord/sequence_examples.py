@@ -94,7 +94,7 @@ def _row(payload: bytes, features: Sequence[TfrecordFeature], *, is_strict: bool
     try:
         context, lists = parse_sequence(payload)
     except NotWhole:
-        return {}, "the record holds no tf.train.SequenceExample"
+        return {}, "the record is not a tf.train.SequenceExample"
     known = {feature.name: feature.sequence for feature in features}
     for name in [*context, *lists] if is_strict else ():
         if name not in known:

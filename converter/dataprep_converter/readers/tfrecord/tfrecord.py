@@ -213,7 +213,7 @@ class _Planner:
         both = {each.name for each in alone}.intersection(each.name for each in sequences or [])
         if both:
             raise BadSpec(
-                f"The feature {min(both)!r} is a sequence in some records and none in others; list the features in source.tfrecord.features."
+                f"The feature {min(both)!r} is a sequence in some records but not in others; list the features in source.tfrecord.features."
             )
         return sorted([*alone, *(sequences or [])], key=lambda feature: feature.name.encode())
 
@@ -255,7 +255,7 @@ def _inferred_one(name: str, sampled: Sequence[tuple[str, Mapping[str, Sequence[
                 raise BadSpec(f"The feature {name!r} is {first[0]} in {first[1]} and {kind} in {uri}.", uri=uri)
     if first is None:
         raise BadSpec(
-            f"The feature {name!r} has no value in the first {len(sampled):,} records, so its type can't be told; "
+            f"The feature {name!r} has no value in the first {len(sampled):,} records, so its type can't be determined; "
             "list the features in source.tfrecord.features."
         )
     (length,) = lengths if len(lengths) == 1 else {0}
