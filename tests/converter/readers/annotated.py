@@ -1,4 +1,4 @@
-"""Images with annotations for tests: Pascal VOC by the standard library's XML writer, COCO by its JSON writer, YOLO by hand."""
+"""Writes annotated images for tests. Pascal VOC is written with the standard library's XML writer, COCO with its JSON writer, YOLO by hand."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -12,11 +12,11 @@ from tests.builders.images import an_image
 from dataprep_api.spec import Source
 
 Objects = Sequence[tuple[str, float, float, float, float]]
-"""Class, xmin, ymin, xmax, ymax in pixels. Images are 20 x 10."""
+"""The class, xmin, ymin, xmax and ymax of an object, in pixels. Images have 20 x 10 pixels."""
 
 
 def voc(objects: Objects, *, size: tuple[int, int] | None = (20, 10), **fields: str) -> bytes:
-    """One file; `fields` go into every object."""
+    """A Pascal VOC file for one image. `fields` are added to every object."""
     root = ET.Element("annotation")
     ET.SubElement(root, "filename").text = "x.jpg"
     if size:
@@ -36,7 +36,7 @@ def voc(objects: Objects, *, size: tuple[int, int] | None = (20, 10), **fields: 
 
 
 def yolo(objects: Objects, names: Sequence[str]) -> bytes:
-    """One file."""
+    """A YOLO file for one image."""
     lines = (
         f"{names.index(name)} {(x0 + x1) / 40} {(y0 + y1) / 20} {(x1 - x0) / 20} {(y1 - y0) / 10}\n" for name, x0, y0, x1, y1 in objects
     )
@@ -44,7 +44,7 @@ def yolo(objects: Objects, names: Sequence[str]) -> bytes:
 
 
 def coco(images: Mapping[str, Objects], names: Sequence[str], **more: Any) -> bytes:
-    """One file for all images; the ids of categories begin with 11, those of images with 100."""
+    """A COCO file for all images. The ids of categories start at 11, and the ids of images at 100."""
     annotations = [
         {"id": 1000 * image + n, "image_id": 100 + image, "category_id": 11 + names.index(name), "bbox": [x0, y0, x1 - x0, y1 - y0], "iscrowd": 0}
         for image, objects in enumerate(images.values())
@@ -61,7 +61,7 @@ def coco(images: Mapping[str, Objects], names: Sequence[str], **more: Any) -> by
 
 
 def write(folder: Path, kind: str, images: Mapping[str, Objects], *, names: Sequence[str] = ("dog", "cat"), **options: Any) -> Source:
-    """Images and annotations in two trees of `folder`, and the source of them."""
+    """Writes images and annotations to two folder trees in `folder`, and returns a source that reads them."""
     put(folder / "images", {path: an_image() for path in images})
     annotations = folder / "annotations"
     if kind == "Coco":

@@ -1,4 +1,4 @@
-"""What the reader of data sets promises, whatever their format."""
+"""The tests that the reader of data sets must pass for every format."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tables of the MaxCompute fake whose rows are numbered, and how `source.table` reads them."""
+"""Fills tables of the fake MaxCompute server with numbered rows, and defines a `source.table` that reads them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ T = "odps://p/tables/t"
 
 
 def counted(count: int) -> Rows:
-    """0, 1, 2 … and their halves, made when they are asked for."""
+    """Yields rows with the numbers 0, 1, 2 … and their halves."""
 
     def at(start: int, length: int) -> pa.Table:
         ids = np.arange(start, start + length)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: the binaries of a wheel, on a port of this machine, with a password."""
+"""Runs a PostgreSQL server for tests. Its binaries come from a wheel, it listens on a local port, and it requires a password."""
 
 import os
 import shutil
@@ -18,13 +18,13 @@ PASSWORD = "s3cret/word"
 
 @dataclass(frozen=True)
 class Server:
-    """One that runs."""
+    """A running PostgreSQL server."""
 
     port: int
 
     @property
     def url(self) -> str:
-        """Without a password, as in a job."""
+        """The URL of the database without a password, as a job has it."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
 
 
@@ -39,8 +39,8 @@ def programs() -> Path | None:
 
 @contextmanager
 def running(bin_folder: Path) -> Iterator[Server]:
-    """A new server with an empty database; its files are gone afterwards."""
-    # The server refuses to be root.
+    """Runs a new server with an empty database, and removes its files afterwards."""
+    # PostgreSQL refuses to run as root.
     user = _NOBODY if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="dataprep-postgres-"))
     try:

@@ -1,4 +1,4 @@
-"""What every reader promises. A reader's own test subclasses `ReaderContract` and says how its inputs are made."""
+"""The tests that every reader must pass. The test of a reader subclasses `ReaderContract` and defines how its inputs are made."""
 
 import contextlib
 import tracemalloc
@@ -24,7 +24,7 @@ Samples = npt.NDArray[np.int64]
 
 
 def plan(reader: type[Reader], source: Source) -> tuple[UnitTable, dict[str, Any]]:
-    """The units, and the state for workers."""
+    """Plans a source. Returns its units and the complete state."""
     return reader.discover(source.member, Access()).collect()
 
 
@@ -37,37 +37,37 @@ def chunks(samples: Samples, size: int) -> Iterator[Samples]:
 
 
 def batches(reader: type[Reader], source: Source, *, size: int = 1000, order: Samples | None = None) -> list[Batch]:
-    """Every sample of the source, in order unless another is given."""
+    """Reads all samples of the source. They are read in their own order, or in `order` if it is given."""
     units, state = plan(reader, source)
     samples = np.arange(units.samples, dtype=np.int64) if order is None else order
     return read_all(opened(reader, source, state), units, chunks(samples, size))
 
 
 def read_all(reader: Reader, units: UnitTable, samples: Iterator[Samples]) -> list[Batch]:
-    """All batches; the reader is closed."""
+    """Reads all batches and closes the reader."""
     with reader:
         return list(reader.read(units, samples))
 
 
 def open_files() -> Counter[str]:
-    """What the descriptors of this process lead to, but for connections, which stores keep.
+    """Counts the targets of this process's file descriptors, except for sockets, because stores keep connections open.
 
-    Subtract two of them to see what is new: others may be closed meanwhile, by the collector.
+    Subtract an earlier result to find new descriptors. Older ones may have been closed by the garbage collector.
     """
     found = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the one of this listing
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of this listing itself
             found.append(str(descriptor.readlink()))
     return Counter(name for name in found if not name.startswith("socket:"))
 
 
 def rows(found: list[Batch]) -> list[dict[str, Any]]:
-    """The good samples of the batches, as plain values, in the order read."""
+    """The good samples of the batches, as plain values, in the order in which they were read."""
     return [row for batch in found for row in _plain(batch.records)]
 
 
 def faults(found: list[Batch]) -> dict[int, str]:
-    """Reason by bad sample."""
+    """The reason for each bad sample, by sample number."""
     return {bad.sample: bad.reason for batch in found for bad in batch.bad}
 
 
@@ -78,30 +78,30 @@ def _plain(records: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 class ReaderContract:
-    """Tests that hold for every reader."""
+    """The tests that every reader must pass."""
 
     reader: ClassVar[type[Reader]]
     memory_as: ClassVar[str] = ""
-    """The reader whose memory test covers this one, because they share a base. This one's own test runs at night."""
+    """The name of the reader whose memory test covers this reader, because both have the same base. The separate test runs only at night."""
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        """Some dozens of good samples in `folder`, `size` times as much as the smallest useful input."""
+        """Writes some dozens of good samples to `folder`: `size` times the smallest useful input."""
         raise NotImplementedError
 
     def an_empty_source(self, folder: Path) -> Source:
-        """A source that is there and holds no sample."""
+        """A source that exists but has no samples."""
         raise NotImplementedError
 
     def a_missing_source(self, folder: Path) -> tuple[Source, str]:
-        """A source that names something absent, and the URI at fault."""
+        """A source that names something that doesn't exist, and the URI that the error must name."""
         raise NotImplementedError
 
     def change(self, folder: Path) -> Path:
-        """Changes one file of `a_source`, and returns it."""
+        """Changes a file of `a_source`, and returns its path."""
         raise NotImplementedError
 
     def open_files(self) -> Counter[str]:
-        """The open files that a reader may not leave behind."""
+        """The open files of this process. A reader must not leave any open."""
         return open_files()
 
     def test_the_batches_have_the_columns_of_the_schema(self, tmp_path: Path) -> None:

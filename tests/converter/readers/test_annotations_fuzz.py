@@ -1,4 +1,4 @@
-"""Bytes changed in real images and annotations: a bad record or an error that names the file, never a crash, a hang or an odd record."""
+"""Changes bytes in real images and annotations. The result must be a bad record or an error that names the file, never a crash or a hang."""
 
 import json
 import tracemalloc
@@ -24,7 +24,7 @@ ROUNDS = 300
 
 
 def changed(data: bytes, rng: np.random.Generator) -> bytes:
-    """Some bytes replaced, cut out, doubled or cut off, most of them near the beginning."""
+    """The data with some bytes replaced, removed, duplicated or truncated, mostly near the beginning."""
     out = bytearray(data)
     for _ in range(int(rng.integers(1, 6))):
         at = int(min(rng.exponential(len(out) / 4 + 1), max(0, len(out) - 1)))

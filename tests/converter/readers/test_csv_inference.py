@@ -1,4 +1,4 @@
-"""Types that CSV files show by themselves: words for missing values, a bad cell among numbers, digits beyond float32; and by which rule plans were made."""
+"""Tests the inference of CSV column types: words for missing values, bad cells among numbers, digits beyond float32, and versions of the rule."""
 
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,7 @@ def test_types_with_cells_that_do_not_fit(tmp_path: Path, cells: list[str], expe
     )
 )
 def test_what_makes_a_column_numeric_are_cells_that_are_read_as_numbers(tmp_path_factory: pytest.TempPathFactory, cells: list[str]) -> None:
-    """Whatever the cells: of a column that is no text at least 95 of 100 filled cells are records, and a column of numbers is never text."""
+    """For any cells: in a column that isn't text, at least 95% of the filled cells can be read. A column of only numbers is never text."""
     source = of_text(tmp_path_factory.mktemp("csv"), "".join(f"{cell},1\n" for cell in cells))
     found = batches(CsvReader, source)
     filled = [cell for cell in cells if cell not in ("", "NA")]

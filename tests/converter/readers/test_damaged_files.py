@@ -1,4 +1,4 @@
-"""Files of the binary and sparse sources with flipped bytes and cut ends: an error that names the file, bad records, or good ones."""
+"""Damages files of the binary and sparse sources by flipping bytes and truncating. Reading may return records or fail with an error that names the file."""
 
 import gzip
 import struct
@@ -24,7 +24,7 @@ def tfrecord(_: Path) -> bytes:
 
 
 def unframed(data: bytes) -> bytes:
-    """Frames of the damaged payloads: their CRCs are right, so the parser sees the damage."""
+    """Frames the damaged payloads with correct CRCs, so that the parser gets the damaged bytes."""
     payload = example(n=300, x=[0.5, 1.0], t=b"text", r=[1, 2, 3])
     size = len(payload)
     return b"".join(frame(data[start : start + size]) for start in range(0, len(data), size))
@@ -62,7 +62,7 @@ def same(data: bytes) -> bytes:
 
 
 def fault(source: Source) -> ConvertError | None:
-    """What planning and reading end with; any other exception is the test's failure."""
+    """The ConvertError that planning or reading raises, if any. Any other exception fails the test."""
     try:
         batches(reader_class(source.kind), source, size=7)
     except ConvertError as exc:

@@ -1,4 +1,4 @@
-"""Images in DL4J's FileBatch zips: their classes are told by the URIs that they had."""
+"""Tests images in DL4J's FileBatch zip files. The class of an image comes from its original URI."""
 
 import io
 import zipfile
@@ -23,7 +23,7 @@ LIST = "originalUris.txt"
 
 
 def zipped(members: Mapping[str, bytes]) -> bytes:
-    """As DL4J writes it: deflated."""
+    """A zip file as DL4J writes it, with deflated members."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
@@ -32,7 +32,7 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
 
 
 def a_batch(*originals: str) -> bytes:
-    """The list is the first member, as DL4J has it."""
+    """A FileBatch. The list of URIs is the first member, as DL4J writes it."""
     files = {f"file_{number}.jpg": an_image(seed=number) for number in range(len(originals))}
     return zipped({LIST: "\n".join(originals).encode(), **files})
 

@@ -1,4 +1,4 @@
-"""Files that come slowly are read several at once, others one after another: the batches are the same."""
+"""Slow files are read concurrently, and fast ones one after another. The batches are the same."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def one_by_one(_store: FileStore, uris: Sequence[str], *_: object) -> list[None]
 
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The threads that have read a file."""
+    """The names of the threads that have read a file."""
     monkeypatch.setattr(FileStore, "read_files", one_by_one)
     seen: set[str] = set()
     whole = files_ahead.whole
@@ -63,7 +63,7 @@ def test_files_that_come_slowly_are_read_several_at_once(source: Source, readers
         name = threading.current_thread().name
         if name.startswith("files") and name not in begun and len(begun) < _TOGETHER:
             begun.add(name)
-            # Nobody gets past before so many threads read at the same time.
+            # Block until _TOGETHER threads read at the same time.
             together.wait(timeout=30)
         return whole(store, file)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Files among the inputs that are not read are counted, whatever the reason."""
+"""Input files that are not read are counted, whatever the reason."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Images that a file lists: CSV, JSON lines, plain paths; their order, their classes, and lists that are wrong."""
+"""Tests files that list images, as CSV, JSON Lines and plain paths: the order of the images, their classes, and invalid lists."""
 
 import gzip
 from pathlib import Path
@@ -18,7 +18,7 @@ FILES = {"a/1.jpg": an_image(), "a/2.jpg": an_image(seed=1), "b/3.png": an_image
 
 
 def a_list(folder: Path, name: str, content: bytes, **options: Any) -> Source:
-    """`content` in a file beside FILES."""
+    """Writes `content` to a list file next to the images in FILES."""
     put(folder, FILES | {name: content})
     label_from = "List" if "labelColumn" in options else options.pop("labelFrom", "None")
     return Source.model_validate({"images": {"list": {"uri": str(folder / name), **options}, "labelFrom": label_from}})

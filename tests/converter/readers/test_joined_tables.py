@@ -1,4 +1,4 @@
-"""Joins in memory and out of core make the same: records, their cuts, what is refused and how it is said."""
+"""Joins in memory and out of core have the same results: records, pieces, and errors with their messages."""
 
 import json
 import tempfile
@@ -60,7 +60,7 @@ COLUMNS: dict[str, Values] = {
 
 @dataclass(frozen=True)
 class Planned:
-    """All that a plan says, or what it refuses."""
+    """The complete result of planning, or the message of its error."""
 
     refused: str = ""
     units: Any = None
@@ -81,7 +81,7 @@ def planned(source: Source) -> Planned:
 
 
 class Watched:
-    """Counts how often it was asked whether rows fit into memory, and says no from a given time on."""
+    """Counts the calls of `InMemory.fits`, and makes it return False after a given number of calls."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.asked = 0
@@ -102,7 +102,7 @@ class Watched:
 
 
 def each_way(source: Source, patch: pytest.MonkeyPatch) -> Iterator[Planned]:
-    """In memory, out of core, and moved there when half of the rows were read."""
+    """Plans the join in memory, out of core, and moved out of core after half of the rows were read."""
     patch.setattr(join, "_READ_RECORDS", 7)
     watched = Watched(patch)
     yield planned(source)
@@ -149,7 +149,7 @@ def test_all_ways_make_the_same_of_any_tables(
         for number, values in enumerate(numbers):
             of = np.array(values, np.int64)
             found = {f"key {kind}": KEYS[kind](of) for kind in keys}
-            # Rows with one key differ in their columns.
+            # Rows with the same key have different values in other columns.
             found |= {kind: COLUMNS[kind](of + np.arange(len(of))) for kind in columns}
             tables.append(a_table(Path(folder), f"t{number}", pa.table(found), duplicates=rules[number]))
         source = Source.model_validate({"join": {"keys": [f"key {kind}" for kind in keys], "tables": tables, "missing": missing}})

@@ -1,4 +1,4 @@
-"""Memory doesn't grow with the input: more of it within a fixed bound."""
+"""The memory that a job needs doesn't grow with its input."""
 
 import gzip
 import json
@@ -66,9 +66,9 @@ threading.Thread(target=watch, daemon=True).start()
 run(DataPrepJob.parse(json.loads(Path(sys.argv[1]).read_text())), access=Access(), workers=1, display=Display(quiet=True))
 print(peak)
 """
-"""In a process that takes itself for one of a small pod. What is read again from files, such as a table of units, is not its own."""
+"""A script that runs a job in a process with the memory limit of a small pod, and prints its peak memory. Memory-mapped files don't count."""
 _EXACT = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
-"""What is let go is given back, so that what is seen is what is held."""
+"""Makes malloc return freed memory to the system immediately, so that only memory in use is measured."""
 _MIB = 1 << 20
 
 
@@ -87,20 +87,20 @@ def _peak(folder: Path, kind: str, size: int) -> int:
     )
     assert ran.returncode == 0, ran.stderr
     shutil.rmtree(folder)
-    return int(ran.stdout.split()[-1]) * 1024  # before it DuckDB's progress, which it shows where it takes a script for a session
+    return int(ran.stdout.split()[-1]) * 1024  # DuckDB may print its progress first, because it takes the script for an interactive session
 
 
 SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl": (22, 88), "parquet": (22, 88), "join": (30, 60)}
-"""MiB. A join takes what it may before it goes to the disk."""
+"""The sizes of the small and the large input in MiB. A join uses its share of the memory before it uses the disk."""
 
 
 AT_NIGHT = ("csv", "jsonl")
-"""Lines of text, as in csv-shuffled."""
+"""The kinds that are tested only at night, because csv-shuffled also reads lines of text."""
 
 
 @pytest.mark.parametrize("kind", pairs.chosen(SIZES, lambda kind: kind not in AT_NIGHT))
 def test_more_input_needs_no_more_memory(tmp_path: Path, kind: str) -> None:
-    """Of what is more, whichever way it is held, the process has less than two thirds."""
+    """The peak memory grows by at most two thirds of the additional input."""
     small, large = (size * _MIB for size in SIZES[kind])
     peaks = [_peak(tmp_path / str(size), kind, size) for size in (small, large)]
     assert peaks[1] - peaks[0] <= (large - small) * 2 // 3, [f"{peak / _MIB:.0f} MiB" for peak in peaks]

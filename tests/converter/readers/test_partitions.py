@@ -1,4 +1,4 @@
-"""Columns in the names of folders: what pyarrow's datasets read of them, on every source that has them, and folders that don't belong together."""
+"""Tests columns in folder names for every source that supports them: the same values as pyarrow's datasets read, and folders that don't match."""
 
 import json
 from pathlib import Path
@@ -22,13 +22,13 @@ from dataprep_converter.readers.columnar.parquet import ParquetReader
 from dataprep_converter.readers.text.delimited import CsvReader
 from dataprep_converter.tools.verification import verify
 
-_pads: Any = pads  # these have no types
+_pads: Any = pads  # these modules have no type stubs
 _pq: Any = pq
 _feather: Any = feather
 
 
 def put(file: Path, values: list[int]) -> Path:
-    """A file with a column `x`, as its name's ending says."""
+    """Writes a file with a column `x`, in the format that the extension of its name gives."""
     file.parent.mkdir(parents=True, exist_ok=True)
     match file.suffix:
         case ".parquet":
@@ -45,7 +45,7 @@ def put(file: Path, values: list[int]) -> Path:
 
 
 def tree(folder: Path, *names: str, ending: str = "parquet") -> Path:
-    """A file of two rows in each of these folders."""
+    """Writes a file with two rows to each of these folders."""
     for number, name in enumerate(names):
         put(folder / name / f"part-0.{ending}", [number, number + 100])
     return folder

@@ -1,4 +1,7 @@
-"""Images with boxes: the three formats agree, labels, classes, partners that are missing. What is bad about boxes: test_reader_annotations."""
+"""Tests images with boxes: equal results for all three formats, labels, classes and missing partners.
+
+test_reader_annotations.py tests invalid boxes.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Arrow IPC files and streams as pyarrow writes them: batches, dictionaries, and data that is broken."""
+"""Tests Arrow IPC files and streams that pyarrow writes: batches, dictionaries, and broken data."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ KINDS = ["file", "stream"]
 
 
 def put(file: Path, table: pa.Table, *, kind: str, size: int = 3, **options: Any) -> Path:
-    """Any: options of the writer."""
+    """Writes a table to a file. `Any` stands for the options of the writer."""
     writer: Any = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}[kind]
     ipc: Any = pa.ipc
     with writer(file, table.schema, options=ipc.IpcWriteOptions(**options)) as out:
@@ -115,7 +115,7 @@ def test_a_dictionary_that_changes_within_a_stream_is_that_of_the_batch(tmp_path
 def test_planning_reads_no_batch(tmp_path: Path) -> None:
     big = pa.table({"a": [b"x" * 1_000_000] * 6})
     file = put(tmp_path / "a.arrow", big, kind="stream", size=1)
-    # What is said of the batches is enough: their values may be anything.
+    # Planning needs only the metadata of the batches, so their values may be changed.
     whole = bytearray(file.read_bytes())
     place = whole.index(b"x" * 1_000_000)
     whole[place : place + 1_000_000] = b"y" * 1_000_000

@@ -1,4 +1,4 @@
-"""What readers of whole units share: which blocks and files are kept, and what happens when a unit is not what was planned."""
+"""Tests the base of readers that decode complete units: which blocks and files are cached, and errors if a unit has changed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("byte", pa.int64())])
 
 
 class Bytes(BlockReader):
-    """A record is a byte; `!` is a bad one. Notes which units it was asked to load."""
+    """A reader whose records are single bytes; `!` is a bad record. Remembers which units it has loaded."""
 
     def __init__(self) -> None:
         super().__init__(Access())

@@ -1,4 +1,4 @@
-"""CSV files in every dialect, and what is said about rows that don't fit."""
+"""Tests CSV files in every dialect, and the errors for faulty rows."""
 
 import gzip
 import math
@@ -58,7 +58,7 @@ class CsvContract(ReaderContract):
         monkeypatch.setattr(stretches, "UNIT_BYTES", 256)
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        # For the test of memory: longer rows, in units that are as large in the small input as in the large one.
+        # The memory test needs longer rows, in units that have the same size in the small and the large input.
         for name, first in (("a", 0), ("b", 1_000)):
             text = "".join(f'{n},{n / 7},"x, {n}\n{n}"\n' for n in range(first, first + 30 * size))
             put(folder, {f"{name}.csv": gzip.compress(text.encode(), mtime=0) if self.zipped else text})
@@ -370,7 +370,7 @@ def test_a_row_is_known_by_its_number_in_the_file(tmp_path: Path, monkeypatch: p
 def test_rows_are_counted_as_arrow_counts_them(text: str, size: int) -> None:
     data = text.encode()
     rows_found = scan(data, delimiter=",", quote='"', at_end=True)
-    # An open quote at the end has no right answer; Arrow refuses it.
+    # Text with an open quote at its end has no rows to compare, because Arrow rejects it.
     if len(rows_found.quotes) % 2:
         return
     left_out: list[Any] = []
@@ -388,7 +388,7 @@ def test_rows_are_counted_as_arrow_counts_them(text: str, size: int) -> None:
             parse_options=options.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
         ).num_rows
     assert len(rows_found) == count + len(left_out)
-    # Pieces of the text give the same rows as the whole.
+    # Scanning the text in pieces finds the same rows as scanning all of it.
     starts, at, piece = [], 0, b""
     for begin in range(0, len(data), size):
         piece += data[begin : begin + size]
@@ -427,7 +427,7 @@ def test_rows_for_classification_have_their_golden_bytes(tmp_path: Path) -> None
         features=[{"name": "features", "columns": ["0..4"]}],
         labels=[{"name": "label", "columns": ["-1"], "numClasses": 10}],
     )
-    # Checked against protobuf's own code, and read by TensorFlow.
+    # Compared with the bytes of protobuf's code, and read by TensorFlow.
     assert made[0].hex() == (
         "3800000000000000a3797d570a360a240a086665617475726573121812160a140000803fcdcc4c4000009040cdcc8c3f9a99c940"
         "0a0e0a056c6162656c12051a030a01009c52cbf5"

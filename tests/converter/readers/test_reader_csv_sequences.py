@@ -1,4 +1,4 @@
-"""CSV files that are a sequence each: steps, labels of steps and of sequences, and what is said about files at fault."""
+"""Tests CSV files that each have a sequence: steps, labels of steps and of sequences, and the errors for faulty files."""
 
 import gzip
 import hashlib
@@ -28,7 +28,7 @@ ROW_1 = "1.0,3.2,4.5,1.1,6.3,0\n"
 ROW_2 = "1.6,2.4,5.9,0.2,2.2,1\n"
 ROW_3 = "1,2,3,4,5,9\n"
 THREE_STEPS_SHA256 = "7d3e3421db2edefd46af7fe368ab6651fe36e93354f7c4dfde6ced83db2836cf"
-"""Of the framed SequenceExample, computed from hand-written wire bytes."""
+"""The digest of the framed SequenceExample, computed from hand-written wire bytes."""
 
 
 def put(folder: Path, files: dict[str, str | bytes]) -> Path:
@@ -60,7 +60,7 @@ class TestFiles(ReaderContract):
     reader: ClassVar[type[Reader]] = CsvSequencesReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        # Sequences of one to five steps; some cells quoted, some files zipped.
+        # The sequences have one to five steps. Some cells are quoted, and some files are compressed.
         files: dict[str, str | bytes] = {}
         for n in range(30 * size):
             text = "".join(f'{n},{n / 7},"x, {step}"\n' for step in range(1 + n % 5))
@@ -71,7 +71,7 @@ class TestFiles(ReaderContract):
         raise NotImplementedError
 
     def test_an_empty_source_has_no_units(self, tmp_path: Path) -> None:
-        """A file is a sequence even when it is empty, and an empty folder is no source."""
+        """There are no empty sources here, because even an empty file is a sequence, and an empty folder is refused."""
         with pytest.raises(NotFound, match="names no file"):
             plan(self.reader, a_source(put(tmp_path, {"in/_hidden.csv": ROW_1}) / "in"))
 

@@ -1,4 +1,4 @@
-"""Source `dataset`: a finished data set of any format, its splits kept; and `dataprep convert`."""
+"""Tests the source `dataset`, which reads a finished data set of any format and keeps its splits, and `dataprep convert`."""
 
 import json
 from pathlib import Path

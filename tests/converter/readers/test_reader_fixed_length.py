@@ -1,4 +1,4 @@
-"""Records of fixed length: CIFAR-10's layout, fields anywhere and of any type, and files that are no whole number of records."""
+"""Tests records of fixed length: the layout of CIFAR-10, fields at any offset and of any type, and files that end within a record."""
 
 import struct
 from collections import Counter
@@ -24,7 +24,7 @@ CIFAR = [{"name": "label", "dtype": "uint8"}, {"name": "image", "dtype": "uint8"
 
 
 def cifar(count: int, *, first: int = 0) -> bytes:
-    """`<1 x label><3072 x pixel>` as https://www.cs.toronto.edu/~kriz/cifar.html draws it: red, green, blue, each row-major."""
+    """Records `<1 x label><3072 x pixel>` as in https://www.cs.toronto.edu/~kriz/cifar.html: red, green and blue, each row-major."""
     out = b""
     for number in range(first, first + count):
         planes = [bytes((number + 7 * at + 50 * colour) % 256 for at in range(1024)) for colour in range(3)]

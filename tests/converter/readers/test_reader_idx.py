@@ -1,4 +1,4 @@
-"""IDX files, gzip or not, of every type; and what is said about broken ones."""
+"""Tests plain and gzip IDX files of every type, and the errors for broken files."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ CODES = {name: code for code, name in TYPES.items()}
 
 
 def idx(values: np.ndarray[Any, Any]) -> bytes:
-    """An IDX file, written the plain way: magic, sizes, big-endian values."""
+    """The bytes of an IDX file: magic number, sizes, and big-endian values."""
     big = values.astype(values.dtype.newbyteorder(">"))
     return bytes([0, 0, CODES[values.dtype.name], values.ndim]) + struct.pack(f">{values.ndim}i", *values.shape) + big.tobytes()
 
@@ -121,12 +121,12 @@ def test_synthetic_mnist_becomes_the_golden_test_file(tmp_path: Path) -> None:
     digest = hashlib.sha256()
     for batch in batches(IdxReader, source, size=999):
         digest.update(encoder.encode(batch.records.rename_columns({"image": "image_raw"})))
-    # 10,000 records of 891 bytes, sorted keys; computed from hand-written wire bytes.
+    # The digest of 10,000 records of 891 bytes with sorted keys, computed from hand-written wire bytes.
     assert digest.hexdigest() == "61caa6da3a1d08944a2b7b41380bba17b992fe56e3f23c453302d5fbb511b9c5"
 
 
 def broken(tmp_path: Path, image_bytes: bytes, label_bytes: bytes) -> ConvertError:
-    """The error that planning and reading these files end with."""
+    """The message of the error that planning or reading these files raises."""
     (tmp_path / "images").write_bytes(image_bytes)
     (tmp_path / "labels").write_bytes(label_bytes)
     with pytest.raises(ConvertError) as caught:

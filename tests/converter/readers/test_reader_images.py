@@ -1,4 +1,4 @@
-"""Folders of images: classes, subsets, headers of real files made by Pillow, and what is bad about damaged ones."""
+"""Tests folders of images: classes, subsets, headers of real files made by Pillow, and the errors for damaged images."""
 
 import struct
 from pathlib import Path
@@ -27,7 +27,7 @@ class TestImages(ReaderContract):
     reader: ClassVar[type[Reader]] = ImagesReader
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
-        # Larger and not more files for the test of memory: it is bytes that could pile up.
+        # The memory test needs larger files rather than more files, because only their bytes could accumulate.
         image = an_image(width=20 + size // 2, height=20)
         put(folder, {f"{('cat', 'dog', 'ox')[n % 3]}/{n:04}.jpg": image + bytes([n % 251]) for n in range(24 * (size + 9) // 10)})
         return images_source(folder)

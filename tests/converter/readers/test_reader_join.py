@@ -1,4 +1,4 @@
-"""Tables joined by key: what matches, what is doubled, what is missing, and that nothing but the keys decides the order."""
+"""Tests tables that are joined by key: matches, duplicate and missing keys, and an order that depends only on the keys."""
 
 # ruff: noqa: S608 - statements that are refused
 
@@ -39,7 +39,7 @@ SECOND = "a,7,8\nb,9,10\nd,11,12\n"
 
 
 def a_table(folder: Path, name: str, text: str, *, header: bool = False, **options: Any) -> dict[str, Any]:
-    """A table of one CSV file; without a header its key is the first column and its prefix its name."""
+    """A table that consists of one CSV file. Without a header, its key is the first column, and its prefix is its name."""
     (folder / f"{name}.csv").write_text(text)
     known: dict[str, Any] = {} if header else {"keys": ["0"], "prefix": name}
     return {"name": name, "source": {"csv": {"uris": [str(folder / f"{name}.csv")], "header": header}}, **known, **options}
@@ -59,7 +59,7 @@ def found(source: Source) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=[joined_tables._MOST, 0], ids=["in memory", "out of core"])
 def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are joined in memory where they fit, or never."""
+    """Runs a test twice: with tables joined in memory if they fit, and with tables always joined out of core."""
     monkeypatch.setattr(joined_tables, "_MOST", request.param)
 
 
@@ -93,7 +93,7 @@ class TestContract(ReaderContract):
     def test_planning_again_finds_the_same(self, tmp_path: Path) -> None:
         source = self.a_source(tmp_path)
         (first, state), (again, other_state) = plan(self.reader, source), plan(self.reader, source)
-        # Until the run has its output folder, each plan has its rows in a temporary one.
+        # The URIs differ, because each plan stores its rows in a temporary folder until the run has its output folder.
         assert first.table.drop_columns("uri").equals(again.table.drop_columns("uri"))
         assert state == other_state
 
@@ -364,7 +364,7 @@ def test_a_joined_job_has_the_bytes_of_the_format(tmp_path: Path) -> None:
 
 
 def example(inputs: list[int], outputs: list[int]) -> bytes:
-    """tf.train.Example of two float lists, as protobuf's wire format says: keys in the order of their bytes, floats packed."""
+    """A tf.train.Example of two float lists in protobuf's wire format, with keys in the order of their bytes and packed floats."""
 
     def entry(name: bytes, values: list[int]) -> bytes:
         floats = np.array(values, "<f4").tobytes()
@@ -377,7 +377,7 @@ def example(inputs: list[int], outputs: list[int]) -> bytes:
 
 
 def framed(payload: bytes) -> bytes:
-    """A TFRecord: its length, the masked CRC of that, the payload, its masked CRC."""
+    """A TFRecord: the length, the masked CRC of the length, the payload, and the masked CRC of the payload."""
     length = struct.pack("<Q", len(payload))
     return length + masked(length) + payload + masked(payload)
 

@@ -1,4 +1,4 @@
-"""JSON Lines: which columns there are, and what is said about lines that don't fit."""
+"""Tests JSON Lines: the columns, and the errors for faulty lines."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def of_text(folder: Path, text: str | bytes, **options: Any) -> Source:
 
 
 def columns(**types: str) -> list[dict[str, Any]]:
-    """`x="Int64"`, or `x="[Int64]"` for lists."""
+    """The columns of a spec, from arguments such as `x="Int64"`, or `x="[Int64]"` for lists."""
     return [{"name": name.replace("__", "/"), "type": kind.strip("[]"), "list": kind.startswith("[")} for name, kind in types.items()]
 
 
@@ -317,7 +317,7 @@ def test_every_line_is_a_record_or_a_bad_one(tmp_path_factory: pytest.TempPathFa
 
 
 def has_number(line: bytes) -> bool:
-    """Whether Python reads an object with a whole number `a` from a line, and no key twice."""
+    """Whether Python parses the line as an object with a whole number `a` and without duplicate keys."""
     try:
         pairs = json.loads(line, object_pairs_hook=list)
     except ValueError:

@@ -1,4 +1,4 @@
-"""libsvm files compared with scikit-learn's reader, and the errors for lines that don't fit."""
+"""Compares the records of LIBSVM files with scikit-learn's reader, and tests the errors for faulty lines."""
 
 import gzip
 import io
@@ -29,7 +29,7 @@ def of_text(folder: Path, text: str | bytes, **options: Any) -> Source:
 
 
 def values(source: Source) -> list[dict[str, Any]]:
-    """The good records, without their numbers."""
+    """The good records, without their sample numbers."""
     return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(batches(LibsvmReader, source))]
 
 
@@ -76,7 +76,7 @@ class TestDense(LibsvmContract):
 
 
 def test_a_line_becomes_label_keys_values_and_shape(tmp_path: Path) -> None:
-    # The record of SageMaker's sparse example: {3: 1.5, 199: 2.5} of shape [200] and label 1.
+    # The record in SageMaker's sparse example: {3: 1.5, 199: 2.5} with the shape [200] and the label 1.
     zero_based = of_text(tmp_path, "1 3:1.5 199:2.5\n", oneBased=False, numFeatures=200)
     assert values(zero_based) == [{"label": 1.0, "keys": [3, 199], "values": [1.5, 2.5], "shape": [200]}]
     one_based = of_text(tmp_path, "+1 4:1.5 200:2.5", numFeatures=200)

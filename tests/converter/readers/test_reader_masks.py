@@ -1,4 +1,4 @@
-"""Images and masks: pairs by path or by suffix, equal sizes, and the bytes of both."""
+"""Tests images and masks: pairing by path or by suffix, the check for equal sizes, and the bytes of both."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from dataprep_converter.readers.images.masks import MasksReader
 
 
 def a_mask(**options: Any) -> bytes:
-    """A file of Pillow's with one value a pixel."""
+    """A mask, written by Pillow, with one value per pixel."""
     return an_image("PNG", mode="L", **options)
 
 

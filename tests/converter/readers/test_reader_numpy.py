@@ -1,4 +1,4 @@
-"""Arrays as numpy itself saves them, one file or many, stored or deflated; and what is said about those that can't be read."""
+"""Tests arrays that NumPy saves, in one file or many, stored or deflated, and the errors for arrays that can't be read."""
 
 import io
 import zipfile
@@ -185,7 +185,7 @@ def npy(array: Array) -> bytes:
 
 
 def with_shape(shape: str, size: int) -> bytes:
-    """A .npy file of `size` bytes of values whose header holds `shape` as it is written here."""
+    """A .npy file with `size` bytes of values, whose header has the text `shape`."""
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(size)
 

@@ -1,4 +1,4 @@
-"""Parquet files as pyarrow writes them: columns, nulls, row groups, and files that are broken or don't belong together."""
+"""Tests Parquet files that pyarrow writes: columns, nulls, row groups, and files that are broken or don't match."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ from dataprep_converter.readers.columnar.parquet import ParquetReader
 
 
 def put(file: Path, columns: dict[str, Any], **options: Any) -> Path:
-    """Any: the values of a column, or an Arrow array; and options of the writer."""
+    """Writes columns to a Parquet file. `Any` stands for the values of a column, an Arrow array, or the options of the writer."""
     writer: Any = pq
     writer.write_table(pa.table(columns), file, **options)
     return file

@@ -1,4 +1,4 @@
-"""Plug-ins: what a user's function may yield, and what is said when it goes wrong."""
+"""Tests plug-ins: the values that a user's function may yield, and the errors if it fails."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""tf.train.SequenceExample as a source: TensorFlow's bytes into columns, and back into the same bytes."""
+"""Tests tf.train.SequenceExample as a source: TensorFlow's bytes become columns, which are written as the same bytes again."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +16,12 @@ from dataprep_converter.readers import Reader
 from dataprep_converter.readers.tfrecord import tfrecord
 from dataprep_converter.readers.tfrecord.tfrecord import TfrecordReader
 
-# By TensorFlow 2.21: the context id=7, and t of two steps of two floats (1, 2) and (3, 4).
+# Written by TensorFlow 2.21, with the context id=7, and the sequence t of two steps of two floats, (1, 2) and (3, 4).
 GOLDEN = bytes.fromhex("0a0d0a0b0a02696412051a030a010712230a210a0174121c0a0c120a0a080000803f000000400a0c120a0a080000404000008040")
 
 
 def sequence(context: Mapping[str, Any], **lists: Sequence[Any]) -> bytes:
-    """Serialised by protobuf."""
+    """A SequenceExample, serialised by protobuf."""
     built = records._record_class()()
     for name, value in context.items():
         found = value if isinstance(value, list) else [value]

@@ -1,6 +1,6 @@
-"""Hadoop's sequence files by their written format: every class and codec, DL4J's records, and what is said about broken ones.
+"""Tests Hadoop's sequence files: every class and codec, DL4J's records, and the errors for broken files.
 
-Files that Hadoop itself has written: tests/interop/test_hadoop_files.py.
+The files follow the specification of the format. tests/interop/test_hadoop_files.py tests files that Hadoop has written.
 """
 
 import bz2
@@ -37,7 +37,7 @@ def put(path: Path, data: bytes) -> Path:
 
 
 def read(*uris: Path) -> list[dict[str, Any]]:
-    """The good records, without their numbers."""
+    """The good records, without their sample numbers."""
     return [{name: value for name, value in row.items() if name != "_sample"} for row in rows(batches(SequenceFileReader, a_source(*uris)))]
 
 
@@ -112,7 +112,8 @@ class TestBlocks(Contract):
     ],
 )
 def test_an_object_is_a_value_of_its_own_type(java: str, data: str, value: Any, kind: pa.DataType, tmp_path: Path) -> None:
-    # VInts: WritableUtils.writeVLong; 0x87 says that one byte follows and the number is negative, which keeps its complement.
+    # Numbers of variable length are as WritableUtils.writeVLong writes them. 0x87 means that the complement of a negative number follows in
+    # one byte.
     pairs = [(b"", bytes.fromhex(data))]
     file = put(tmp_path / "a", head("NullWritable", java, about={"made": "here"}) + records(pairs))
     assert read(file) == [{"value": value}]

@@ -1,4 +1,4 @@
-"""Queries as sources: parts, order, types, NULL, and what is noticed when the data changes. SQLite here; PostgreSQL runs for its own tests."""
+"""Tests queries as sources: parts, order, types, NULL, and changes of the data. Most tests use SQLite; some run a PostgreSQL server."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ EVERYTHING = "SELECT * FROM t"
 
 
 def filled(file: Path, columns: str, values: list[tuple[Any, ...]]) -> Path:
-    """A database with the table `t`."""
+    """An SQLite database with the table `t`."""
     with sqlite3.connect(file) as database:
         database.execute(f"CREATE TABLE t ({columns})")
         for row in values:
@@ -54,7 +54,7 @@ def a_source(file: Path | str, query: str = EVERYTHING, *, order: tuple[str, ...
 
 
 def numbers(file: Path, count: int = 100) -> Path:
-    """Ids in no order, and twice the id."""
+    """Rows with an id and twice the id, in no particular order."""
     ids = np.random.default_rng(1).permutation(count).tolist()
     return filled(file, "id INTEGER, x INTEGER", [(number, 2 * number) for number in ids])
 
@@ -105,7 +105,7 @@ class TestCountedParts(SqlContract):
     options: ClassVar[dict[str, Any]] = {"partitionBy": {"column": "id", "count": 4}, "pin": "Count"}
 
     def test_the_bytes_read_are_about_those_of_the_input(self, tmp_path: Path) -> None:
-        # The plan doesn't read the rows, so it can't tell how large they are.
+        # The planner doesn't read the rows here, so it doesn't know their size.
         units, _ = plan(self.reader, self.a_source(tmp_path))
         assert units.table["size"].to_pylist() == [0] * 4
 
@@ -299,7 +299,7 @@ def test_a_table_of_a_join_may_be_a_query(tmp_path: Path) -> None:
 
 
 def job_of(source: Source, output: Path, access: Access | None = None) -> list[dict[str, Any]]:
-    """The records of a job without anything but its source."""
+    """The records of a job that has only a source."""
     spec = {"source": source.model_dump(by_alias=True, exclude_none=True), "output": {"uri": str(output)}}
     job = parse_job(spec, name="sql")
     run(job, access=access or Access(), workers=1, display=Display(quiet=True))
@@ -326,7 +326,7 @@ def server() -> Iterator[Server]:
 
 
 def statements(server: Server, *texts: str) -> None:
-    """Runs them as an owner would."""
+    """Executes the statements in a transaction that may write."""
     with databases.Postgres.connect(server.url, SECRET) as database, database._connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION READ WRITE")
         for text in texts:
@@ -434,12 +434,12 @@ POSTGRES_TYPES: dict[str, tuple[str, Any]] = {
     "timestamptz": ("'1970-01-01 01:00:00+01'", 0),
     "int2vector": ("'1 2'", [1, 2]),
 }
-"""What is read, and how."""
+"""The PostgreSQL types that can be read: an SQL expression, and the value that is read from it."""
 
 
 def test_each_postgres_type_is_read_or_refused_by_name(server: Server) -> None:
     with databases.connect(server.url, access_to(server)) as database:
-        # Arrays of a table's rows are told by the columns of the table.
+        # Arrays of a table's row type are left out, because they depend on the table's columns.
         catalogue = (
             "SELECT string_agg(typname, ' ' ORDER BY typname) FROM pg_type t WHERE typtype IN ('b', 'r', 'm') AND typnamespace = 11"
             " AND NOT EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typrelid <> 0)"

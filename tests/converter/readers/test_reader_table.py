@@ -1,4 +1,7 @@
-"""MaxCompute tables as sources, through pyodps against the fake: slices, columns, types, partitions, whole jobs. What fails: test_table_sessions."""
+"""Tests MaxCompute tables as sources, with pyodps and a fake server: slices, columns, types and partitions.
+
+test_table_sessions.py tests failures.
+"""
 
 import datetime as dt
 import time
@@ -38,7 +41,7 @@ def fake(maxcompute: FakeMaxCompute) -> FakeMaxCompute:
 
 
 class NamedTable:
-    """Stands where the contract has a file."""
+    """A table that the contract uses like a file."""
 
     def __init__(self, fake: FakeMaxCompute, name: str) -> None:
         self._fake, self._name = fake, name
@@ -61,7 +64,7 @@ class TableContract(ReaderContract):
 
     def a_source(self, folder: Path, *, size: int = 1) -> Source:
         if size > 1:
-            # A request for each 50 rows takes longer than all else.
+            # Use larger blocks, because a request for every 50 rows would take most of the time.
             self.monkeypatch.setattr(table, "MOST_BLOCK_ROWS", 250)
         numbered(self.fake, 120 * size, folder.name)
         return a_source(f"odps://p/tables/{folder.name}", **self.options)
@@ -78,7 +81,7 @@ class TableContract(ReaderContract):
         return cast("Path", NamedTable(self.fake, folder.name))
 
     def test_planning_again_finds_the_same(self, tmp_path: Path) -> None:  # noqa: ARG002 - see above
-        # But for the sessions, which say where the same rows are.
+        # Only the sessions differ; they have the same rows.
         numbered(self.fake, 120)
         source = a_source(**self.options)
         (first, state), (again, other_state) = plan(TableReader, source), plan(TableReader, source)
@@ -371,7 +374,7 @@ def test_a_run_that_was_stopped_goes_on_after_its_session_has_ended(
 
     def dies(self: TableReader, units: UnitTable, samples: Iterator[Any]) -> Iterator[Any]:
         calls.append(1)
-        # The plan reads some records as well, to estimate sizes.
+        # The planner reads some records too, to estimate sizes.
         if len(calls) == 3:
             raise InputChanged("a test stops it here")
         return real(self, units, samples)

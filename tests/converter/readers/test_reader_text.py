@@ -1,4 +1,4 @@
-"""Lines of text, as they stand."""
+"""Tests lines of text, which become records unchanged."""
 
 import gzip
 from pathlib import Path

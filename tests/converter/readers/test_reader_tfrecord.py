@@ -1,4 +1,4 @@
-"""TFRecord files: ours and protobuf's, gzip or not, of every form of feature; and what is said about broken ones."""
+"""Tests TFRecord files from this project and from protobuf, plain and gzip, with all kinds of features, and the errors for broken files."""
 
 import gzip
 import struct
@@ -27,7 +27,7 @@ from dataprep_converter.readers.tfrecord.tfrecord import TfrecordReader
 
 
 def hand_written(*entries: tuple[str, bytes]) -> bytes:
-    """An Example of entries (key, feature) in this order, however unusual."""
+    """An Example with the given entries (key, feature), in this order, even if it is unusual."""
 
     def field(tag: int, content: bytes) -> bytes:
         assert len(content) < 128
@@ -298,7 +298,7 @@ def test_options_that_exclude_each_other_are_refused() -> None:
 
 
 def convert(folder: Path, name: str, source: dict[str, Any], **spec: Any) -> Path:
-    """Runs a job into `folder/name`."""
+    """Runs a job that writes to `folder/name`."""
     output = {"uri": str(folder / name), "shards": {"count": 3}, **spec.pop("output", {})}
     document = {
         "apiVersion": "dataprep.io/v1alpha1",
@@ -315,7 +315,7 @@ def payloads_of(folder: Path) -> list[bytes]:
 
 
 def made_from_bytes(folder: Path, **spec: Any) -> Path:
-    """A data set of ours: raw tensors and labels, in two splits."""
+    """A data set of this project, with raw tensors and labels, in two splits."""
     (folder / "in.bin").write_bytes(b"".join(struct.pack("<B6B", n % 3, *range(n, n + 6)) for n in range(50)))
     fields = [{"name": "label", "dtype": "uint8"}, {"name": "image", "dtype": "uint8", "shape": [2, 3]}]
     splits = {"into": [{"name": "test", "first": 10}, {"name": "train"}]}

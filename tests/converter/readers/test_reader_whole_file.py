@@ -1,4 +1,4 @@
-"""Whole files: their bytes as they are, whatever they hold."""
+"""Tests the source `wholeFile`, which keeps the bytes of files unchanged."""
 
 from pathlib import Path
 from typing import Any, ClassVar
