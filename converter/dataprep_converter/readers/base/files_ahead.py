@@ -202,7 +202,7 @@ class FilesReader(Closeable, Generic[T]):
         )
 
     def _examined(self, batch: Sequence[_SampleRequest], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
-        """The interpreted samples by number, without the bad ones. Those are appended to `bad`."""
+        """The interpreted good samples, by number. Bad samples are appended to `bad`."""
         found: dict[int, T] = {}
         for wanted in batch:
             own = [bytes(next(contents)) for _ in wanted.files]

@@ -38,7 +38,7 @@ S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
 
 
 def partitioned(written: S, access: Access, *, of: str, units: Callable[[S], Listing[Unit]]) -> Discovery:
-    """The units that `units` finds. It is called with the source, reduced to the columns inside the files, and with the state to fill.
+    """The units that the function `units` finds. The function gets the source, without its partition columns, and the state to fill.
 
     With `hivePartitions`, the state also gets the partition columns. Raises BadSpec for folders without keys, for folders whose keys differ
     from the first file's (the message names both), and for a value that doesn't have its column's type.

@@ -87,7 +87,7 @@ class ShuffleWindows(Closeable):
             laid.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and the next ones, as many as memory suffices for their sample numbers and disk for their rows."""
+        """This window and the next ones, as long as the sample numbers fit into memory and the rows onto the disk."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))

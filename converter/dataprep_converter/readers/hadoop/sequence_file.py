@@ -30,7 +30,7 @@ VALUE: Final = "value"
 
 _UNIT_BYTES = 4 << 20
 _PACKED_BYTES = 1 << 20
-"""The size of a unit in a compressed file, in bytes. It is smaller because the contents may be many times as large."""
+"""The size of a unit in a compressed file, in bytes. This is smaller than _UNIT_BYTES, because the contents may be many times as large."""
 _WINDOW: Final = 64 << 10
 """The number of bytes of a local file that are read at a time to find lengths. The contents of larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20

@@ -156,7 +156,7 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     value = values[name]
     if not isinstance(value, str) or not value:
         raise TypeError(f"{name} {value!r} is not a text")
-    # JSON can contain unpaired surrogates, which file names and records can't. This raises ValueError for them.
+    # JSON can contain unpaired surrogates, which file names and records can't contain. `encode` raises ValueError for them.
     value.encode()
     return value
 

@@ -41,7 +41,7 @@ def number(text: str, *, where: str) -> int:
 
 
 class Classes:
-    """The classes of a source. They are given in the spec, or collected from the images of all subsets or of one subset."""
+    """The classes of a source, which are given in the spec, or collected from the images of all subsets or of one subset."""
 
     def __init__(self, given: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
         self._option = option

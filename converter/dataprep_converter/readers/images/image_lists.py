@@ -165,7 +165,7 @@ def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
             continue
         try:
             record = json.loads(line)
-            # JSON can contain unpaired surrogates, which file names and records can't.
+            # JSON can contain unpaired surrogates, which file names and records can't contain. `encode` raises ValueError for them.
             json.dumps(record, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as exc:
             raise BadSpec(f"{source.uri}, line {number}: not JSON: {exc}.", uri=source.uri) from exc

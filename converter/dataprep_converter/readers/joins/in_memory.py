@@ -31,7 +31,7 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 
 def is_for_memory(tables: Sequence[Columns]) -> bool:
-    """Whether tables can be joined in memory with the same result as in DuckDB. This excludes sequences, which only DuckDB orders."""
+    """Whether tables can be joined in memory with the same result as in DuckDB. Tables of sequences can't, because only DuckDB orders them."""
     keys = tables[0].keys.types
     return all(table.order_by is None and table.keys.types == keys and all(map(_is_kept, table.plain().types)) for table in tables)
 
@@ -134,7 +134,7 @@ class InMemory:
 
 
 def _places(rows: Any, wanted: Places) -> Places:
-    """The positions of the rows with these numbers. They differ from the numbers if bad rows are missing."""
+    """The positions of the rows with these numbers. Position and number of a row differ if bad rows before it are missing."""
     there: Places = rows.to_numpy()
     return np.searchsorted(there, wanted) if len(there) and there[-1] != len(there) - 1 else wanted
 

@@ -70,7 +70,7 @@ class SortedKeys:
         if len(found.numbers) != len(self._kept):
             places = places[_places_in(self._kept, found.numbers)]
         rows: Places = self._rows[table].to_numpy()
-        # Positions and row numbers differ if bad rows are missing.
+        # The position of a row differs from its number if bad rows before it are missing.
         return rows[places] if len(rows) and rows[-1] != len(rows) - 1 else places
 
     @cached_property

@@ -130,7 +130,7 @@ class Parser:
         return Block.of(whole, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Finds rows with an invalid cell, and the reasons. It doesn't find all of them, but the kinds that can occur by the thousand.
+        """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that can occur by the thousand.
 
         Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. Halving finds the other faulty rows,
         such as rows with numbers that are too large.

@@ -162,7 +162,7 @@ class _Parser:
         """The lines that clearly aren't a single object, and the reasons.
 
         Arrow accepts any white space between records, so line ends needn't separate them. But if each line begins with `{` and ends with
-        `}`, and Arrow finds as many records as lines, then each line is a record. This holds because `{` can't follow `}` inside an object.
+        `}`, and Arrow finds as many records as lines, then each line is a record, because `{` can't follow `}` inside an object.
         """
         text = np.frombuffer(data, np.uint8)
         faults: dict[int, str] = {}
