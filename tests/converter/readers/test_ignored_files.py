@@ -26,7 +26,7 @@ CASES: dict[str, tuple[dict[str, bytes], dict[str, Any], int]] = {
         {"images": {"uris": ["."]}},
         4,
     ),
-    "hidden files of the folder alone": (
+    "hidden files directly in the folder": (
         {"1.jpg": IMAGE, ".2.jpg": IMAGE, "a/.3.jpg": IMAGE},
         {"images": {"uris": ["."], "recursive": False, "labelFrom": "None"}},
         1,
@@ -37,8 +37,8 @@ CASES: dict[str, tuple[dict[str, bytes], dict[str, Any], int]] = {
         {"jsonl": {"uris": ["*.jsonl"]}},
         2,
     ),
-    "a file that is named itself": ({"_1.jsonl": ROW, ".2": b""}, {"jsonl": {"uris": ["_1.jsonl"]}}, 0),
-    "what a data set has beside its data": ({"1.jsonl": ROW, "_dataprep/OWNER": b"", "_dataprep/a/b": b""}, {"jsonl": {"uris": ["."]}}, 0),
+    "a file that the source names": ({"_1.jsonl": ROW, ".2": b""}, {"jsonl": {"uris": ["_1.jsonl"]}}, 0),
+    "metadata of a data set": ({"1.jsonl": ROW, "_dataprep/OWNER": b"", "_dataprep/a/b": b""}, {"jsonl": {"uris": ["."]}}, 0),
     "annotations in the images' folder": (
         {"1.jpg": IMAGE, "1.xml": voc([("a", 0, 0, 1, 1)]), "README": b""},
         {"annotatedImages": {"images": ["."], "annotations": ["."], "format": "Voc"}},

@@ -100,7 +100,7 @@ BAD_XML: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "its annotation is not valid XML: no element found: line 1, column 0"),
     "cut": (voc([("cat", 0, 0, 5, 5)])[:-20], "its annotation is not valid XML: "),
     "another document": (b"<html></html>", "its annotation is not a Pascal VOC file: it begins with <html>, expected <annotation>"),
-    "deep": (b"<annotation>" + b"<a>" * 100_000, "its annotation has elements more than 32 deep"),
+    "deep": (b"<annotation>" + b"<a>" * 100_000, "its annotation has elements more than 32 levels deep"),
     "an odd encoding": (b'<?xml version="1.0" encoding="utf-7"?><annotation/>', "its annotation has an encoding that can't be read: "),
     "an unknown encoding": (b'<?xml version="1.0" encoding="klingon"?><annotation/>', "its annotation has an encoding that can't be read: "),
     "far too many objects": (b"<annotation>" + b"<object/>" * 100_001, "its annotation has more than 100,000 objects"),

@@ -348,7 +348,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "text": (b"hello world", "not an image: it begins with 68 65 6c 6c 6f 20 77 6f"),
     "only a magic": (b"\xff\xd8\xff", "truncated image"),
     "jpeg without its end": (an_image()[:-2], "truncated jpeg: no end of image"),
-    "jpeg of which only the thumbnail is whole": (THUMBNAIL[:-30], "truncated jpeg: no end of image"),
+    "jpeg with only its thumbnail complete": (THUMBNAIL[:-30], "truncated jpeg: no end of image"),
     "jpeg cut in its header": (an_image()[:100], "truncated image"),
     "jpeg without pixels": (b"\xff\xd8\xff\xd9", "it ends before its pixels"),
     "jpeg of fill bytes": (b"\xff\xd8" + b"\xff" * 100_000, "more than 65,536 markers before its pixels"),
@@ -359,7 +359,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "webp cut": (an_image("WEBP")[:-5], "truncated webp"),
     "bmp cut": (an_image("BMP")[:54], "truncated bmp"),
     "tiff without sizes": (b"II*\0\x08\0\0\0\0\0", "its directory has no width and height"),
-    "big tiff whose directory is nowhere": (b"II+\0\x08\0\0\0" + b"\xff" * 20, "truncated image"),
+    "big tiff whose directory is outside the file": (b"II+\0\x08\0\0\0" + b"\xff" * 20, "truncated image"),
     "tiff cut": (an_image("TIFF")[:9], "truncated image"),
     "gif cut": (b"GIF89a\x01", "truncated image"),
 }  # fmt: skip

@@ -228,9 +228,9 @@ BROKEN: Mapping[str, tuple[bytes, str]] = {
     "something else": (b"abcdef", "{} is not a sequence file: it begins with 61626364 instead of 53455106."),
     "nothing": (b"", "{} is not a sequence file: it begins with nothing instead of 53455106."),
     "an old version": (b"SEQ\x04abc", "{} is a sequence file of version 4, but only version 6 can be read."),
-    "a header that ends": (PLAIN[:-1], "{}: the header is broken: it is cut off."),
-    "a length that ends": (PLAIN + b"\0\0\0", f"{{}}: truncated length (3 of 8 bytes) at offset {len(PLAIN)}."),
-    "a record that ends": (
+    "a truncated header": (PLAIN[:-1], "{}: the header is broken: it is cut off."),
+    "a truncated length": (PLAIN + b"\0\0\0", f"{{}}: truncated length (3 of 8 bytes) at offset {len(PLAIN)}."),
+    "a truncated record": (
         PLAIN + records(numbered(1))[:-1],
         f"{{}}: a record of 9 bytes that the file ends within at offset {len(PLAIN)}.",
     ),
@@ -243,7 +243,7 @@ BROKEN: Mapping[str, tuple[bytes, str]] = {
         f"{{}}: a sync marker that differs from the file's at offset {len(PLAIN)}.",
     ),
     "a block without a marker": (BLOCKS + bytes(30), f"{{}}: a sync marker that differs from the file's at offset {len(BLOCKS)}."),
-    "a block that ends": (BLOCKS + block(numbered(9))[:-1], f"{{}}: a truncated block at offset {len(BLOCKS)}."),
+    "a truncated block": (BLOCKS + block(numbered(9))[:-1], f"{{}}: a truncated block at offset {len(BLOCKS)}."),
     "a block of no records": (BLOCKS + ESCAPE + bytes(9), f"{{}}: a block of 0 records at offset {len(BLOCKS)}."),
     "a block of broken streams": (
         BLOCKS + ESCAPE + b"\1" + b"\2zz" * 4,

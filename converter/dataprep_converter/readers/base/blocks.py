@@ -71,8 +71,8 @@ class Block:
 
     @classmethod
     def of(cls, records: pa.RecordBatch, reasons: Mapping[int, str] | None = None, *, missing: Collection[int] = ()) -> "Block":
-        """The block that consists of the rows `records` and, between them, the rows numbered `missing`. All rows in `reasons` are bad; they
-        must include the missing rows."""
+        """A block with the rows in `records`, and with missing rows at the positions `missing`. All rows in `reasons` are bad; `reasons` must
+        include the missing rows."""
         if not reasons:
             return cls(records, np.arange(records.num_rows, dtype=np.int64), {})
         is_good = np.ones(records.num_rows + len(missing), np.bool_)

@@ -75,7 +75,7 @@ class Partitions:
         return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason why all records of the unit are bad, or None. They are bad if a folder name has a null and the column has no default."""
+        """The reason why all records of the unit are bad, or None. Records are bad if a folder name has a null and the column has no default."""
         values = self._values(unit)
         for column in self._columns:
             if values[column.name] is None and column.default is None:

@@ -120,7 +120,7 @@ def _named(uri: str, what: str) -> Iterator[None]:
 
 
 def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
-    """The numbers of the physical columns in the file that make up these columns. A nested column has several physical columns."""
+    """The indexes of the file's physical columns that make up these columns. A nested column consists of several physical columns."""
     found: list[int] = []
     wanted = {column.path for column in columns}
     at = 0

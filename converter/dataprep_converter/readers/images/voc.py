@@ -87,7 +87,7 @@ class _Document:
         if not self._path and name != "annotation":
             raise BadSample(f"its annotation is not a Pascal VOC file: it begins with <{name[:40]}>, expected <annotation>")
         if len(self._path) >= _DEEPEST:
-            raise BadSample(f"its annotation has elements more than {_DEEPEST} deep")
+            raise BadSample(f"its annotation has elements more than {_DEEPEST} levels deep")
         self._path.append(name)
         self._text.clear()
         if tuple(self._path) == _OBJECT:

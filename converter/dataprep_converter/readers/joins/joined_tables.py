@@ -106,7 +106,7 @@ class Join(Closeable):
 
 
 def _part(column: Array, first: int, stop: int) -> Array:
-    """Some rows of a column. Copies them, unless they are all rows."""
+    """The rows of a column from `first` to `stop` (exclusive). They are copied if they aren't the complete column."""
     found: Array = column if stop - first == len(column) else _arrow.concat_arrays([column.slice(first, stop - first)])
     return found
 

@@ -13,7 +13,7 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table, and how it is joined."""
+    """The columns of a table in a join, and the settings for its rows."""
 
     keys: pa.Schema
     others: pa.Schema
