@@ -1,4 +1,4 @@
-"""The objects of an image, with their classes and boxes, in a common form for all annotation formats. Checks that they fit the image."""
+"""The objects of an image, with their classes and boxes, in a common form for all annotation formats. Checks that boxes fit the image."""
 
 import math
 from collections.abc import Sequence

@@ -147,7 +147,7 @@ def _together(table: Columns, waiting: deque[pa.RecordBatch]) -> list[Array]:
     found: list[Array] = []
     for kind, pieces in zip(kinds, columns, strict=True):
         found.append(_arrow.concat_arrays(pieces) if pieces else _arrow.array([], kind))
-        # Free the column's batches, so that only one column at a time exists twice.
+        # Free the column's batches before the next column is copied, to save memory.
         pieces.clear()
     return found
 
