@@ -367,7 +367,7 @@ def test_missing_partners_may_be_left_out_with_a_warning(tmp_path: Path, kind: s
 @pytest.mark.parametrize("kind", FORMATS)
 def test_missing_partners_may_be_bad_records(tmp_path: Path, kind: str) -> None:
     found = batches(AnnotatedImagesReader, incomplete(tmp_path, kind, missing="BadRecord"))
-    orphan = "the image val/5.jpg of the annotations does not exist" if kind == "Coco" else "the annotation has no image"
+    orphan = "the image val/5.jpg of the annotations is not there" if kind == "Coco" else "the annotation has no image"
     assert faults(found) == {3: "the image has no annotation", 4: orphan}
     assert len(rows(found)) == 3
 

@@ -201,7 +201,7 @@ def test_a_column_that_every_row_repeats_has_one_value_for_the_sequence(tmp_path
     files: dict[str, str | bytes] = {"a.csv": "1,cat\n2,cat\n", "b.csv": '3,dog\n"4",dog\n5,ox\n', "c.csv": "6,ox\n"}
     source = of_files(tmp_path, files, perSequence=["1"])
     assert values(source) == [[[1, 2], "cat"], [[6], "ox"]]
-    assert reasons(source) == {1: "line 3: column '1' is 'ox', but 'dog' in the first row; it must have one value per sequence"}
+    assert reasons(source) == {1: "line 3: column '1' is 'ox', but 'dog' in the first row; it has one value per sequence"}
 
 
 def test_labels_of_steps_come_from_files_of_the_same_names(tmp_path: Path) -> None:
@@ -225,14 +225,14 @@ def test_labels_that_do_not_fit_their_sequence_are_named(tmp_path: Path) -> None
     columns = [{"name": "label", "type": "Int64"}]
     source = of_files(tmp_path, files, labels={"uris": [str(labels)], "columns": columns})
     assert reasons(source) == {
-        0: f"its labels {labels}/0.csv have 3 rows, expected one for each of 2 steps",
+        0: f"its labels {labels}/0.csv are 3 rows, expected one for each of 2 steps",
         1: f"its labels {labels}/1.csv, line 1: there is no row",
         2: "its labels, line 1: 'x' is not a Int64 (column 'label')",
-        3: f"its labels {labels}/3.csv do not exist",
+        3: f"its labels {labels}/3.csv are not there",
     }
     assert values(source) == [[[1], [1]]]
     whole = of_files(tmp_path, files, labels={"uris": [str(labels)], "columns": columns, "per": "Sequence"})
-    assert reasons(whole)[0] == f"its labels {labels}/0.csv have 3 rows, expected one for the whole sequence"
+    assert reasons(whole)[0] == f"its labels {labels}/0.csv are 3 rows, expected one for the whole sequence"
 
 
 @pytest.mark.parametrize(

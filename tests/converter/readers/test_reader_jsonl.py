@@ -275,7 +275,7 @@ def test_an_unknown_key_is_bad_when_the_columns_were_inferred(tmp_path: Path) ->
     put(
         tmp_path, {"a.jsonl": '{"a": 1, "o": {"b": 1}}\n', "b.jsonl": '{"a": 1, "o": {"b": 1, "c": 2}}\n{"z": [], "a": 2, "o": {"b": 2}}\n'}
     )
-    advice = "is not a column; give source.jsonl.columns to ignore such keys"
+    advice = "is no column; give source.jsonl.columns to pass over such keys"
     assert faults(batches(JsonlReader, a_source(tmp_path))) == {1: f"line 1: the key 'o/c' {advice}", 2: f"line 2: the key 'z' {advice}"}
 
 

@@ -330,7 +330,7 @@ def _said_of_wrapped(value: int, *, is_date: bool) -> str:
         return "is infinity"
     if before == -(1 << (bits - 1)):
         return "is -infinity"
-    return "is later than 64 bits of microseconds can hold"
+    return "is later than 64 bits of microseconds hold"
 
 
 def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:

@@ -242,7 +242,7 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
             if source.missing == "BadRecord":
                 entry = Entry(uri=annotations, size=0, pin="")
                 left = listed(root, name, entry, folders=name.split("/")[:-1], uri=uri, subset_from=source.subset_from)
-                yield unit_of(Pair(None, left), {"bad": f"the image {name} of the annotations does not exist", "names": names})
+                yield unit_of(Pair(None, left), {"bad": f"the image {name} of the annotations is not there", "names": names})
             else:
                 missing.add(f"{annotations}: {name}", is_image=False)
     return {"ignored": ignored.count, "classes": source.classes or list(classes)}

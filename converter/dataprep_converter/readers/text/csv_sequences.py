@@ -75,7 +75,7 @@ class _Texts(FilesReader[list[_Text]]):
     def examine(self, row: Row, contents: Sequence[bytes]) -> list[_Text]:
         """Removes the preambles and counts the rows. Raises BadSample, which names the line and, for labels, the file."""
         if len(contents) < len(self._preambles):
-            raise BadSample(f"its labels {json.loads(row['extra'])['missing']} do not exist")
+            raise BadSample(f"its labels {json.loads(row['extra'])['missing']} are not there")
         steps = self._text(0, contents[0])
         if len(self._preambles) == 1:
             return [steps]
@@ -86,7 +86,7 @@ class _Texts(FilesReader[list[_Text]]):
             raise BadSample(f"its labels {uri}, {exc}") from exc
         if labels.rows != (steps.rows if self._per_step else 1):
             expected = f"one for each of {steps.rows} steps" if self._per_step else "one for the whole sequence"
-            raise BadSample(f"its labels {uri} have {labels.rows} rows, expected {expected}")
+            raise BadSample(f"its labels {uri} are {labels.rows} rows, expected {expected}")
         return [steps, labels]
 
     def columns(self, found: Sequence[list[_Text]]) -> dict[str, Array]:
@@ -272,7 +272,7 @@ class _Part:
                 line = self.lines[file] + rows.lines_before(int(rows.starts[at - starts[owner]]))
                 now, before = shown(str(values[at])), shown(str(values[int(starts[owner])]))
                 faults.setdefault(
-                    file, f"line {line}: column {name!r} is {now}, but {before} in the first row; it must have one value per sequence"
+                    file, f"line {line}: column {name!r} is {now}, but {before} in the first row; it has one value per sequence"
                 )
         return faults
 

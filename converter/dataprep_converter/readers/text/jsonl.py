@@ -230,7 +230,7 @@ class _Parser:
             except pa.ArrowInvalid:
                 return f"{shown(json.dumps(_at(record, column.path), ensure_ascii=False))} is not a {_called(written)} (column {column.name!r})"
         if self._strict and (unknown := self._unknown(record, ())):
-            return f"the key {unknown!r} is not a column; give source.jsonl.columns to ignore such keys"
+            return f"the key {unknown!r} is no column; give source.jsonl.columns to pass over such keys"
         return f"not a record: {error}"
 
     def _unknown(self, record: Mapping[str, Any], path: Path) -> str | None:
