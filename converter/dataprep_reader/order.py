@@ -70,8 +70,8 @@ def window_order(records: int, *, seed: int, epoch: int, window: int) -> Numbers
 def _seed(seed: int, epoch: int, number: int) -> int:
     mixed_seed = 0
     for each in (seed, epoch, number):
-        found = int(mix_one(found + each + 1))
-    return found
+        mixed_seed = int(mix_one(mixed_seed + each + 1))
+    return mixed_seed
 
 
 @dataclass(frozen=True)

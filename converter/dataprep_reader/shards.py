@@ -316,18 +316,18 @@ class ParquetShard:
     @cached_property
     def parts(self) -> Numbers:
         """Number of records in each row group, from the footer."""
-        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+        with self.layout.opened(self.file) as source, _naming_file(self.layout.uri(self.file)):
             footer = _pq.ParquetFile(RangedFile(source)).metadata
-            return self.form.counted(self.file, [footer.row_group(number).num_rows for number in range(footer.num_row_groups)])
+            return self.layout.counted(self.file, [footer.row_group(number).num_rows for number in range(footer.num_row_groups)])
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Yields the records, after comparing the checksums of pages."""
         columns = self.layout.schema.names
         size = max(1, PART_BYTES * self.file.records // max(PART_BYTES, self.file.size))
         row = 0
-        with self.form.opened(self.file) as source, _named(self.form.uri(self.file)):
+        with self.layout.opened(self.file) as source, _naming_file(self.layout.uri(self.file)):
             file = _pq.ParquetFile(RangedFile(source), pre_buffer=False, page_checksum_verification=True)
-            for batch in file.iter_batches(size, row_groups=[part], columns=wanted, use_threads=False):
+            for batch in file.iter_batches(size, row_groups=[part], columns=columns, use_threads=False):
                 low, high = max(first - row, 0), min(first + count - row, batch.num_rows)
                 row += batch.num_rows
                 if low < high:

@@ -255,7 +255,7 @@ class RunFolder(OutputFolder):
 
     def remove_intermediate(self) -> None:
         """Removes the files that the reader made during planning. Called when all shards are finished."""
-        for path, _ in list(self._list(names.made_folder(self.run_id))):
+        for path, _ in list(self._list(names.intermediate_folder(self.run_id))):
             self.delete(path)
 
     def plan(self) -> Plan | None:

@@ -154,7 +154,7 @@ def resolve(
         raise BadSpec(
             f"There is nothing to write: the source has the columns {format_names(names)}, but none of them is a feature or a label."
         )
-    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _says(schema.field(mappings[0].columns[0]), "record"):
+    if len(mappings) == 1 and len(mappings[0].columns) == 1 and _has_mark(schema.field(mappings[0].columns[0]), "record"):
         mappings = [replace(mappings[0], feature=replace(mappings[0].feature, record=True))]
     for name in sorted({m.feature.name for m in feature_mappings} & {m.feature.name for m in targets}):
         raise BadSpec(f"The feature {name!r} is also a label; list the features, or give the label another name.")
@@ -266,11 +266,11 @@ def _size(shape: tuple[int, ...], column: str, of: str) -> int:
     return math.prod(shape)
 
 
-def _common(own: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
-    if len(set(own)) == 1:
-        return own[0]
-    if "bytes" in own:
-        kinds = format_names([f"{field.name} ({each})" for field, each in zip(fields, own, strict=True)])
+def _common_dtype(dtypes: Sequence[str], fields: Sequence["pa.Field[Any]"], of: str) -> str:
+    if len(set(dtypes)) == 1:
+        return dtypes[0]
+    if "bytes" in dtypes:
+        kinds = format_names([f"{field.name} ({each})" for field, each in zip(fields, dtypes, strict=True)])
         raise BadSpec(f"{of}: text and numbers can't share a vector: {kinds}.{why_text(*fields)}")
     return str(np.result_type(*dtypes).name)
 
@@ -318,10 +318,10 @@ def _origins(mappings: Sequence[_Mapping], schema: pa.Schema) -> list[_Origin]:
             frozen = (schema.field(column).metadata or {}).get(WAS.encode())
             if frozen is not None and mapping.feature.dtype != "bytes":
                 was = parse_schema(frozen.decode()).field(0)
-                read = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
-                if item_type(schema.field(column).type) == read:
-                    found.append(_Origin(mapping.feature.name, column, was.name, was.type))
-    return found
+                read_type = pa.int64() if pa.types.is_temporal(was.type) else pa.float64()
+                if item_type(schema.field(column).type) == read_type:
+                    origins.append(_Origin(mapping.feature.name, column, was.name, was.type))
+    return origins
 
 
 # --- doing --------------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ class _Table:
                 counts.append(np.bincount(codes, minlength=len(self.rules.into) + 1))
                 yield codes
 
-        stored = split_assignments.to_parquet(final())
+        encoded_codes = split_assignments.to_parquet(final())
         by_block = np.stack(counts) if counts else np.zeros((0, len(self.rules.into) + 1), np.int64)
         plans = []
         for number, split in enumerate(self.rules.into):

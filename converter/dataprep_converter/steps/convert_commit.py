@@ -48,8 +48,8 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
         features = pipeline.features
         manifest = _manifest(spec, plan, reports, pipeline, merged_statistics)
     folder.check_owner()
-    manifest = _with_metadata(
-        FinishedDataSet(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=features, statistics=found),
+    manifest = _write_metadata(
+        FinishedDataSet(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=features, statistics=merged_statistics),
         folder,
         before=again.metadata if again is not None else [],
     )
@@ -149,7 +149,7 @@ def _manifest(
     )
 
 
-def _with_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
+def _write_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
     """Writes the files around the data and removes such files of earlier runs. Returns the manifest that lists them.
 
     `before` are the files that a repair must reproduce. Those that are intact are kept, because another release may have written them
@@ -159,21 +159,21 @@ def _with_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Sequ
     metadata_files = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]
     files = list(sidecars.files(finished))
     if before:
-        return _with_metadata_again(finished, dict(files), folder, before=before)
-    placed = list(sidecars.location_files(folder.uri, finished.manifest))
-    folder.put_metadata([*files, *placed], hdfs=finished.spec.output.hdfs)
-    written += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
-    kept = {file.file for file in written} | {path for path, _ in placed}
-    for path in [path for path in folder.side_files() if path not in kept]:
+        return _rewrite_metadata(finished, dict(files), folder, before=before)
+    placed_files = list(sidecars.location_files(folder.uri, finished.manifest))
+    folder.put_metadata([*files, *placed_files], hdfs=finished.spec.output.hdfs)
+    metadata_files += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
+    needed_paths = {file.file for file in metadata_files} | {path for path, _ in placed_files}
+    for path in [path for path in folder.side_files() if path not in needed_paths]:
         folder.delete(path)
     return finished.manifest.model_copy(update={"metadata": metadata_files})
 
 
-def _with_metadata_again(
-    finished: FinishedDataSet, made: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]
+def _rewrite_metadata(
+    finished: FinishedDataSet, contents: Mapping[str, bytes], folder: RunFolder, *, before: Sequence[MetadataFile]
 ) -> Manifest:
     """Does the same as `_write_metadata`, for a repair. Raises NotWhole naming a damaged file that this release would write differently."""
-    again: list[tuple[str, bytes]] = []
+    rewritten: list[tuple[str, bytes]] = []
     for file in before:
         content = contents.get(file.file)
         if content is not None and hashlib.sha256(content).hexdigest() == file.sha256:
@@ -183,11 +183,11 @@ def _with_metadata_again(
                 f"{folder.at(file.file)} is damaged, and this release of dataprep would write it differently from the release that made the data set. "
                 "Repair it with that release, or run the job again with output.overwrite: Always."
             )
-    whole = finished.manifest.model_copy(update={"metadata": list(before)})
-    again += sidecars.location_files(folder.uri, whole)
-    folder.put_metadata(again, hdfs=finished.spec.output.hdfs)
-    kept = {file.file for file in before} | {path for path, _ in again}
-    for path in [path for path in folder.side_files() if path not in kept]:
+    manifest = finished.manifest.model_copy(update={"metadata": list(before)})
+    rewritten += sidecars.location_files(folder.uri, manifest)
+    folder.put_metadata(rewritten, hdfs=finished.spec.output.hdfs)
+    needed_paths = {file.file for file in before} | {path for path, _ in rewritten}
+    for path in [path for path in folder.side_files() if path not in needed_paths]:
         folder.delete(path)
     return manifest
 

@@ -8,23 +8,23 @@ from typing import TypedDict
 from dataprep_api import names
 from dataprep_api.dataset.report import ShardReport
 from dataprep_converter.dataset.sidecars import FinishedDataSet, Made
-from dataprep_converter.formats.mds.mds_encoder import Stored, algorithm, columns, index, shard_of_index
+from dataprep_converter.formats.mds.mds_encoder import MdsFile, algorithm, columns, index, shard_of_index
 
 
 def make(finished: FinishedDataSet) -> Made:
     """Yields one index for each split that has shards."""
     options = finished.spec.output.mds
-    encodings = columns(finished.features, options)
+    stored = columns(finished.features, options)
     reports = {report.file: report for report in finished.reports}
     for split in finished.manifest.splits:
         shards = [file for file in finished.manifest.files if file.split == split.name]
-        index_entries = [
-            shard_of_index(encodings, records=file.records, compression=algorithm(options), **_files(reports[file.file]))
+        listed = [
+            shard_of_index(stored, records=file.records, compression=algorithm(options), **_files(reports[file.file]))
             for file in shards
             if file.records
         ]
         for path in names.split_files("mds", (file.file for file in shards)):
-            yield path, index(index_entries)
+            yield path, index(listed)
 
 
 class _Files(TypedDict):
@@ -35,7 +35,7 @@ class _Files(TypedDict):
 def _files(report: ShardReport) -> _Files:
     """Returns a shard's file in its raw form, and in its compressed form if it is compressed. The raw name lacks the last extension."""
     name = report.file.rpartition("/")[2]
-    shard = Stored(name, report.size, report.sha256)
+    there = MdsFile(name, report.size, report.sha256)
     if report.sha256 == report.raw_sha256:
-        return {"raw": shard, "compressed": None}
-    return {"raw": Stored(name.rpartition(".")[0], report.raw_size, report.raw_sha256), "compressed": shard}
+        return {"raw": there, "compressed": None}
+    return {"raw": MdsFile(name.rpartition(".")[0], report.raw_size, report.raw_sha256), "compressed": there}
