@@ -85,7 +85,7 @@ class OutputFolder:
         uri = self.at(success.manifest)
         content = self.read(success.manifest)
         if content is None:
-            raise NotWhole(f"{uri} is missing, and _SUCCESS names it.")
+            raise NotWhole(f"{self.at(names.SUCCESS)} names {success.manifest}, which is missing.")
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 != success.sha256:
             raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
