@@ -21,9 +21,9 @@ _GOALS: Final = (
     "workload", "compared with", "goal", "reached", "met", "nearest measured limit", "result of the limit", "our share of the limit"
 )  # fmt: skip
 _GOALS_TOLD: Final = """A limit does only part of the work, and uses libraries alone. *Result of the limit* is the figure that the limit
-itself reaches for this goal. For example, a limit of 1.2 x TensorFlow puts a goal of 1.4 x out of reach. If a goal compares two runs of
-ours, the limit is the gain that the libraries alone have from the same resources. The cells are empty if no limit was measured, or if the
-goal itself compares ours with a limit."""
+itself reaches for this goal. For example, if the limit reaches 1.2 x for TensorFlow, a goal of 1.4 x is out of reach. If a goal compares
+two runs of ours, the limit is the gain of the libraries alone from the same resources. The cells are empty if no limit was measured, or if
+the goal itself compares ours with a limit."""
 
 _BAR: Final = 18
 _LEFT: Final = 330
@@ -41,19 +41,20 @@ _HEAD: Final = """# Benchmarks
 Each table compares our job (*ours*) with contenders. A contender is a peer (another program for the same work) or a limit (only a part of
 the work).
 
-- *Our relative speed* is our number of records per second, divided by the contender's. Above 1, our job is faster than the peer. Compared
-  with a limit, 1 is the highest possible value. Compare ratios rather than seconds, because the machines that run the benchmarks are
-  shared.
+- *Our relative speed* is our number of records per second, divided by that of the contender. Above 1, our job is faster than the peer.
+  Compared with a limit, 1 is the highest possible value. Compare ratios rather than seconds, because the machines that run the benchmarks
+  are shared.
 - All contenders of a workload ran alternately on the same data, and each run was a separate process. The clock starts when all processes of
   a run have imported their libraries and have touched as much memory as the run writes. Otherwise the first contender would be slower,
-  because a virtual machine returns free memory to its host. Work in memory takes only a tenth of a second. There each run does its work
-  twice, and only the second time counts (*timed the second time*).
-- Data and outputs are in memory (tmpfs) if there is enough. Our jobs wait until the disk has stored the output (fsync), and peers don't. On
-  a disk, this would be most of the measured time.
+  because a virtual machine returns free memory to its host. Workloads in memory take only a tenth of a second. Each of their runs does its
+  work twice, and only the second time counts (*timed the second time*).
+- Data and outputs are in memory (tmpfs) if they fit into it. Our jobs wait until the disk has stored the output (fsync), and peers don't.
+  On a disk, this waiting would take most of the measured time.
 - Other libraries read the outputs back, outside the measured time. The result is below each table. Peers that would take minutes got only
-  the first part of the data (see the number of records), and their outputs are compared over this part.
-- Memory is the peak resident memory of all processes of a run, including libraries. Shared memory is counted for each process. ✗ marks a
-  job of ours above 512 MiB. `make memory` shows that jobs of any input size stay below this limit, in a control group of 512 MiB.
+  the first part of the data (see the number of records), and their outputs are compared with ours for this part only.
+- Memory is the peak resident memory of all processes of a run, including libraries. Shared memory is counted once for each process that
+  uses it. ✗ marks a job of ours that needed more than 512 MiB. `make memory` shows that jobs of any input size stay below this limit, in a
+  control group of 512 MiB.
 - CPU time is missing if processes that outlive the run do the work.
 
 ![our speed compared with each contender's speed](benchmarks.svg)

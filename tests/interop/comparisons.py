@@ -12,7 +12,7 @@ _HEAD: Final = """\
 
 `make interop` writes this page. Third-party programs read data sets that `dataprep run` has made, and the tests compare every field of
 every record with the input. The table lists only successful comparisons. The inputs and the expected records are in
-`tests/interop/data_sets.py`. Inputs that are not defined there are in the test of the reader.
+`tests/interop/data_sets.py`. Inputs that this file doesn't define are in the test of the reader.
 
 | format | reader | source | records | fields compared |
 |---|---|---|---|---|

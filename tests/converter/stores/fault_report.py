@@ -51,13 +51,13 @@ _HEAD = """\
 (plan, work and commit). A seed chooses the requests and the kinds of faults. Each run is checked as follows:
 
 1. After the job with faults, every visible file is complete, and `_SUCCESS` exists only if all files are complete.
-2. Then the job runs again without faults. Afterwards names, bytes and manifest are the same as after a job without any faults, and no
-   leftovers exist.
+2. Then the job runs again without faults. Afterwards, names, bytes and manifest are the same as after a job that never had faults, and
+   no leftovers exist.
 
 A run that violates one of these rules stops the tests and isn't counted. For each store, the page shows the runs of the last `make faults`.
 
-Other tests check that memory stays bounded while requests fail. They write and read 64 MiB, on HDFS also while a DataNode is killed. The
-process grows by at most 40 MiB (`tests/converter/stores/test_memory_under_faults.py`, and `test_oss_faults.py` for OSS).
+Other tests check that memory stays bounded while requests fail. They write and read 64 MiB; on HDFS, a DataNode is also killed
+meanwhile. The process grows by at most 40 MiB (`tests/converter/stores/test_memory_under_faults.py`, and `test_oss_faults.py` for OSS).
 """
 
 
@@ -87,7 +87,7 @@ def _section(store: str, outcomes: Sequence[Outcome]) -> str:
         f"## {store}",
         "",
         f"Server: {_SERVERS[store]}.\n\n- Runs: {len(outcomes)}\n- Jobs that succeeded: {through}\n"
-        f"- Jobs that first failed with a reason: {reasons.total()}" + (f" ({failed})" if failed else ""),
+        f"- Jobs that failed in the run with faults: {reasons.total()}" + (f" ({failed})" if failed else ""),
         "",
         "| fault | times |",
         "|---|---|",
