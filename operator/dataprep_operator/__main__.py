@@ -246,13 +246,13 @@ async def _lead_when_elected(
 
 
 async def _acquire(elector: LeaderElector, streams: Streams) -> None:
-    """Ask for the Lease after the cache has synced, so that a replica that is already synced gets it first."""
+    """Ask for the Lease only after the cache has synced, so that replicas that have synced already get the Lease first."""
     await streams.wait_for_sync()
     await elector.begin()
 
 
 def _exit_without_lease(error: BaseException) -> None:
-    """Exit before this replica writes anything more. An orderly shutdown would take seconds, in which it could still write."""
+    """Exit before this replica writes anything more. An orderly shutdown would take seconds, in which the replica could still write."""
     logger.error("%s; this replica stops", error)
     _exit_now(OVERLAP_EXIT_CODE if isinstance(error, Overlap) else 1)
 

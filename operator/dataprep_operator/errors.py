@@ -44,7 +44,7 @@ class Unavailable(ClusterError):
 
 
 class SpecUnreadable(OperatorError):
-    """The ConfigMap with the job's spec is unreadable, or is missing and the spec has no other source."""
+    """The ConfigMap with the job's spec is unreadable, or it is missing and the spec can't be found elsewhere."""
 
 
 class NotServed(OperatorError):

@@ -176,7 +176,7 @@ def convert_job(
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Return rules for failures that aren't retried, by the converter's exit codes. The exit codes of a user's program have no rules."""
+    """Return the rules for those exit codes of the converter that aren't retried. A user's program has no such rules."""
     if spec.script is not None:
         return []
     if spec.on_bad_record.policy == "Fail":
@@ -205,7 +205,7 @@ def _on_exit(action: str, *codes: Exit, container: str = CONTAINER) -> Body:
 
 
 def _code_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Return rules for failures before a step begins, because the user's code doesn't exist or may not be read."""
+    """Return the rules that fail the Job without a retry because the user's code doesn't exist or may not be read."""
     if spec.code is None or spec.code.git is None:
         return []
     return [_on_exit("FailJob", Exit.BAD_SPEC, Exit.NOT_FOUND, container=CODE_CONTAINER)]

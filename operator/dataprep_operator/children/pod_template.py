@@ -145,7 +145,7 @@ def _code_containers(
 ) -> list[Body]:
     """Return the init container that fetches code from Git, if the job has any.
 
-    The plan step fetches the ref in the spec. Later steps fetch the commit that the plan step resolved it to.
+    The plan step fetches the ref in the spec. Later steps fetch the commit that the plan step resolved this ref to.
     """
     git = spec.code.git if spec.code is not None else None
     if git is None:

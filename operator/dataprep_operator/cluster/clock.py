@@ -18,7 +18,7 @@ TOLERATED_SECONDS: Final = 5.0
 
 
 class Clock:
-    """The local clock. If it differs from the `Date` header of the API server's responses, it is corrected by the difference."""
+    """The local clock, corrected by its difference from the `Date` header of the API server's responses."""
 
     def __init__(self, local: Callable[[], datetime] = times.now) -> None:
         self._local = local

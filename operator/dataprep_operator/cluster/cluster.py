@@ -195,7 +195,7 @@ class KubernetesCluster:
                 raise
 
     async def document(self, path: str) -> Body:
-        """GET a path that is not an object's."""
+        """GET a path that doesn't belong to a Kubernetes object."""
         return await self._request("GET", path)
 
     async def check_served(self) -> None:

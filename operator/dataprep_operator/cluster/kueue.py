@@ -1,4 +1,4 @@
-"""Reads a convert Job's Kueue Workload and its position in the queue. Used only when the chart sets `kueue.enabled`.
+"""Reads the Kueue Workload of a convert Job, and the Workload's position in the queue. Used only when the chart sets `kueue.enabled`.
 
 It is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
 """

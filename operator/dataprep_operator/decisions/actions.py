@@ -28,8 +28,8 @@ from dataprep_operator.settings import PodDefaults
 
 # Number of pods deleted per reconciliation. It is limited so that one job can't occupy a worker for minutes.
 MOST_DELETIONS: Final = 200
-# If a new Job has the name of a Job that was just deleted, it may get no pods for minutes. The Job controller tracks the pods it expects
-# by the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
+# If a new Job has the name of a Job that was just deleted, the new Job may get no pods for minutes. The Job controller tracks the pods it
+# expects by the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
 RECREATE_AFTER_SECONDS: Final = 5.0
 
 
@@ -83,7 +83,7 @@ class DeletePod:
 
 @dataclass(frozen=True)
 class FailPod:
-    """Mark a pod as failed, because its node doesn't confirm that it has ended."""
+    """Mark a pod as failed, because its node doesn't confirm that the pod has ended."""
 
     pod: Pod
 

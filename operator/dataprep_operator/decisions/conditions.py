@@ -28,7 +28,7 @@ def replace(
     """Return the conditions with one condition set. Its transition time changes if its status or its reason changes.
 
     In Kubernetes, a changed reason alone doesn't change the transition time. Here it must, because a job fails when the same reason has
-    lasted too long, and a restarted operator must know how long it has lasted.
+    lasted too long, and a restarted operator must know how long the reason has lasted.
     """
     current = find(conditions, kind)
     is_same = current is not None and current.status == status and current.reason == reason

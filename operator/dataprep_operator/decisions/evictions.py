@@ -1,8 +1,8 @@
 """Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
 An evicted pod has the condition `DisruptionTarget`, because of preemption, a drain, a taint, node pressure or a lost node. The pod may
-vanish soon afterwards. So evictions are counted by the condition's time: each is new if it is later than the last counted eviction, or if
-it is in the same second and was not counted yet.
+vanish soon afterwards. So evictions are counted by the condition's time: an eviction is new if its time is later than that of the last
+counted eviction, or is the same second and the eviction was not counted yet.
 """
 
 from datetime import datetime, timedelta
@@ -47,7 +47,7 @@ def reset(status: DataPrepJobStatus) -> Evictions | None:
 
 
 def start_streak(status: DataPrepJobStatus) -> Evictions | None:
-    """Return the counts at the start of the next step, with no evictions in a row."""
+    """Return the counts at the start of the next step, with the count of consecutive evictions reset."""
     return status.evictions and status.evictions.model_copy(update={"in_a_row": 0})
 
 

@@ -111,7 +111,7 @@ def _channels(status: DataPrepJobStatus) -> dict[str, str]:
 
 
 def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]:
-    """Return, by split, the URI of the folder that holds only this split's files, for loaders that read all files of a folder."""
+    """Map each split to the URI of a folder that holds only this split's files, for loaders that read all files of a folder."""
     output, has_several_splits = spec.output, len(status.splits) > 1
     if output.format == COPY or spec.script is not None:
         return {}

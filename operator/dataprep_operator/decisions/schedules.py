@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-# How far to look back for the last scheduled time. The shortest comes first, because it is enough for frequent schedules.
+# How far to look back for the last scheduled time. The shortest span is tried first, because it is enough for frequent schedules.
 _LOOKBACKS: Final = (timedelta(hours=2), timedelta(days=2), timedelta(days=62), timedelta(days=800))
 
 

@@ -51,7 +51,8 @@ from dataprep_operator.objects.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 
 _RETRY_FROM_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
-# A job with one of these reasons is retried from the plan step. Only that step claims the output folder, so only it can claim it again.
+# A job with one of these reasons is retried from the plan step. Only that step claims the output folder, so only that step can claim the
+# folder again.
 _RETRY_FROM_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 

@@ -42,7 +42,10 @@ class Running:
 
 @dataclass(frozen=True)
 class Succeeded:
-    """The Job succeeded. The result is None when its pod is gone, and always for the convert step, whose results are in the store."""
+    """The Job succeeded.
+
+    The result is None when the pod that reported it is gone. It is always None for the convert step, whose results are in the store.
+    """
 
     result: PlanResult | CommitResult | None
     unreadable: str | None = None
@@ -84,7 +87,7 @@ def is_left_suspended(observed: Observed, child: Child) -> bool:
     """Return whether the operator accepts that somebody else suspended the Job.
 
     If the DataPrepJob has a queue, its Job is put into that queue. Otherwise the operator resumes the Job once, in case it was suspended by
-    accident. It does so only once, because Kueue suspends the Jobs it manages again each time.
+    accident. The operator does so only once, because Kueue would suspend the Job after every resumption.
     """
     return child.suspended_by_others and (observed.queue is not None or child.resumed)
 
@@ -172,7 +175,7 @@ def _judge_failed(child: Child, own_pods: Sequence[Pod]) -> Failed:
 
 
 def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequence[Pod]) -> Failed | None:
-    """Fail the step if pods that were not stopped ended with exit code 143 more often than the back-off limit allows.
+    """Fail the step if more pods than the back-off limit allows ended with exit code 143 although nothing outside stopped them.
 
     The Job can't count these failures, because a suspension also ends pods with 143.
     """

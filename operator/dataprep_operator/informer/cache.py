@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_DROPPED_VERSIONS: Final = 10_000
-"""Number of deleted objects whose versions are remembered. Fewer objects are deleted while one request is in flight."""
+"""Number of deleted objects whose versions are remembered. While one request is in flight, fewer objects than this are deleted."""
 
 
 class Kind(StrEnum):
@@ -170,7 +170,7 @@ class Cache:
         return entry is not None and not entry.phase
 
     def has_succeeded(self, key: Key) -> bool:
-        """Return whether the job has succeeded. Such jobs have low priority: they may be thousands, and only their ConfigMap is checked."""
+        """Return whether the job has succeeded. Such jobs have low priority: there may be thousands, and only their ConfigMaps are checked."""
         entry = self._jobs.get(key)
         return entry is not None and entry.phase == "Succeeded" and not entry.is_deleted
 

@@ -76,15 +76,16 @@ def _handle(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: 
 
 # Any: the API's JSON.
 def _ends_the_plan(pod: Any) -> bool:
-    """Return whether the pod has finished the plan step, which the start of the workers waits for."""
+    """Return whether the pod has finished the plan step. The workers can't start before that."""
     labels, status = untrusted.mapping(pod["metadata"].get("labels")), untrusted.mapping(pod.get("status"))
     return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
 
 
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:
-    """Return kopf's settings. This sets only those that differ from kopf's defaults."""
+    """Return kopf's settings. Only settings that differ from kopf's defaults are set here."""
     kopf_settings = kopf.OperatorSettings()
-    # Scanning needs permissions on CRDs and namespaces. Without it kopf can't miss a CRD, because the operator checks them at startup.
+    # Scanning needs permissions on CRDs and namespaces. It isn't needed to notice a missing CRD, because the operator checks the CRDs at
+    # startup.
     kopf_settings.scanning.disabled = True
     # A Lease elects the leader. kopf's peering, in contrast, pauses all replicas that have the same priority.
     kopf_settings.peering.standalone = True

@@ -1,4 +1,4 @@
-"""Tracks kopf's watch streams, and restarts streams that break.
+"""Tracks kopf's watch streams, and restarts streams that are interrupted.
 
 kopf's handlers receive objects, but neither bookmarks nor the end of a listing. Without these, the operator can't know when the cache has
 synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public API for this, so this
@@ -185,7 +185,7 @@ def wrap_kopf(
                     if name is not None:
                         streams.reset(name)
                     where = namespace or "all namespaces"
-                    logger.warning("the watch of %s in %s broke and restarts: %s: %s", resource, where, type(exc).__name__, exc)
+                    logger.warning("the watch of %s in %s was interrupted and restarts: %s: %s", resource, where, type(exc).__name__, exc)
                 await asyncio.sleep(refused_seconds if is_forbidden else again_seconds)
             else:
                 return

@@ -1,6 +1,6 @@
 """Leader election. A thread with its own event loop and connections holds the Lease and the scope markers.
 
-The replica must not lose the Lease because its main loop is busy with thousands of jobs or a flood of requests. But a main loop that has
+A main loop that is busy with thousands of jobs or a flood of requests must not make the replica lose the Lease. But a main loop that has
 stalled for a minute may never recover, so the thread then gives up the Lease.
 """
 

@@ -1,8 +1,7 @@
 """A `coordination.k8s.io` Lease that elects the leader.
 
 It is valid for `DURATION_SECONDS`, is renewed every `RETRY_SECONDS`, and is given up after `RENEW_DEADLINE_SECONDS` without a renewal.
-A replica that isn't certain to hold the Lease must exit. Two leaders can't damage data, but would overwrite the statuses that the other
-wrote.
+A replica that isn't certain to hold the Lease must exit. Two leaders can't damage data, but would overwrite each other's statuses.
 """
 
 import asyncio

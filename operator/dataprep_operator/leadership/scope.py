@@ -5,8 +5,8 @@ namespace that it is installed in. A marker expires 15 seconds after its last re
 it refuses to start.
 
 A namespaced release can't see the marker of a cluster-wide release. So the cluster-wide release looks for new markers every five seconds
-and refuses their releases by an annotation, and a namespaced release waits for such a refusal before it starts. Each operator class has a
-separate marker name, because classes don't share jobs.
+and adds an annotation to those whose releases it refuses. Before it starts, a namespaced release waits long enough to see such an
+annotation. Each operator class has a separate marker name, because classes don't share jobs.
 """
 
 import asyncio

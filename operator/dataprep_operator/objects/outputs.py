@@ -20,7 +20,7 @@ _ALIBABA: Final = ".aliyuncs.com"
 _CLUSTER: Final = (".svc.cluster.local", ".svc")
 _PORTS: Final = {"http": 80, "https": 443}
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Environment variables in which the converter looks, in this order, for the endpoint of a store that names none."""
+"""Environment variables from which the converter takes the endpoint of a store whose settings name none. The first that is set counts."""
 
 
 # Any: unvalidated objects as the API's JSON.

@@ -104,7 +104,7 @@ class Pod:
         return self.phase == "Failed" and self.exit_code == Exit.TERMINATED and self.disrupted_at is None and self.deletion_due is None
 
     def stuck_creating(self, now: datetime) -> bool:
-        """Return whether the container's creation takes so long that the pod's Events are worth reading for the reason."""
+        """Return whether creating the container takes so long that the pod's Events should be read to find the reason."""
         waited_seconds = times.seconds_between(self.scheduled_at, now)
         return self.creating and waited_seconds is not None and waited_seconds > STUCK_CREATING_SECONDS
 

@@ -12,12 +12,12 @@ from dataprep_api.redaction import for_display, redacted
 from dataprep_api.resources.status import DataPrepJobStatus
 
 _MIN_LENGTH: Final = 256
-"""The shortest length limit of all texts in a status, apart from digests. Redaction never cuts a text to less than this."""
+"""The shortest length limit of all texts in a status, apart from digests. Redaction never truncates a text to less than this."""
 _M = TypeVar("_M", bound=BaseModel)
 
 
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status with every text passed through `for_display`, and still within its length limit.
+    """Return the status after `shown` was applied to every text. Each text stays within its length limit.
 
     Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. The URIs are
     redacted only if they contain credentials.

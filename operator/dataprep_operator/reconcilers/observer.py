@@ -276,7 +276,7 @@ class Observer:
     # --- lookups --------------------------------------------------------------------------------------------------------
 
     async def _rival(self, key: Key) -> Key | None:
-        """Return the job that has a better claim to the output, if any. It is refreshed first, in case the watch missed its end."""
+        """Return the job that has a better claim to the output, if any. That job is read again first, in case the watch missed its end."""
         rival = self._cache.rival_of(key)
         if rival is None:
             return None
@@ -414,7 +414,7 @@ def _from_raw(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
 
 
 def _shorten_retry(retry: Any) -> str | None:  # Any: an annotation's value
-    """Return the annotation's value, shortened to fit the status. A long value is cut and gets a digest, so that it stays unique."""
+    """Return the annotation's value, shortened to fit the status. A long value is truncated and gets a digest, so that it stays unique."""
     if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
         return retry if isinstance(retry, str) else None
     return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Limits connections by the client's address, before a byte is read, because handling a request costs more than sending one.
+"""Limits the connections of each client address before a byte is read, because handling a request costs more than sending a request.
 
 A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). Each address has a limit on its open connections
 and on its new connections per second. When the server is full, a new connection replaces the oldest connection of the address that has the

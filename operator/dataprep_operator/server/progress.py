@@ -71,7 +71,7 @@ class ProgressStore:
             reports.by_pod[pod_uid] = (now, report)
 
     def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
-        """Return the progress of the job. Finished tasks count by their results, all others by their most advanced report."""
+        """Return the progress of the job. For a finished task, its result counts; for any other task, its most advanced report counts."""
         reports = self._jobs.setdefault(job_uid, _Reports()) if results else self._jobs.get(job_uid)
         if reports is None:
             return LiveProgress()

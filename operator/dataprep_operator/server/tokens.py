@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 ALGORITHMS: Final = ("RS256", "ES256")
 KEYS_PATH: Final = "/openid/v1/jwks"
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
-# An unknown key id triggers a refetch of the keys. Because clients can make up key ids, this happens at most once in this time.
+# An unknown key id triggers a refetch of the keys. Because clients can make up key ids, the keys are refetched at most once in this time.
 LEAST_REFETCH_SECONDS: Final = 60.0
 LEEWAY_SECONDS: Final = 5
 
