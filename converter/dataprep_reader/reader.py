@@ -216,7 +216,7 @@ class Reader:
         is_remote = scheme_of(self._data_set.uri) not in ("", "file")
         if is_remote and os.getpid() != self._process:
             raise RuntimeError(
-                f"The clients of {self._data_set.uri} were made in another processand don't work after a fork: start workers by spawn"
+                f"The clients of {self._data_set.uri} were made in another process and don't work after a fork: start workers by spawn"
                 " (multiprocessing_context='spawn' of a DataLoader)."
             )
 

@@ -71,7 +71,7 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
                 yield files
         if is_empty:
             others = [each for each in access.skipped.in_data_sets if each.startswith(uri.rstrip("/") + "/")]
-            but = f" but those of data sets, such as {min(others)}, which are read where they are named themselves" if others else ""
+            but = f" except files of data sets, such as {min(others)}, which are read only if the source names them" if others else ""
             raise NotFound(f"{uri} names no file{but}.", uri=uri)
 
 
