@@ -21,9 +21,9 @@ class Ragged(Generic[Values]):
     """Lists of any length, one for each record. `ragged[i]` are the values of record i, as a view without a copy."""
 
     values: "Values"
-    """The values of all lists, concatenated. It is an array whose first dimension counts them, or a Ragged if the lists contain lists."""
+    """All lists' values, concatenated: an array whose first dimension counts the values, or a Ragged if the lists contain lists."""
     offsets: Any
-    """The start of each list, and the end of the last one: int64, one more than there are lists."""
+    """int64: the start of each list, and after these the end of the last list."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

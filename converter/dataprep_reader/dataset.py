@@ -1,4 +1,4 @@
-"""Data sets: finds the shards of a finished data set from the user's argument, a folder, shards, a list of paths or a manifest."""
+"""Data sets: finds the shards of a finished data set from the user's argument: a folder, shards, a list of paths or a manifest."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -90,11 +90,11 @@ def _find_by_manifest(uri: str, access: Access) -> DataSet:
 
 
 def _read_list(uri: str, access: Access) -> list[str]:
-    """Returns the files in a list of paths. In a data set's list, relative paths are below the data set's folder, otherwise below the
-    list's folder.
+    """Returns the files in a list of paths. Relative paths are below the data set's folder in a data set's own list, and below the list's
+    folder in any other.
 
-    A data set's list names its folder. If another program moved or copied the folder, the files with the same names below the new folder
-    are used.
+    A data set's list names the data set's folder. If another program moved or copied the folder, the files with the same names below the
+    new folder are used.
     """
     lines = [line.strip().removeprefix("file://") for line in access.store(uri).get(uri).decode().splitlines()]
     side = next((side for side in _LISTS if side in f"/{uri}"), None)

@@ -23,9 +23,9 @@ from dataprep_reader.order import Parts, Share
 from dataprep_reader.shards import PART_BYTES, RECORDS, Shard, ShardLayout
 
 WINDOW_BYTES: Final = 64 << 20
-"""About this many bytes of the files are shuffled together by default."""
+"""By default, the records in about this many bytes of the files are shuffled together."""
 STATE_VERSION: Final = 1
-"""Increased when the same arguments give another order than before."""
+"""Increased by each release in which the same arguments give another order of records."""
 
 
 class Feature(NamedTuple):
@@ -73,15 +73,15 @@ class Options:
         if self.as_ not in ("numpy", "arrow"):
             raise ValueError(f"as_ must be 'numpy' or 'arrow', got {self.as_!r}.")
         if self.shuffle is not None and (isinstance(self.shuffle, bool) or not isinstance(self.shuffle, int)):
-            raise ValueError(f"shuffle must be a seed, a whole number, or None, got {self.shuffle!r}.")
+            raise ValueError(f"shuffle must be a whole number (the seed) or None, got {self.shuffle!r}.")
 
 
 class Reader:
     """Batches of a finished data set, made by `dataprep_reader.open`.
 
-    Each `for` loop is a pass through `epochs` epochs. The next loop continues with the epochs after them, so every epoch has its own order.
-    After a `break`, the next loop starts its pass again, unless `restore` sets another position. A reader can be pickled. The copy opens
-    its own clients.
+    Each `for` loop is a pass through `epochs` epochs. The next loop continues with the epochs that follow, so every epoch has its own
+    order. After a `break`, the next loop starts its pass again, unless `restore` sets another position. A reader can be pickled. The copy
+    opens its own clients.
     """
 
     def __init__(self, data_set: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:
@@ -142,8 +142,8 @@ class Reader:
         return self.batches * self._options.epochs
 
     def part(self, number: int, parts: int) -> "Reader":
-        """Returns a reader of one of `parts` equal parts of this rank's records: part number 0 … parts-1, as if there were `parts` times
-        more ranks.
+        """Divides this rank's records into `parts` equal parts, as if there were `parts` times as many ranks, and returns a reader of one
+        part (from 0).
         """
         mine = self._options
         part = Reader(
@@ -168,7 +168,7 @@ class Reader:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Makes the next `for` loop continue where the state was taken.
 
-        Raises ValueError naming the difference if the state is of another order.
+        Raises ValueError if the state was taken in another order; the message names the difference.
         """
         if state.get("version") != STATE_VERSION or not isinstance(state.get("of"), Mapping):
             raise ValueError(f"This is not a reader's state of version {STATE_VERSION}: {str(state)[:200]}.")
@@ -247,7 +247,7 @@ class Reader:
         chunks = flow.in_order(self._runs(start), threads=self._options.threads)
         if self._options.shuffle is None:
             return chunks
-        # The next window is read while the records of one window are used.
+        # While the records of one window are used, the next window is read.
         return self._shuffled(start, flow.ahead(chunks, depth=self._chunks_of_a_window), self._options.shuffle)
 
     def _runs(self, start: Place) -> Iterator[flow.Run[pa.RecordBatch]]:

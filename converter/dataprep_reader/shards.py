@@ -117,7 +117,7 @@ class ShardLayout:
         return names.join(self.data_set.uri, file.file)
 
     def counted(self, file: ManifestFile, counts: Sequence[int]) -> Numbers:
-        """Returns the number of records in each part of a file. Raises BadData unless their sum is the number in the manifest."""
+        """Returns the number of records in each part of a file. Raises BadData unless they add up to the manifest's number."""
         if sum(counts) != file.records:
             uri = self.uri(file)
             raise BadData(f"{uri} has {sum(counts):,} records instead of {file.records:,}. See dataprep verify.", uri=uri)
@@ -298,7 +298,7 @@ class ArraysShard:
 
 
 def _only_part(file: ManifestFile) -> Numbers:
-    """Returns the record count of a file that is only one part. An empty file has no parts."""
+    """Returns the number of records of a file that consists of a single part. An empty file has no parts."""
     return np.array([file.records] if file.records else [], np.int64)
 
 

@@ -67,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     guard()
     output = raw(sys.stdout)
     if isinstance(output, io.TextIOWrapper):
-        # The terminal's encoding may not be UTF-8. Characters that it lacks are escaped, as on standard error.
+        # The terminal's encoding may not be UTF-8. Characters that this encoding lacks are escaped, as on standard error.
         output.reconfigure(errors="backslashreplace")
     if pod_messages.in_pod():
         from dataprep_converter.runtime.watchdog import supervise

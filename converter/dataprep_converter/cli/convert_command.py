@@ -31,7 +31,8 @@ def _convert(arguments: argparse.Namespace) -> Exit:
 
     def check(display: "Display") -> None:
         display.step("verifying")
-        # Not every format has checksums, and the new data set gets the digest of the old one.
+        # The job couldn't detect every damaged byte, because not every format has checksums; but the new manifest has the old data set's
+        # digest.
         verify(arguments.uri, access, expect=manifest.digest)
 
     document = conversion.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(prog="convert_to_records", description="MNIST IDX files to TFRecord.")
     parser.add_argument("--directory", default="/tmp/data", help="folder of the TFRecord files, on any store")  # noqa: S108  # the default of TensorFlow's script
     parser.add_argument(
-        "--validation_size", type=int, default=5000, help="number of training images, from the first on, that become the validation set"
+        "--validation_size", type=int, default=5000, help="number of images at the start of the training set that become the validation set"
     )
     parser.add_argument("--input", default="MNIST_data", help="folder of the four IDX files, with or without gzip")
     arguments = parser.parse_args(argv)

@@ -52,8 +52,8 @@ def mounted_credentials(mounts: str) -> tuple[str | None, str | None]:
 def fetch(git: Git, into: Path, *, commit: str | None = None, credentials: tuple[str | None, str | None] = (None, None)) -> str:
     """Writes the files of a commit into a folder and returns the commit's id.
 
-    The commit is `commit`, or the current one of `git.ref`. Raises NotFound for a missing repository, reference, commit or folder,
-    NotPermitted, and Unreachable.
+    Without `commit`, fetches the commit that `git.ref` names now. Raises NotFound if the repository, reference, commit or folder is
+    missing; also raises NotPermitted and Unreachable.
     """
     try:
         from dulwich import porcelain  # noqa: F401 - checks only that it is installed

@@ -16,7 +16,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     infer.add_argument("uri", help="a file, folder or glob")
     infer.add_argument("--output", metavar="FILE", help="write the job to this file instead of printing it")
     infer.add_argument("--to", metavar="URI", help="output.uri of the job (default: a folder beside the input)")
-    infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the store; the new job gets them too")
+    infer.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the store; it is copied to the new job")
     infer.set_defaults(command=_infer, set=[])
 
     inspect = uri_command(commands, "inspect", "show the contents of a finished data set")

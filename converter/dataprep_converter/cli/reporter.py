@@ -87,7 +87,8 @@ class Reporter:
 
 
 def post(url: str, body: str, *, token: str) -> float:
-    """Posts a report to the first address of the URL's host that accepts it. Of several replicas, only the leader does.
+    """Posts a report to the URL's host: of the host's addresses, to the first that accepts the report. If the operator has several
+    replicas, only the leader accepts reports.
 
     Returns the delay that the operator asks for. Raises OSError when no address accepts it.
     """

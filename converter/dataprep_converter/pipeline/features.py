@@ -1,6 +1,6 @@
 """Resolves which columns become which features of the records, and in what type. Pure: takes a spec and a schema, returns a projector.
 
-`resolve` decides and checks once everything that doesn't depend on data, so that `Projector.project` only has to check values.
+Everything that doesn't depend on data is decided and checked once, by `resolve`, so that `Projector.project` only has to check values.
 """
 
 import math
@@ -276,9 +276,9 @@ def _common_dtype(dtypes: Sequence[str], fields: Sequence["pa.Field[Any]"], of: 
 
 
 def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str, why: str) -> tuple[str, int | None]:
-    """Returns the type of a label with `num_classes` classes, and the number of classes to check.
+    """Returns the type of a label with `num_classes` classes, and the number of classes below which each label must be.
 
-    The number is None if the label already is a one-hot vector.
+    The number is None (nothing is checked) if the label already is a one-hot vector.
     """
     if dtype.startswith("float") and shape == (num_classes,):
         return dtype, None
@@ -289,7 +289,7 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
 
 
 def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
-    """Whether a feature is stored raw by default: a tensor of small integers, or of float16, which tf.train.Example has no list for."""
+    """Whether a feature is stored raw by default: a tensor of small integers or of float16 (tf.train.Example has no list for float16)."""
     if dtype == "bytes" or not shape or -1 in shape:
         return False
     return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)
@@ -429,7 +429,7 @@ def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
 
 
 def _require_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
-    """Replaces rows whose lists differ in length by nulls. Returns the columns and the faults of these rows."""
+    """If a row's lists differ in length, replaces them with nulls. Returns the columns and the faults of these rows."""
     if len(columns) == 1:
         return columns, {}
     counts = [flatten_lists(column).counts for column in columns]

@@ -30,7 +30,7 @@ from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.transforms import CutsBatches, Fittable, NamesClasses, ReordersSteps, Step, step_class
 
 _TENSOR_BYTES = 8 * 2**20
-"""Limit for the tensors of a batch, at the step where they are largest, in bytes."""
+"""Maximum size of a batch's tensors in bytes, at the step where the tensors are largest."""
 
 
 _SIZES: Final = frozenset({"height", "width", "depth"})
@@ -38,7 +38,7 @@ _SIZES: Final = frozenset({"height", "width", "depth"})
 
 
 def _with_sparse_feature(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
-    """Returns the spec with one sparse feature, if it writes libsvm as `recordioProtobuf` and sets no features."""
+    """If the job writes libsvm as `recordioProtobuf` and sets no features, returns the spec with one sparse feature."""
     if not sagemaker.is_sparse_libsvm(spec) or spec.data.libsvm is None:
         return spec
     length = spec.data.libsvm.num_features or state[sagemaker.NUM_FEATURES]
@@ -129,7 +129,7 @@ class Pipeline(Closeable):
         return step.fit(before()) if isinstance(step, Fittable) else None
 
     def take(self, number: int, learned: Any) -> None:
-        """Gives a step the values that were learned, here or in another process."""
+        """Gives a step its learned values, which may come from another process."""
         step = self._steps[number]
         if isinstance(step, Fittable):
             step.load(learned)

@@ -57,7 +57,7 @@ class ShardSink:
     def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
         """Queues a batch to be written and digested. At most one earlier batch may still be waiting.
 
-        The buffers must not change until the batch after the next is sent.
+        The caller must not change the buffers until it has sent two more batches.
         """
         self.settle(left=1)
         begun = [] if self.is_plain else [self._digesting.submit(_measure, partial(_digest, self._raw_digest), raw)]

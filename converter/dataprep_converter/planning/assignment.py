@@ -117,7 +117,7 @@ class _Table:
             yield slice(start, min(start + HASH_BLOCK, self.units.samples))
 
     def free(self, block: slice, subset: str | None) -> Mask:
-        """Returns which samples of a block, of one subset or of all, have no split yet."""
+        """Returns which samples of a block belong to the subset (None: to any subset) and have no split yet."""
         codes = self.codes[block]
         is_free: Mask = (codes == _FREE) | (codes == _UNREADABLE)
         if subset is not None:
@@ -202,7 +202,7 @@ class _Columns:
     def of(cls, rules: Splits, schema: pa.Schema) -> "_Columns":
         """Finds the columns.
 
-        Raises BadSpec for a column that doesn't exist, whose type can't be compared, or that doesn't fit its bounds.
+        Raises BadSpec if a column doesn't exist, its type can't be compared, or the bounds in the spec don't fit its type.
         """
 
         def resolve(field: str, reference: str | None) -> str | None:
@@ -337,7 +337,7 @@ def _take_count(table: _Table, number: int, split: Split) -> None:
 
 
 def _bounds(table: _Table, subset: str | None, *, seed: int, upto: Sequence[int]) -> Hashes:
-    """Returns the hashes that have these numbers of free samples below them."""
+    """For each of the numbers `upto`, returns the hash that has this many free samples below it."""
 
     def blocks() -> Iterator[tuple[Hashes, npt.NDArray[np.int64]]]:
         for block in table.blocks():
@@ -391,8 +391,8 @@ def _share_out(table: _Table, subset: str | None) -> None:
 def _pool_and_spread(blocks: Iterator[tuple[Hashes, npt.NDArray[np.int64]]], *, grouped: bool) -> tuple[int, float]:
     """Returns (number of samples, sum of the squared sizes of the groups).
 
-    There are too many groups to count them one by one. So the sum is estimated for groups, within about a fifth, from sums of random signs
-    (Alon, Matias and Szegedy 1996).
+    There are too many groups to count them one by one. So for groups, the sum is estimated from sums of random signs (Alon, Matias and
+    Szegedy 1996), with an error of about a fifth.
     """
     pool = 0
     signs = np.zeros(64, np.int64)

@@ -75,7 +75,8 @@ def _decode(value: bytes | None) -> str | None:
 def hashes(column: Array) -> npt.NDArray[np.uint64]:
     """Returns a 64-bit hash of each value: of its text or bytes, or of the bits of a float. A missing value has a hash too.
 
-    The hash is a polynomial over the bytes modulo 2^64, mixed with the length. If two values collide, they only get the same split.
+    The hash is a polynomial over the bytes modulo 2^64, mixed with the length. If two values have the same hash, this only means that both
+    get the same split.
     """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)

@@ -52,7 +52,7 @@ def _contents(column: Array, name: str) -> list[bytes]:
 
 
 def find_repeated(sample_digests: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yields the numbers of samples that have the same digest as an earlier one, in several arrays.
+    """Yields arrays of sample numbers: those of the samples that have the same digest as an earlier sample.
 
     `samples` are the sample numbers of the digests, in ascending order.
     """

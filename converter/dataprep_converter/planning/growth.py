@@ -65,7 +65,7 @@ class Growth:
     """The present inputs, compared with those of the earlier plan."""
 
     earlier: UnitTable
-    """The units of the earlier plan, in its order, as they are listed now."""
+    """The earlier plan's units, in that plan's order, with what the listing says of them now."""
     added: UnitTable
     """The new units, numbered from 0."""
 
@@ -75,7 +75,7 @@ class Growth:
 
 
 def find_growth(before: UnitTable, now: UnitTable) -> Growth:
-    """Compares the units. Raises InputChanged naming inputs that are missing or have changed, because the data set has records of them."""
+    """Compares the units. Raises InputChanged naming inputs that are missing or have changed: the data set has records made from them."""
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
     missing = _uris_of_rows(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
@@ -119,8 +119,8 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
         if name in ("classes", "names") and isinstance(old, list) and isinstance(new, list):
             more = [str(each) for each in new if each not in old]
             raise BadSpec(
-                f"The new inputs have classes that the data set doesn't have: {_abbreviate(more)}. Its {len(old)} classes keep their numbers, so none can come between them. "
-                f"Leave these inputs out, or {_ANEW}."
+                f"The new inputs have classes that the data set doesn't have: {_abbreviate(more)}. Its {len(old)} classes keep their numbers, "
+                f"so no new class can come between them. Leave these inputs out, or {_ANEW}."
             )
         raise BadSpec(
             f"With the new inputs the source's {name} would be {_shorten(new)}, but the data set was made with {_shorten(old)}. Leave these inputs out, or {_ANEW}."
@@ -162,7 +162,7 @@ def _row_order(table: pa.Table) -> Rows:
 
 
 def _find_differing(first: pa.Table, second: pa.Table) -> Rows:
-    """Returns the rows of the second table that belong to files which differ from the first table.
+    """Returns the rows of the second table whose files are described differently in the first table.
 
     Both tables have the same files, in the same order.
     """

@@ -34,7 +34,7 @@ class Inputs(Closeable):
     """The inputs of a plan. Closing them removes the files that the reader made on this machine."""
 
     units: UnitTable
-    """All units. Those of the base come first."""
+    """All units. If there is a base, its units come first."""
     new: UnitTable
     """The units without a split: all units, or those that are not in the base."""
     state: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Inputs(Closeable):
 def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inputs:
     """Lists the source.
 
-    Raises BadSpec, NoInput, InputChanged when inputs of the base have changed, and the errors of the source's store.
+    Raises BadSpec and NoInput, InputChanged if inputs of the base have changed, and the errors of the source's store.
     """
     access.skipped = SkippedFiles()
     reader_type = reader_class(spec.data.kind)
@@ -112,7 +112,7 @@ def read_columns(
 
 
 def _largest_key(reader: Reader, units: UnitTable) -> int:
-    """Returns the largest position of a value in all readable records, or 0 if there are no values."""
+    """Returns the maximum index of a sparse feature in the readable records, or 0 if there are no values."""
     largest = 0
     for _, records, _ in read_columns(reader, units, [sagemaker.KEYS], bytes_in=units.size):
         lists: Any = records.column(sagemaker.KEYS)

@@ -40,7 +40,7 @@ POD_BYTES = 64 * 2**20
 MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
-"""Records to probe if the number of shards is given, because then the size of the records only affects the number of tasks."""
+"""If the spec gives the number of shards, only this many records are probed, because their size then affects only the number of tasks."""
 _LEARNED_RECORDS = 4096
 
 
@@ -78,10 +78,10 @@ class _Division:
 def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
-    `parts` are the versions of the rules to plan by, when an earlier plan is made again. The default is the base's versions, or this
-    release's.
+    `parts` gives the versions of the rules to follow, for making an earlier plan again. By default, these are the base's versions; without
+    a base, this release's.
 
-    Raises BadSpec, NoInput, InputChanged when inputs of the base have changed, and the errors of the source's store.
+    Raises BadSpec and NoInput, InputChanged if inputs of the base have changed, and the errors of the source's store.
     """
     if parts is None:
         parts = run_id.versions(spec) if base is None else base.head.parts
@@ -254,14 +254,14 @@ def _rename_warning(split: Split) -> str:
 def _count_ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> int:
     """Returns how many files among the inputs are not read.
 
-    A join ignores keys instead of files, and has a separate warning for them.
+    A join leaves out keys, not files, and a separate warning counts these keys.
     """
     filtered = 0 if spec.data.join is not None else int(state.get("ignored", 0))
     return filtered + access.skipped.count()
 
 
 def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
-    """Yields a warning if data sets below the inputs are left out. `counts` is the number of files of each, by its URI."""
+    """Yields a warning if data sets below the inputs are left out. `counts` maps each data set's URI to its number of files."""
     if counts:
         yield (
             f"{sum(counts.values()):,} files are left out that belong to data sets below the inputs, such as "
@@ -283,10 +283,10 @@ def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pip
 
 
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
-    """Returns one task per worker if each task `passes` over the complete input.
+    """Returns one task per worker if every task has to read the complete input (`passes`).
 
-    Otherwise there are several tasks per worker, so that other workers can balance slow tasks. For few bytes there are no more tasks than
-    workers, unless the user's `own_code` may take long for them.
+    Otherwise there are several tasks per worker, so that other workers can balance slow tasks. Little data gets at most one task per
+    worker, except with the user's code (`own_code`), which may take long even for little data.
     """
     if passes:
         return min(shards, MAX_TASKS, parallelism)
@@ -297,14 +297,14 @@ def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, 
 
 
 def _estimate_encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:
-    """Estimates the size of all records before compression from the first few samples."""
+    """From the first few samples, estimates the size that all records have before compression."""
     samples = np.arange(min(probe, units.samples), dtype=np.int64)
     if not len(samples):
         return 0
     encoded, good = pipeline.encoded_size(units, samples)
     if not good:
         return bytes_in
-    if len(units) == units.samples:  # with one file per sample the sizes differ, but the bytes that encoding adds don't
+    if len(units) == units.samples:  # with one file per sample, sizes vary, but encoding adds about the same number of bytes to each
         index, _ = units.locate(samples)
         bytes_read = sum(int(row["size"]) for row in units.rows(index, ["size"]))
         return max(1, bytes_in + (encoded - bytes_read) * units.samples // good)

@@ -1,7 +1,7 @@
-"""Finds the hashes that bound given ranks of samples, class by class, without sorting all samples.
+"""For each class of samples, finds the hashes that have given numbers of samples below them, without sorting all samples.
 
-It makes two passes over the hashes. The first counts them by their leading bits. The second keeps only those that share their leading bits
-with a wanted hash. So memory depends on the number of classes and bounds, and hardly on the number of samples.
+It makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second keeps only hashes that have the same
+leading bits as a wanted one. So memory depends on the number of classes and bounds, and hardly on the number of samples.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 HASH_BITS: Final = 63
-"""One bit less than a hash has, so that a bound above all hashes is still a 64-bit number."""
+"""Of a 64-bit hash, one bit isn't used, so that even a bound above all hashes is a 64-bit number."""
 
 _CELLS = 1 << 20
 _MOST_BINS = 1 << 16

@@ -1,6 +1,7 @@
-"""Divides the samples of a source into the splits of a spec, and counts their shards. Pure arithmetic.
+"""Divides the samples of a source into the splits of a spec, and counts the splits' shards. Pure arithmetic.
 
-Splits that depend on values or ranks are assigned sample by sample in `assignment.py`. All others are ranges and hash intervals.
+Splits that depend on values or ranks are assigned sample by sample in `assignment.py`. All other splits are ranges of samples or intervals
+of hashes.
 """
 
 import json
@@ -89,8 +90,8 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
         )
     if len(named_subsets) > MOST_SPLITS:
         raise BadSpec(
-            f"The source has {len(named_subsets):,} subsets ({_abbreviate(named_subsets)}), and each would be a split, of which a job has at most {MOST_SPLITS}: "
-            "set splits.into, or leave out subsetFrom, which names the subsets."
+            f"The source has {len(named_subsets):,} subsets ({_abbreviate(named_subsets)}), and each would be a split, "
+            f"but a job has at most {MOST_SPLITS} splits: set splits.into, or leave out subsetFrom, which names the subsets."
         )
     subset_of: dict[str, str] = {}
     for subset in named_subsets:
@@ -137,7 +138,8 @@ def misses_rule(split: SplitPlan) -> bool:
 def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, Ranges, HashInterval | None]]:
     """Returns the ranges and hash interval of each split.
 
-    Splits with `first` take their samples before those with `fraction`. Splits with neither take the remaining samples.
+    Splits with `first` take their samples before those with `fraction`. Splits with neither `first` nor `fraction` take the remaining
+    samples.
     """
     pool = _Pool(subsets)
     first_ranges: dict[str, Ranges] = {}
@@ -176,7 +178,7 @@ class _Pool:
         self._free = {name: list(ranges) for name, ranges in subsets.items()}
 
     def take_all(self, subset: str | None) -> Ranges:
-        """Removes all samples, of one subset or of all, and returns their ranges."""
+        """Removes all samples of one subset, or of all subsets, and returns the samples' ranges."""
         ranges: Ranges = []
         for name in [name for name in self._free if subset in (None, name)]:
             ranges += self._free[name]
@@ -184,7 +186,7 @@ class _Pool:
         return ranges
 
     def take(self, subset: str | None, count: int) -> Ranges:
-        """Removes the first `count` samples, of one subset or of all, and returns their ranges."""
+        """Removes the first `count` samples of one subset, or of all subsets, and returns the samples' ranges."""
         taken_ranges: Ranges = []
         in_order = sorted((r, name) for name, ranges in self._free.items() if subset in (None, name) for r in ranges)
         for (start, stop), name in in_order:

@@ -82,7 +82,7 @@ def _replicas(folder: OutputFolder) -> dict[str, int]:
 
 
 def _count_by_bound(seconds: Sequence[float]) -> list[int]:
-    """Returns, for each bound, the number of shards that took at most this long, but longer than the bound before it.
+    """For each bound, returns the number of shards that took at most this long, but longer than the previous bound.
 
     The last number counts the shards that took longer than all bounds.
     """

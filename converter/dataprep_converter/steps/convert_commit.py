@@ -150,7 +150,7 @@ def _manifest(
 
 
 def _write_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
-    """Writes the files around the data and removes such files of earlier runs. Returns the manifest that lists them.
+    """Writes the index and metadata files, and removes those of earlier runs. Returns the manifest that lists the new ones.
 
     `before` are the files that a repair must reproduce. Those that are intact are kept, because another release may have written them
     differently.

@@ -1,4 +1,4 @@
-"""The plan of a conversion, and checks that it doesn't write where its inputs are."""
+"""Plans a conversion, and checks that the job doesn't write where its inputs are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """Returns the endings of the names of the files that the job writes and readers see. Returns None if the names may have any ending."""
+    """Returns the endings of the files that the job writes and that readers see, or None if their names may have any ending."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)

@@ -72,7 +72,7 @@ def work(
 
 @dataclass(frozen=True)
 class _Attempt:
-    """An attempt at a shard that has been read completely or has failed."""
+    """An attempt to make a shard. All records of the shard have been read, or the attempt has failed."""
 
     shards: Sequence[Shard]
     """The shard, and the task's shards that come after it."""
@@ -108,7 +108,7 @@ class _Task:
         yield from self._finish(attempts, all_but=0)
 
     def _finish(self, attempts: deque[_Attempt], *, all_but: int) -> Iterator[tuple[ShardReport, bool]]:
-        """Waits for the oldest attempts until only `all_but` are left."""
+        """Waits for the oldest attempts, until at most `all_but` attempts are left."""
         while len(attempts) > all_but:
             yield self._await_report(attempts.popleft()), True
 
@@ -136,7 +136,7 @@ class _Task:
                 self.pipeline.reader.accept_read_plan(read_plan)
             writer = ShardWriter(shard, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt)
             writer.encode(watch)
-        except Exception as exc:  # `_await_report` raises it after the reports of earlier shards
+        except Exception as exc:  # `_await_report` raises this error once the earlier shards' reports are returned
             failed: Future[ShardReport] = Future()
             failed.set_exception(exc)
             return _Attempt(shards, failed)

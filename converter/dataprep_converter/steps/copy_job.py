@@ -1,8 +1,8 @@
 """`format: copy` and `dataprep copy`: copy a finished data set to another location, byte for byte.
 
 A copy has the original's run id, plan, reports and manifest. Only the pins in its reports differ. So it can be verified, repaired, extended
-and reused like the original. The plan is copied first, which marks the folder as an unfinished run, and `_SUCCESS` last. Files that already
-exist are not copied again.
+and reused like the original. The plan is copied first, so that the folder counts as an unfinished run until `_SUCCESS`, the last file, is
+copied. Files that already exist are not copied again.
 """
 
 import logging
@@ -121,7 +121,7 @@ def work(
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Copies the files that no task copies, and marks the copy as finished. Idempotent.
 
-    These are the files of a script's data set, and indexes and metadata.
+    No task copies indexes and metadata, nor any file of a script's data set.
     """
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
@@ -238,7 +238,7 @@ def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple
     success = OutputFolder(uri, access).success()
     if success is None or manifest.run_id != plan.head.run_id:
         raise InputChanged(
-            f"{uri} is another data set now (run {manifest.run_id}) than when the copy was planned (run {plan.head.run_id}). Copy it again.",
+            f"{uri} now holds run {manifest.run_id}, but the copy was planned for run {plan.head.run_id}. Copy it again.",
             uri=uri,
         )
     return manifest, success

@@ -44,7 +44,7 @@ class Draft(Closeable):
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
         """Returns the manifest of the finished data set in the folder.
 
-        Returns None unless it is the data set that the job would make and its files have not changed.
+        Returns None if the job would make another data set, or if files have changed.
         """
         if not self.is_satisfied_by(success):
             return None

@@ -65,7 +65,7 @@ class ExtensionDraft(ConversionDraft):
     def take_over(self, folder: RunFolder) -> None:
         """Stores the plan and the existing shards' reports under the new run's id, then takes the folder."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
-            # In the other cases there are no new inputs, or an unfinished extension continues.
+            # The new run's id is one of these if there are no new inputs, or if an unfinished extension continues.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
         folder.claim()
 

@@ -169,7 +169,8 @@ def _run_pool(
     executor = ProcessPoolExecutor(other_workers, mp_context=context, initializer=_start, initargs=(settings, reports, own_process.stop))
     tasks = _TaskQueue(deque(indexes), own_process.stop)
     # A process that is still starting would answer a signal with a traceback, so signals are blocked meanwhile. The new process inherits
-    # the blocked signals from the fork server or from the thread that starts it. In this process they are delivered right afterwards.
+    # the blocked signals from the fork server or from the thread that starts it. Once the new process is
+    # started, this process receives the signals that were blocked.
     earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
     try:
         with ThreadPoolExecutor(other_workers, thread_name_prefix="tasks") as threads:
@@ -193,13 +194,13 @@ def _run_pool(
 
 @dataclass
 class _TaskQueue:
-    """The tasks that haven't started, and the outcome of the others. Several threads take tasks from it, one at a time each."""
+    """The tasks that haven't started, and the outcome of the others. Several threads take tasks, each thread one at a time."""
 
     waiting_tasks: deque[int]
     stopped: Event
     finished: set[int] = field(default_factory=set)
     errors: list[Exception] = field(default_factory=list)
-    """The errors, in the order of their occurrence. The first one stopped the other tasks."""
+    """The errors, in the order of their occurrence. The first error stopped the other tasks."""
 
     def do(self, work: Callable[[int], None]) -> None:
         """Runs one task after another, until none is left or one has failed.

@@ -122,7 +122,7 @@ class _RunFiles:
             yield from ((file, []) for file in sorted(planned_files | names.split_files(self._head.extension, planned_files)))
 
     def beside(self) -> Iterator[str]:
-        """Yields the paths of the files around the data: indexes and metadata."""
+        """Yields the paths of the files that accompany the shards: indexes and metadata."""
         yield from (report.index.file for report in self._reports if report.index is not None)
         if self._manifest is not None:
             yield from (each.file for each in self._manifest.metadata if names.is_hidden(each.file))
@@ -143,7 +143,7 @@ def _parse(model: type[S], path: str, folder: OutputFolder) -> S | None:
 
 
 def _pins_of_others(folder: OutputFolder, runs: Sequence[str], entries: Mapping[str, Entry]) -> set[str]:
-    """Returns the pins of shards that other jobs' runs wrote here and this job was about to replace."""
+    """Returns the pins of shards that this job was about to replace and that other jobs' runs wrote here."""
     return {pin for run in folder.runs() if run not in runs for pin in _RunFiles(folder, run, entries).pins()}
 
 

@@ -125,7 +125,7 @@ def work(*_: object, **__: object) -> NoReturn:
 def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
     """Runs the program on this machine with the same arguments, folder and variables as in a pod. Its output goes to standard error.
 
-    Raises BadSpec when it can't be started, ScriptFailed when it ends with another exit code than 0.
+    Raises BadSpec when it can't be started, ScriptFailed when its exit code isn't 0.
     """
     script = script_of(spec)
     code = os.environ.get(plugins.CODE_VARIABLE) if spec.code is not None else None

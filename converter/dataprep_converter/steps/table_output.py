@@ -52,8 +52,8 @@ class _UploadNote:
 def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], folder: RunFolder, access: Access) -> None:
     """Checks that the table can take the rows.
 
-    Raises BadSpec naming columns that don't fit or if there are too many shards, OutputExists for rows that may not be replaced, and the
-    service's errors.
+    Raises BadSpec if columns don't fit (the message names them) or if there are too many shards, OutputExists if the table has rows that
+    may not be replaced, and the service's errors.
     """
     if spec.output.table is None:
         return
@@ -73,7 +73,7 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
 
 
 def is_untouched(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> bool:
-    """Whether the table hasn't changed since this run committed its rows."""
+    """Whether the table is unchanged since this run committed its rows."""
     if spec.output.table is None:
         return True
     note = _read_note(folder, spec.output.table.uri)
@@ -83,7 +83,7 @@ def is_untouched(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> bo
 def begin(spec: DataPrepJobSpec, folder: RunFolder, access: Access) -> None:
     """Opens an upload session for the run, if it needs one.
 
-    It needs none if its session is still open, or if its rows were committed and the table hasn't changed since.
+    No session is opened if the run's session is still open, or if its rows were committed and the table hasn't changed since.
     """
     if spec.output.table is None:
         return
@@ -114,7 +114,7 @@ class TableRows:
         self._uploaded = set() if upload.is_committed else upload.blocks()
 
     def send(self, report: ShardReport, *, is_new: bool) -> None:
-        """Sends the rows of a shard as a block. For a shard that was finished earlier, sends them only if the block is missing."""
+        """Sends the rows of a shard as a block. The rows of a shard that was finished earlier are sent only if its block is missing."""
         if self._upload.is_committed or not report.records_out or (report.number in self._uploaded and not is_new):
             return
         retrying(lambda: self._upload.put(report.number, self._rows(report)), what=f"rows of {report.file}")
@@ -185,7 +185,7 @@ def _read_note(folder: RunFolder, uri: str) -> _UploadNote | None:
     try:
         note = None if content is None else _UploadNote(**json.loads(content))
     except (ValueError, TypeError):
-        note = None  # the note is damaged, so its session is unknown and will expire
+        note = None  # the stored note is damaged, so the upload session that it names is unknown and will expire
     return note if note is not None and note.uri == uri else None
 
 

@@ -1,7 +1,7 @@
 """Copies any file or folder to any store. `dataprep copy` uses it for everything except data sets, which `steps/copy_job.py` copies.
 
-Only the store knows anything about such files. So each file is read with its listed pin, becomes visible only when it is complete, and is
-read back. Existing files are compared with the source, so an interrupted copy continues.
+Unlike a data set, such files have no manifest to check them against, only the store's listing. So each file is read with its listed pin,
+becomes visible only when it is complete, and is read back. Existing files are compared with the source, so an interrupted copy continues.
 """
 
 import hashlib

@@ -147,9 +147,9 @@ class Dialect:
 
 
 def dialect(text: bytes) -> Dialect:
-    """Returns the delimiter that splits at least 80 % of the first rows into the same number of cells, with the first rows.
+    """Returns the first rows, and the delimiter that splits at least 80 % of them into the same number of cells.
 
-    If there are several, it is the one with most cells. If there is none, it is a comma.
+    If several delimiters do, it is the one that gives the most cells. If none does, it is a comma.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     best, best_size = Dialect(",", []), 1

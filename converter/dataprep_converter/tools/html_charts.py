@@ -28,7 +28,7 @@ class Axis:
     is_log: bool = False
     is_whole: bool = False
     last: float = 0.0
-    """The maximum. The last bin of integers may extend beyond it."""
+    """The maximum value. If the values are integers, the last bin may extend beyond it."""
 
     def position(self, value: float) -> float:
         """Returns a value's position, in bins from the left."""
@@ -60,7 +60,7 @@ def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None
     if low >= 0 and least > 0 and high > _TAIL * max(most, least):
         return Axis(low=least, high=high, bins=_BINS, is_log=True)
     if is_whole:
-        # Each bin holds the same number of integers, so that none looks rarer than its neighbours.
+        # Each bin holds the same number of integers, so that no integer looks rarer than its neighbours.
         step = max(1, math.ceil((high - low + 1) / _BINS))
         bins = math.ceil((high - low + 1) / step)
         return Axis(low=low - 0.5, high=low - 0.5 + bins * step, bins=bins, is_whole=True, last=high)
@@ -147,7 +147,7 @@ def stacked(parts: Sequence[tuple[str, float]]) -> str:
 
 
 def short(value: float | None) -> str:
-    """Formats a number with four significant digits or all integer digits: `1,234`, `0.0123`, `1.2e9`."""
+    """Formats a number with four significant digits, or an integer with all its digits: `1,234`, `0.0123`, `1.2e9`."""
     if value is None:
         return "-"
     if value == int(value) and abs(value) < _LONG:

@@ -120,7 +120,7 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
 def _from_data_set(uri: str, access: Access) -> _Draft | None:
     """Returns the source for a finished data set of dataprep, or None for anything else."""
     if access.store(uri).stat(uri) is not None:
-        return None  # A file isn't a data set. Nothing is listed below it, because a web address may end in a signature.
+        return None  # A file isn't a data set. Nothing is listed below its URI, because a web address may end in a signature.
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()
@@ -157,7 +157,7 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
     for ending, group in itertools.groupby(sorted(files, key=lambda file: extension(file.path)), key=lambda file: extension(file.path)):
         seen = Counter(kind_of(file.path, _head(file, access)) for file in itertools.islice(group, _HEADS))
         kinds[ending] = next((kind for kind, _ in seen.most_common() if kind in READERS), "whole_file")
-    # Files that only fit whole_file never outvote other kinds.
+    # However many files fit only whole_file, any other kind takes precedence.
     counts = Counter(kinds[extension(file.path)] for file in files)
     kind = max(counts, key=lambda each: (each != "whole_file", counts[each]))
     if kind not in READERS:
@@ -322,7 +322,7 @@ def _add_contents(draft: _Draft, chosen_files: Sequence[_File], access: Access) 
 
 
 def _probe(draft: _Draft, first: _File, folder: Path, access: Access) -> dict[str, Any]:
-    """Returns fields that make the source smaller, but keep its columns."""
+    """Returns fields that restrict the source to less data with the same columns."""
     if draft.kind in _BY_HEAD:
         head = _head(first, access)
         *above, name = first.path.split("/")

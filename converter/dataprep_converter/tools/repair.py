@@ -56,9 +56,10 @@ class RepairResult:
 def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> RepairResult:
     """Makes a data set complete again. Idempotent; after an interruption it continues.
 
-    `job` is the job that made the data set. It is needed if the manifest is damaged too, for the user's code, and for HDFS options. Raises
-    NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the inputs that have changed
-    since the plan, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields other bytes.
+    `job` is the job that made the data set. It is needed if the job runs the user's code or has HDFS options, and if the manifest is
+    damaged as well. Raises NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the
+    inputs that have changed since the plan, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields
+    other bytes.
     """
     data_set = _DamagedDataSet(uri, access)
     job_of_run = data_set.job(job)
@@ -191,7 +192,7 @@ class _DamagedDataSet:
     def restore_generated_files(self, job: DataPrepJob) -> None:
         """Restores files that the reader generated while planning and that the commit step removed.
 
-        Raises InputChanged if they would differ.
+        Raises InputChanged if the restored files would differ from the removed ones.
         """
         with self._new_plan(job) as new:
             if new.plan.head.run_id != self.folder.run_id or new.tables.intermediate is None:
@@ -253,7 +254,7 @@ class _DamagedDataSet:
         self.folder.check_owner()
 
     def _manifest(self) -> Manifest | None:
-        """Returns the manifest if `_SUCCESS` names it. Without `_SUCCESS`, returns it if it is consistent."""
+        """Returns the manifest if `_SUCCESS` names it or, without `_SUCCESS`, if the manifest is consistent."""
         path = names.manifest_file(self.folder.run_id)
         content = self.folder.read(path)
         try:
@@ -297,7 +298,7 @@ def _success(folder: OutputFolder) -> Success | None:
 def _run_id(folder: OutputFolder, success: Success | None) -> str:
     """Returns the run that made the data set. Raises NotFound.
 
-    It is the first run named by `_SUCCESS`, by OWNER, or by a folder of a run, that has files here.
+    Runs are named by `_SUCCESS`, by OWNER, and by the runs' folders. The first of them that has files here made the data set.
     """
     run_ids = [success.run_id] if success is not None else []
     owner = folder.read(names.OWNER)

@@ -57,7 +57,7 @@ def _table(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
 
 
 def _numbers(feature: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Returns the numbers to show: those of the values, or of the lengths of byte strings."""
+    """Returns the statistics to show: those of the values or, for byte strings, those of their lengths."""
     if "histogram" in feature:
         return "values", feature
     return ("bytes", feature["lengths"]) if "lengths" in feature else ("", {})

@@ -1,8 +1,8 @@
 """Verifies a finished data set: reads all of it and compares it with its manifest.
 
 Every byte of each shard is read once. This checks the format's framing and CRCs, the number of records, the size and the SHA-256. A
-matching digest proves that the bytes are those that the encoder wrote. So only some records, spread evenly over the file, are parsed and
-compared with the features, unless all are requested.
+matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only some, spread evenly over
+the file, are parsed and compared with the features.
 
 Framing alone is not enough: a TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO file breaks no
 frame.
@@ -53,7 +53,7 @@ def verify(uri: str, access: Access, *, expect: str | None = None, every_record:
 
 
 class Verification:
-    """The verification of a finished data set. Raises the same errors as `verify` if there is no manifest to compare it with."""
+    """The verification of a finished data set. Raises the same errors as `verify` if there is no manifest to compare the data set with."""
 
     def __init__(self, uri: str, access: Access, *, expect: str | None = None) -> None:
         folder = OutputFolder(uri, access)
@@ -70,7 +70,7 @@ class Verification:
             )
 
     def faults(self, *, every_record: bool = False) -> Generator[Fault]:
-        """Yields the differences from the written files, at most one fault per file. Shards are in the order of the manifest."""
+        """Yields how the files differ from what was written: at most one fault per file. Shards are in the order of the manifest."""
         entries = dict(self.folder.visible())
         yield from _listing_faults(self.manifest, entries)
         yield from shard_faults(self.manifest, self.folder, self._access, entries=entries, every_record=every_record)
@@ -210,7 +210,7 @@ def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any
 
 
 def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
-    """Yields the pieces and digests them in another thread, one piece behind."""
+    """Yields the pieces. Meanwhile another thread digests them; it may be one piece behind."""
     behind: Future[None] | None = None
     for piece in pieces:
         if stop.is_set():

@@ -27,7 +27,7 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     "cast": "dataprep_converter.transforms.cast:CastStep",
     "encode": "dataprep_converter.transforms.encode:EncodeStep",
 }
-"""Maps the members of an entry of `spec.transforms` to classes. A new step needs one line here and one file."""
+"""Maps each name that an entry of `spec.transforms` may have to the step's class. A new step needs one line here and one file."""
 
 
 @runtime_checkable
@@ -35,7 +35,7 @@ class NamesClasses(Protocol):
     """A step that adds class names to columns, or renames columns that have them."""
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """The class names by column after the step, given those before it."""
+        """Returns the class names by column after the step, given the class names before the step."""
         ...
 
 
@@ -49,7 +49,7 @@ class Fittable(Protocol):
         ...
 
     def fit(self, batches: Iterator[Batch]) -> Any:
-        """Fits the step to the split's batches, in the form in which they reach it. Returns the parameters as JSON values."""
+        """Fits the step to the split's batches, as the earlier steps have left them. Returns the parameters as JSON values."""
         ...
 
     def load(self, parameters: Any) -> None:
@@ -80,7 +80,7 @@ class Step(Protocol):
     """One step, bound to the schema that comes before it."""
 
     def __init__(self, options: Any, schema: pa.Schema) -> None:
-        """Binds the step to a schema. `options` are the transform's member of the spec.
+        """Binds the step to a schema. `options` are the options that the spec gives this transform.
 
         Raises BadSpec naming the column and its type, if the step can't process it.
         """

@@ -81,12 +81,12 @@ class DecodeStep:
         first = 0
         while (end := first + _count_fitting(sizes[first:])) < len(sizes):
             yield replace(batch, records=batch.records.slice(first, end - first))
-            # The first part already has these counts.
+            # The part just yielded has these counts, so later parts must not repeat them.
             batch = replace(batch, bad=[], bytes_in=0, filtered=0, added=0)
             first = end
         yield replace(batch, records=batch.records.slice(first))
 
 
 def _count_fitting(sizes: npt.NDArray[np.int64]) -> int:
-    """Returns how many images fit within a part's limit of pixels, at least one."""
+    """Returns how many of the images fit in one part, given the limit on its pixels; at least one."""
     return max(1, int(np.searchsorted(np.cumsum(sizes[:, 0] * sizes[:, 1]), MOST_PIXELS, side="right")))

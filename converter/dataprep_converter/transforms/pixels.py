@@ -51,7 +51,7 @@ class ImagesType(pa.ExtensionType):
         return cls(Decode(**steps["decode"]), [Resize(**resize) for resize in steps["resizes"]])
 
     def __str__(self) -> str:
-        # Features and other steps show this text if they can't process a column of images.
+        # Features and other steps that can't process such a column show this text in their error.
         return "images of different sizes (add resize with height and width, cropOrPad or encode behind decode)"
 
     def __hash__(self) -> int:
@@ -108,7 +108,7 @@ def images_array(files: Array, sizes: npt.NDArray[np.int64], kind: ImagesType) -
 
 
 def parts(column: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Returns the files, and the heights and widths as int64[rows, 2], of a column of images of different sizes."""
+    """For a column of images of different sizes, returns the files and their sizes: int64[rows, 2] with heights and widths."""
     storage: Any = column
     files, heights, widths = storage.storage.flatten()
     return files, np.stack([to_numpy(heights), to_numpy(widths)], axis=1)
@@ -117,7 +117,7 @@ def parts(column: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[int, str]:
     """Calls `make` with the row and the pixels [height, width, channels] of every image.
 
-    Returns a mapping from rows without pixels to the reason.
+    Returns the reason for each row that has no pixels, by row.
     """
     kind: Any = column.type
     faults: dict[int, str] = {}
@@ -139,7 +139,7 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
 def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> pa.Schema:
     """Returns the schema with the column `old` replaced by the first of `fields`.
 
-    The other fields are added after it, or change their type in place if they exist already.
+    The other fields are added after the first. Those that already exist stay where they are and only change their type.
     """
     new, *other_names = fields
     position = schema.get_field_index(old)

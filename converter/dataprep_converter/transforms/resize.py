@@ -29,7 +29,7 @@ _OF = "The transform resize"
 class ResizeStep:
     """Resizes images. In all cases but one, the result is tensors.
 
-    Images of different sizes that are resized by the shortest side only get new sizes for now; a later step resizes their pixels.
+    If images of different sizes are resized by their shortest side, this step only computes the new sizes; a later step resizes the pixels.
     """
 
     def __init__(self, options: Resize, schema: pa.Schema) -> None:
@@ -47,7 +47,7 @@ class ResizeStep:
     def schema(self) -> pa.Schema:
         """Returns the columns.
 
-        The images become tensors of one size, or stay images of different sizes; If `X/height` and `X/width` exist, they get the new sizes.
+        The images become tensors of one size, or stay images of different sizes. If `X/height` and `X/width` exist, they get the new sizes.
         """
         return self._schema
 

@@ -56,7 +56,7 @@ class VocabularyStep:
         return None if self._options.terms is not None else self._options.split or ""
 
     def fit(self, batches: Iterator[Batch]) -> list[str]:
-        """Returns the terms of the batches, in the order of their numbers. Raises BadData if there are more than a plan can hold."""
+        """Returns the terms of the batches, in the order of their numbers. Raises BadData if there are more terms than a plan can hold."""
         counts: Counter[str] = Counter()
         for batch in batches:
             for name in self._columns:
@@ -102,7 +102,7 @@ class VocabularyStep:
         return without(numbered, faults, records.column(SAMPLE), places) if faults else numbered
 
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
-        """Returns the column as numbers, and (row, term, index in its list) of unknown terms if they make a record bad."""
+        """Returns the column as numbers, and (row, term, index in its list) of each unknown term, if unknown terms make a record bad."""
         if not _is_list(column.type):
             numbers = pc.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
             is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))
