@@ -43,7 +43,7 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     """Returns a reader of a finished data set, on any store. It reads the manifest, but no data yet.
 
     `source` is the data set's folder, a list of its shards, a list of paths (`<folder>/_dataprep/paths/train.txt`) or its manifest. `split`
-    is required if a folder or manifest has several splits. If it has several names, these splits are read one after another.
+    is required if a folder or manifest has several splits. If `split` has several names, these splits are read one after another.
 
     batch_size      records per batch; batches never span two epochs, so the last batch of an epoch may be smaller
     epochs          number of epochs in one `for` loop; None means that the loop never ends

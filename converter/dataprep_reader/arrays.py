@@ -66,7 +66,7 @@ def _column(column: Array, name: str) -> Column:
         return _numbers(column, shape, name)
     inner: Any = column
     while pa.types.is_fixed_size_list(inner.type):
-        # `flatten` drops the values below a null, so the lengths then differ.
+        # `flatten` drops the values inside a null list, so with nulls the lengths differ.
         inner = inner.flatten()
     if len(inner) != math.prod(shape):
         raise _missing(name)

@@ -111,7 +111,7 @@ def _read_list(uri: str, access: Access) -> list[str]:
 
 
 def _shortened(path: str) -> Iterator[str]:
-    """Yields the path without its first folder, without its first two, and so on."""
+    """Yields the path without its first folder, then the path without its first two folders, and so on."""
     while "/" in path:
         path = path.partition("/")[2]
         yield path

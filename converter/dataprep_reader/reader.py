@@ -1,4 +1,4 @@
-"""The reader: yields batches of a data set, epoch after epoch, read ahead in threads. It can start at any position."""
+"""The reader: yields a data set's batches, epoch after epoch. It reads ahead in threads, and can start at any position."""
 
 import hashlib
 import itertools

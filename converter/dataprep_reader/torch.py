@@ -65,7 +65,7 @@ class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed w
         self._state = dict(state)
 
     def _part(self) -> Reader:
-        """Returns the reader of this process: the given reader, or in a worker of a DataLoader its part."""
+        """Returns the reader of this process: the given reader or, in a worker of a DataLoader, the worker's part of it."""
         if self._own_part is None:
             worker = get_worker_info()
             self._own_part = self._reader if worker is None else self._reader.part(worker.id, worker.num_workers)

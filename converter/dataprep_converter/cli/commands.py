@@ -173,6 +173,6 @@ def _parser() -> argparse.ArgumentParser:
     for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, cluster_commands):
         each.add(commands)
     for command in commands.choices.values():
-        # The flag is also accepted after the command. SUPPRESS prevents its default from overriding a flag given before the command.
+        # The flag is accepted before and after the command. SUPPRESS prevents the second one's default from overriding the first.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser

@@ -58,7 +58,7 @@ class Projector:
         self._mappings = sorted(mappings, key=lambda mapping: mapping.feature.name.encode())
         self.features: list[FeatureSpec] = [mapping.feature for mapping in self._mappings]
         self.sources: dict[str, str] = {m.feature.name: m.columns[0] for m in self._mappings if len(m.columns) == 1}
-        """Maps features of a single column to that column."""
+        """Maps each feature that is made from a single column to that column."""
         self.warnings: list[str] = list(warnings)
         """Warnings to show the user before the first record is written."""
         self._times = [origin for origin in origins if pa.types.is_temporal(origin.type)]

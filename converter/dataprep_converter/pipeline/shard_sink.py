@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 _PIECE_BYTES: Final = 1 << 20
-"""Number of bytes in one write. After each write, a Python thread has to wait for the interpreter's lock."""
+"""Number of bytes in one write. Small writes would be slow, because after each write, a Python thread waits for the interpreter's lock."""
 
 
 class ShardSink:

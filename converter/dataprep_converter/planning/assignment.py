@@ -1,8 +1,8 @@
 """Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
-Such rules select samples by values, by exact fractions, by count, or within a limit. They are applied one after the other, block by block,
-each to the samples that have no split yet. What the rules need for each sample (its code, the hash of its group, its class) is kept in
-anonymous temporary files, so memory doesn't grow with the number of samples.
+Such rules select samples by values, by exact fractions, by count, or within a limit. The rules are applied one after the other, each of
+them block by block to the samples that have no split yet. What the rules need for each sample (its code, the hash of its group, its class)
+is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence

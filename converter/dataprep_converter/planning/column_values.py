@@ -158,7 +158,7 @@ def number_of(text: str, *, of: str) -> int | float:
 
 
 def in_range(column: Array, *, since: str | None, before: str | None, of: str) -> npt.NDArray[np.bool_]:
-    """Returns which values are in [since, before). Missing values, and texts that are not a time or number, are outside.
+    """Returns which values are in [since, before). Missing values, and texts that are neither a time nor a number, count as outside.
 
     Raises BadSpec for an invalid bound.
     """

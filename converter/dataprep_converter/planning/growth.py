@@ -33,7 +33,7 @@ class Base:
     """The plan to be extended: a complete plan, or the beginning of one."""
 
     head: PlanHead
-    """The head of this plan. Only its run id, inputs, reader, reader state, learned values, splits and earlier runs are valid."""
+    """This plan's head, of which only run id, inputs, reader, reader state, learned values, splits and earlier runs are valid."""
     content: Mapping[str, Any]
     """The spec without the source's URIs."""
     units: UnitTable

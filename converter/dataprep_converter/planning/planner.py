@@ -46,7 +46,7 @@ _LEARNED_RECORDS = 4096
 
 @dataclass(frozen=True)
 class NewPlan(Closeable):
-    """A plan, its files, and its pipeline's features and class names. Closing it removes the files from $TMPDIR."""
+    """A plan, its files, and its pipeline's features and class names. Closing the plan removes its files from $TMPDIR."""
 
     plan: Plan
     tables: Tables
@@ -201,7 +201,7 @@ def _learn(
 
 
 def _join_codes(base: Base, added_codes: bytes | None) -> bytes | None:
-    """Joins the codes of the base and of the new units."""
+    """Appends the new units' codes to the base's codes."""
     parts = [(base.codes, base.blocks)] if base.codes is not None else []
     if added_codes is not None:
         new = SplitAssignments(added_codes)
@@ -252,7 +252,7 @@ def _rename_warning(split: Split) -> str:
 
 
 def _count_ignored(spec: DataPrepJobSpec, state: Mapping[str, Any], access: Access) -> int:
-    """Returns how many files among the inputs are not read.
+    """Returns the number of input files that are not read.
 
     A join leaves out keys, not files, and a separate warning counts these keys.
     """

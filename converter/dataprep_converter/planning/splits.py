@@ -167,7 +167,7 @@ def _assign(rules: Splits, subsets: Mapping[str, Ranges]) -> list[tuple[Split, R
 
 
 def _bound(fraction: float) -> int:
-    """Returns the hash at a fraction of the hash space. A sum that differs from 1 only by rounding is the end of the space."""
+    """Returns the hash at a fraction of the hash space. A fraction that differs from 1 only by rounding gives the end of the hash space."""
     return 2**64 if fraction > 1 - 1e-6 else int(fraction * 2**64)
 
 

@@ -79,7 +79,7 @@ def _complete(plan: Plan, reports_found: Sequence[ShardReport | None]) -> list[S
     reports = [report for report in reports_found if report is not None]
     for shard, report in zip(shards(plan.head), reports, strict=True):
         if report.records_in != shard.records:
-            raise NotWhole(f"{report.file}: the plan has {shard.records} records, {report.records_in} were read.")
+            raise NotWhole(f"{report.file}: the plan has {shard.records} records, but {report.records_in} were read.")
         if report.records_in + report.added != report.records_out + report.bad + report.filtered:
             raise NotWhole(
                 f"{report.file}: {report.records_in} records in + {report.added} added are not {report.records_out} out + {report.bad} bad + {report.filtered} filtered."
@@ -193,7 +193,7 @@ def _rewrite_metadata(
 
 
 def _check_same_data(manifest: Manifest, original: Manifest) -> Manifest:
-    """Returns `again` if only the versions of the tools have changed. Raises NotWhole naming the differences."""
+    """Returns the original manifest if only the versions of the tools differ. Otherwise raises NotWhole naming the differences."""
     for new_file, old_file in zip(manifest.files, original.files, strict=False):
         if new_file != old_file:
             packed = (

@@ -1,8 +1,8 @@
 """`format: copy` and `dataprep copy`: copy a finished data set to another location, byte for byte.
 
-A copy has the original's run id, plan, reports and manifest. Only the pins in its reports differ. So it can be verified, repaired, extended
-and reused like the original. The plan is copied first, so that the folder counts as an unfinished run until `_SUCCESS`, the last file, is
-copied. Files that already exist are not copied again.
+A copy has the original's run id, plan, reports and manifest. Only the pins in the copy's reports differ from the original's. So it can be
+verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished run until
+`_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
 """
 
 import logging
@@ -92,7 +92,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> CopyDraft:
 def _find_original(spec: DataPrepJobSpec, access: Access) -> Original:
     """Returns the data set to be copied.
 
-    Raises NotFound when it isn't finished, BadSpec if it has another digest than expected, and NotWhole when files are missing.
+    Raises NotFound if the data set isn't finished, BadSpec if its digest isn't the expected one, and NotWhole if files are missing.
     """
     uri, expected = _source(spec)
     manifest = load_manifest(uri, access)

@@ -1,7 +1,8 @@
 """`output.overwrite: Extend`: a finished data set gets shards for new inputs.
 
-An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so workers, commit, verify and repair
-need no code for it. The plan step copies the reports of the existing shards to the new run, and only the new shards are made.
+An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so the workers, the commit step,
+verify and repair need no code for extensions. The plan step copies the reports of the existing shards to the new run, and only the new
+shards are made.
 
     plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 

@@ -100,7 +100,7 @@ class Conversion(_InTasks):
     commit = staticmethod(convert_commit.commit)
 
     def plan(self, spec: DataPrepJobSpec, access: Access) -> Draft:
-        """Plans an extension if there is a data set to extend, and otherwise the complete data set."""
+        """If there is a data set to extend, plans its extension; otherwise plans the complete data set."""
         extension = extend.plan(spec, access) if spec.output.overwrite == "Extend" else None
         return extension or convert_plan.plan(spec, access)
 

@@ -81,7 +81,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     kept_paths = sorted(set(existing) - ours)
     removed_sizes = _delete(folder, ours, entries)
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.beside() if path in entries], entries)
-    # Reports are removed after the plan. Without the plan, a second attempt identifies files by their reports.
+    # Reports are removed after the plan, because once the plan is gone, a second attempt needs the reports to identify the files.
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if path.endswith("/plan.json")], entries)
     removed_sizes += _delete(folder, [path for run in runs_files for path in run.own if not path.endswith("/plan.json")], entries)
     folder.sweep()

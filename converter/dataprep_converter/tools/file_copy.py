@@ -187,7 +187,7 @@ class _Copier:
 
     def _refuse(self, uri: str) -> None:
         if not self.overwrite:
-            raise OutputExists(f"{uri} has other content than the file to be copied; --overwrite replaces it.", uri=uri)
+            raise OutputExists(f"{uri} differs from the file to be copied; --overwrite replaces it.", uri=uri)
 
     def _check_cancelled(self) -> None:
         if self.stop.is_set():

@@ -130,7 +130,7 @@ class Dialect:
 
     @property
     def header(self) -> bool:
-        """Whether the first row names the columns: no numbers, no duplicates, and no value that occurs again below it."""
+        """Whether the first row has the columns' names: it has no numbers, no duplicates, and no value that occurs again in a later row."""
         if not self.rows:
             return False
         first, other_rows = self.rows[0], self.rows[1:]

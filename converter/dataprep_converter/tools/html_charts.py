@@ -113,7 +113,7 @@ def histogram(counts: Sequence[float], on: Axis, *, color: int, name: str) -> st
 
 
 def scale(on: Axis) -> str:
-    """Returns the labels below histograms: every integer if there are few, otherwise both ends and the middle."""
+    """Returns the labels below histograms: every integer if there are few integers, otherwise the axis's ends and its middle."""
     if on.is_whole and on.bins <= _MOST_LABELS and on.last - on.low < on.bins:
         marks = [math.ceil(on.low) + place for place in range(on.bins)]
         return f'<div class="scale each">{"".join(f"<span>{short(mark)}</span>" for mark in marks)}</div>'

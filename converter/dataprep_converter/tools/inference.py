@@ -166,7 +166,7 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
 
 
 def _are_partitions(files: Sequence[_File]) -> bool:
-    """Whether all files are in folders named `KEY=VALUE`, with the same keys."""
+    """Whether all files are in folders named `KEY=VALUE`, and all of them have the same keys."""
     try:
         keys = {frozenset(name for name, _ in keys_of("", file.path, file.entry.uri)) for file in files}
     except BadSpec:

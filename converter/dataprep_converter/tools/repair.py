@@ -66,7 +66,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     kind = kind_of(job_of_run.spec)
     if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
-    # From here on, `access` knows the signatures of the job's URLs.
+    # This gives `access` the signatures of the job's URLs, which it adds again for reading.
     access.unsigned(job_of_run.spec.data)
     other_faults = data_set.other_faults()
     plan = data_set.plan() or data_set.plan_again(job_of_run)

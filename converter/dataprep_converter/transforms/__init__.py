@@ -69,7 +69,7 @@ class ReordersSteps(Protocol):
 
 @runtime_checkable
 class CutsBatches(Protocol):
-    """A step whose output may be far larger after decoding."""
+    """A step whose output may become far larger when later steps decode it."""
 
     def cut(self, batch: Batch) -> Iterator[Batch]:
         """Splits the result of `apply` into parts that are small enough for the following steps to decode completely."""

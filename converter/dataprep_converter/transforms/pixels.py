@@ -1,7 +1,8 @@
 """Columns of images between `decode` and the step that makes their sizes equal, and helpers for the image steps.
 
-A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. The column holds the files and
-the final sizes of their pixels, and its type holds the operations to apply. A step that needs pixels decodes one image at a time.
+A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. Such a column holds the files
+and the sizes that their pixels will have; the column's type holds the operations to apply. A step that needs pixels decodes one image at a
+time.
 """
 
 import json

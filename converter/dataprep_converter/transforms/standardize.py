@@ -1,7 +1,7 @@
 """`standardize`: scales values to mean 0 and deviation 1.
 
-Mean and deviation are those of each tensor, are given in the spec, or are those of a split, collected while planning. A byte has only 256
-values, so images of bytes use exact sums and a lookup table, and each result is rounded only once.
+Mean and deviation are given in the spec, or computed for each tensor, or computed while planning for all tensors of a split. A byte has
+only 256 values, so images of bytes use exact sums and a lookup table, and each result is rounded only once.
 """
 
 import math

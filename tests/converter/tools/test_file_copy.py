@@ -70,7 +70,7 @@ def test_a_file_that_holds_something_else_is_replaced_only_when_that_is_asked_fo
     (tmp_path / "to/a.csv").write_bytes(content)
     with pytest.raises(OutputExists) as told:
         copied(raw, tmp_path / "to")
-    assert str(told.value) == f"{tmp_path}/to/a.csv has other content than the file to be copied; --overwrite replaces it."
+    assert str(told.value) == f"{tmp_path}/to/a.csv differs from the file to be copied; --overwrite replaces it."
     assert (tmp_path / "to/a.csv").read_bytes() == content
     copied(raw, tmp_path / "to", overwrite=True)
     assert everything(tmp_path / "to") == everything(raw)
