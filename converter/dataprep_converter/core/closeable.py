@@ -22,7 +22,7 @@ class Closeable:
 
 @contextmanager
 def closed_on_error(resource: Closeable) -> Iterator[None]:
-    """Close `resource` if the block raises. Otherwise it stays open, and the caller must close it."""
+    """Close `resource` if the block raises. If it doesn't raise, `resource` stays open, and the caller must close it."""
     try:
         yield
     except BaseException:
@@ -31,6 +31,6 @@ def closed_on_error(resource: Closeable) -> Iterator[None]:
 
 
 def close_generator(items: Iterable[Any]) -> None:
-    """Close `items` if it is a generator, so that it releases its resources. Do nothing while another thread runs it."""
+    """Close `items` if it is a generator, so that it releases its resources. Do nothing while another thread runs the generator."""
     if isinstance(items, GeneratorType) and not items.gi_running:
         items.close()

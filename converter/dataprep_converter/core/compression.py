@@ -1,7 +1,7 @@
 """Compression of a shard. A gzip file consists of independent members, which are cut at fixed offsets of the raw stream.
 
-The cuts don't depend on how the bytes are cut into calls, so the same records always give the same file. Readers treat concatenated members as one
-stream (RFC 1952, section 2.2).
+The boundaries of the members don't depend on how the bytes are divided among calls, so the same records always give the same file. Readers
+treat concatenated members as one stream (RFC 1952, section 2.2).
 
     A member: 1f 8b | 08 deflate | 00 flags | 00000000 no time | 00 | 03 Unix | deflate data | uint32 crc32 | uint32 size   (little-endian)
 """
@@ -26,7 +26,7 @@ class Compressor(Protocol):
     """The name for the manifest: `none`, `gzip` or `zstd`."""
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-        """Return the bytes that can be written now. They may be empty, or `data` itself."""
+        """Return the bytes that can be written now. The result may be empty, or `data` itself."""
         ...
 
     def finish(self) -> bytes:
@@ -68,7 +68,7 @@ class GzipMembers:
         return bytes(members)
 
     def finish(self) -> bytes:
-        """Return the last member. An empty file is one empty member, because zero bytes aren't a valid gzip file."""
+        """Return the last member. Without any data, the file is one empty member, because a file of 0 bytes isn't valid gzip."""
         return self._member(bytes(self._buffer)) if self._buffer or not self._has_members else b""
 
     def _member(self, raw: bytes) -> bytes:

@@ -54,7 +54,7 @@ class BadData(ConvertError):
 
 
 class StoreError(ConvertError):
-    """A store refused for a reason that has no class below."""
+    """A store refused a request for a reason that has no class of its own below."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED
@@ -117,7 +117,7 @@ class InputChanged(ConvertError):
 
 
 class OutputExists(ConvertError):
-    """The output holds another run's data, and may not be replaced."""
+    """The output holds another run's data, which must not be replaced."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.OUTPUT_EXISTS
@@ -158,7 +158,7 @@ class NewerFormat(ConvertError):
 
 
 class BadSample(Exception):
-    """A sample can't be read or doesn't fit. The engine always handles this error: it counts it or raises BadData."""
+    """A sample can't be read or doesn't fit. The engine always handles this error: it either counts the sample as bad or raises BadData."""
 
 
 class BrokenRecord(NotWhole):

@@ -72,7 +72,7 @@ def flatten_lists(column: Array) -> Lists:
 
 
 def put_together(items: Array, lists: Lists) -> Array:
-    """Return lists with the structure of `lists` and with other items."""
+    """Return lists that have the structure of `lists`, but other items."""
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lists.counts, dtype=np.int64)))
     is_large = ends[-1] > np.iinfo(np.int32).max
     column: Array = (_arrow.LargeListArray if is_large else _arrow.ListArray).from_arrays(

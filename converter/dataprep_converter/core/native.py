@@ -1,4 +1,6 @@
-"""Loops over records and values that neither numpy nor Arrow can do in one call. They are in C, with a Python equivalent if there is no library.
+"""Loops over records and values that neither numpy nor Arrow can do in one call.
+
+They are in C. Without the library, equivalent Python code runs instead.
 
 `build_native.py` builds `native.c` and `resampling.c` when the package is installed, if there is a C compiler. The library gives the same bytes as
 the Python code in this module. Its resampling gives the same bytes as Pillow (`images/resampling.py`).
@@ -36,7 +38,7 @@ _VARINT: Final = 10
 _BYTES_OF_A_LINE: Final = 32
 """The assumed average size of a line. If lines are shorter, `places_of` must search twice."""
 _PLACES_AT_ONCE: Final = 64
-"""The largest number of positions that native.c finds in one step. Its output must always have space for this many more."""
+"""The largest number of positions that native.c finds in one step. The output must always have space for this many further positions."""
 _COPIED: Final = 4096
 """Up to this size, copying a record is cheaper than making a view of it."""
 _LOOKED_UP: Final = 2
@@ -77,7 +79,10 @@ def is_there() -> bool:
 
 
 def masked_crcs(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.uint32]:
-    """Return TFRecord's masked CRC-32C of `data[start:end]` for each pair of start and end. Raises ValueError for a range outside the data."""
+    """Return TFRecord's masked CRC-32C of `data[start:end]` for each pair of start and end.
+
+    Raises ValueError for a range outside the data.
+    """
     library = _library()
     starts, ends = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(ends, np.int64)
     if len(starts) != len(ends) or (len(starts) and (starts.min() < 0 or ends.max() > len(data) or bool((ends < starts).any()))):
@@ -112,7 +117,7 @@ def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengt
 
 
 def number_lines(first: Lengths, between: str, second: Lengths) -> "bytes | memoryview":
-    """Return a line for each row: two non-negative numbers in decimal, with the character `between` them."""
+    """Return a line for each row: two non-negative numbers in decimal, separated by the character `between`."""
     library = _library()
     first, second = np.ascontiguousarray(first, np.int64), np.ascontiguousarray(second, np.int64)
     if library is None:
@@ -172,13 +177,13 @@ class Bounds:
 
     least: npt.NDArray[Any]
     greatest: npt.NDArray[Any]
-    """The greatest values. If a column has NaN or an infinity, its least or its greatest value isn't finite. A zero is never negative zero."""
+    """The greatest values. If a column has NaN or an infinity, at least one of its bounds isn't finite. No bound is negative zero."""
     looked_at: npt.NDArray[Any]
     """The sampled values, an array [columns, n]."""
 
 
 def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bounds:
-    """Return the least and the greatest value of each column, and every `every`th of its values, beginning with value `first`.
+    """Return the minimum and the maximum of each column, and every `every`th value of the column, beginning with value `first`.
 
     All columns must have the same type and the same length, which may not be 0.
     """
@@ -198,9 +203,9 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
 
 
 def _without_negative_zeros(result: Bounds) -> Bounds:
-    """Turn negative zeros into positive ones, because it is arbitrary which of a column's zeros was found."""
+    """Replace -0.0 with 0.0, because a column may have both zeros, and which of the two was found is arbitrary."""
     if result.least.dtype.kind == "f":
-        # A signalling NaN would cause a warning. The caller sees that the value isn't finite.
+        # A signalling NaN would cause a warning. The caller checks anyway whether the bounds are finite.
         with np.errstate(invalid="ignore"):
             for ends in (result.least, result.greatest):
                 np.add(ends, 0.0, out=ends)
@@ -223,7 +228,7 @@ def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes 
 
 
 def join(pieces: Sequence[Piece], rows: int) -> Array:
-    """Concatenate the pieces of each row to a large_binary column. At least one piece must be a column."""
+    """Return a large_binary column in which each row is the concatenation of its pieces. At least one piece must be a column."""
     library = _library()
     if library is None:
         column: Array = pc.binary_join_element_wise(*map(_for_arrow, pieces), _NOTHING)
@@ -254,7 +259,7 @@ def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
 
 
 def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool]) -> tuple[Bytes, Lengths]:
-    """Return the same bytes as `framed`, without the values of the pieces marked in `apart`, which must be columns.
+    """Return the same bytes as `framed`, but without the values of the columns that are marked in `apart`.
 
     Also return the offset at which each of these values is left out, row by row, in the order of the pieces.
     """
@@ -275,7 +280,7 @@ def framed_apart(pieces: Sequence[Piece], sizes: Lengths, apart: Sequence[bool])
 def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
     """Return the height and the width of each JPEG `data[ends[n]:ends[n + 1]]`, as int64[n, 2].
 
-    Return None if a JPEG has an unusual structure, or without the library.
+    Return None if the library is missing, or if a JPEG has an unusual structure.
     """
     library = _library()
     sizes = np.empty((len(ends) - 1, 2), np.int64)
@@ -287,8 +292,9 @@ def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
 def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> tuple[list[int | None], list[float]] | None:
     """Read complete files of these sizes into the room, one after another.
 
-    Return each file's modification time in nanoseconds, and the number of seconds that reading it took. The modification time is None for a file that
-    has another size or can't be read. The content of its part of the room is then undefined. Return None without the library.
+    Return each file's modification time in nanoseconds, and the number of seconds that reading it took. The modification time is None for a
+    file that can't be read or whose size has changed. The content of its part of the room is then undefined. Return None without the
+    library.
     """
     library = _library()
     if library is None:

@@ -12,7 +12,7 @@ class ShownStream(io.TextIOBase):
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
-        """The wrapped stream, for writing a file rather than a message, and for colours."""
+        """The wrapped stream. It is used to write files, but not messages, and to write colours."""
 
     def write(self, text: str, /) -> int:
         """Write the redacted form of the text."""
@@ -53,7 +53,7 @@ def guard() -> None:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the unredacted stream, for writing a file to it, and for colours around texts that have passed `for_display`."""
+    """Return the unredacted stream. Write only files to it, and colours around texts that have passed `shown`."""
     return stream.raw if isinstance(stream, ShownStream) else stream
 
 

@@ -1,4 +1,4 @@
-"""SHA-256 of many pieces by a single call of a C function, which doesn't wait for the GIL between the pieces.
+"""Computes the SHA-256 of many pieces in one call of a C function, which doesn't wait for the GIL between the pieces.
 
 If OpenSSL is a shared library of the system, this module calls its functions, like hashlib. Otherwise callers use hashlib.
 """
@@ -14,7 +14,7 @@ from dataprep_converter.core import native
 from dataprep_converter.core.buffers import Buffer
 
 _LIBRARY: Final = "libcrypto.so.3"
-"""The file name of OpenSSL 3 on every Linux system. Python has already loaded this library, unless it was built with its own OpenSSL."""
+"""The file name of OpenSSL 3 on every Linux system. Python has already loaded this library, unless Python has its own OpenSSL."""
 
 
 class Sha256:

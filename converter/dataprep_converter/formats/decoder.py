@@ -12,7 +12,7 @@ from dataprep_api.dataset.report import Manifest
 
 
 class Decoder(Protocol):
-    """Reads the files that the encoder of the same format writes. It checks everything that a file claims."""
+    """Reads the files that the encoder of the same format writes. It checks all lengths, counts and checksums that a file contains."""
 
     def __init__(self, manifest: Manifest) -> None:
         """Take the compression, the features and the format's options (`content["output"]`) from `manifest`."""
@@ -26,7 +26,7 @@ class Decoder(Protocol):
         ...
 
     def parse(self, record: Any) -> dict[str, Any]:
-        """Return a record's values by feature: a flat list of ints, floats or bytes. A sequence is a list of such lists, one per step."""
+        """For each feature of a record, return a flat list of ints, floats or bytes. A sequence is a list of such lists, one per step."""
         ...
 
 
@@ -81,7 +81,7 @@ class MakesColumns(Protocol):
 
 @runtime_checkable
 class ReadsArrays(Protocol):
-    """A decoder of a format whose files are arrays."""
+    """A decoder of a format whose files consist of arrays."""
 
     def arrays(self, pieces: Iterable[bytes]) -> dict[str, npt.NDArray[Any]]:
         """Return a file's arrays by feature. The first dimension of each array has one entry per record.
@@ -96,5 +96,5 @@ class NamesFeatures(Protocol):
     """A decoder of a format that stores features under keys that may differ from their names."""
 
     def by_feature(self, record: Any) -> dict[str, Any]:
-        """Return the same values as `parse`, by the feature names of the manifest."""
+        """Return the same values as `parse`, but keyed by the manifest's feature names."""
         ...

@@ -62,7 +62,7 @@ class Encoder(Protocol):
     def rest(self) -> Iterator[bytes | bytearray | memoryview]:
         """Yield, in pieces, the bytes that follow those of `close`.
 
-        These are the records of a format whose header depends on the last record. Most formats have none.
+        If a format's header depends on the last record, these bytes are the records. Most formats have none.
         """
         ...
 

@@ -6,9 +6,10 @@ import numpy as np
 
 
 def flat(values: Any, *, steps: bool) -> list[Any]:
-    """Flatten a JSON value to a list of the values in it. With `steps`, make such a list of each item of the outermost list.
+    """Flatten a JSON value to a list of the values in it.
 
-    Raises ValueError if `steps` is set and the JSON value isn't a list.
+    If `steps` is set, return a list of such lists: one for each item of the outermost list. Raises ValueError if the JSON
+    value then isn't a list.
     """
     if steps:
         if not isinstance(values, list):

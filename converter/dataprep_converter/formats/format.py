@@ -1,6 +1,6 @@
 """Static facts about a format, for the converter and the reader: its encoder, its decoder and the needs of its readers.
 
-The operator needs the rules for specs and file names too, so they are in `dataprep_api/formats.py`.
+The rules for specs and file names, which the operator also needs, are in `dataprep_api/formats.py`.
 """
 
 from collections.abc import Mapping
@@ -43,12 +43,12 @@ class Format:
     """The layout of the record index. None for a format whose records need no index, or have no separate offsets."""
     read_unit: ReadUnit = ReadUnit.FILE
     script_extensions: tuple[str, ...] = ()
-    """Extensions of files whose records can be read without knowing their content, because nothing else is known of a script's output."""
+    """A script's output file with one of these extensions is read record by record. Nothing else is known of such a file."""
     media_type: str = "application/octet-stream"
     is_sagemaker_input: bool = False
     """Whether a SageMaker training job accepts the media type as its ContentType."""
     croissant_columns: str | None = None
-    """A function that takes a `FinishedDataSet` and returns the names of the files' columns for Croissant, or None if it can't."""
+    """A function that takes a `Finished` and returns the names of the files' columns for Croissant, or None if there are none."""
     sidecars: tuple[str, ...] = ()
     """The kinds of side files, from `dataset/sidecars`, that only data sets of this format have."""
     loaders: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Decode image files to pixels, and encode pixels to image files.
 
-JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. Both are imported only when a step needs them. If TensorFlow can
-decode a file, its `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp` give the same pixels.
+JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. Both are imported only when a step needs them. If TensorFlow
+can decode a file, TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp` give the same pixels.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class Header:
 
 
 def require_libraries(purpose: str) -> None:
-    """Raise BadSpec if a library for decoding is missing. `purpose` is what needs it, for the message."""
+    """Raise BadSpec if a library for decoding is missing. The error's message contains `purpose`, which tells what needs the library."""
     for name in ("simplejpeg", "PIL.Image"):
         try:
             import_module(name)
@@ -186,7 +186,7 @@ def _pillow(data: bytes, head: Header, decode: Decode) -> Pixels:
 
 @cache
 def _quiet_libtiff() -> None:
-    """Stop libtiff from writing errors to stderr by its default handler, which Pillow leaves in place. Pillow gets the errors anyway."""
+    """Disable libtiff's default error handler, which writes to stderr and which Pillow doesn't replace. Pillow gets the errors anyway."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
     for path in {line[line.index("/") :] for line in lines if "/libtiff" in line}:
@@ -200,7 +200,7 @@ def _quiet_libtiff() -> None:
 def _convert_by_strips(picture: Any, decode: Decode) -> Pixels:
     """Convert a Pillow image to pixels.
 
-    A large image is converted some rows at a time. Otherwise intermediate results would double the memory of the picture and its pixels.
+    A large image is converted some rows at a time. Converting all rows at once would double the memory for the picture and its pixels.
     """
     if picture.width * picture.height <= _LARGE_PIXELS:
         return _from_strip(picture, decode)
@@ -221,7 +221,7 @@ def _from_strip(picture: Any, decode: Decode) -> Pixels:
 
 
 def _from_picture(picture: Any, channels: int) -> Pixels:
-    """Convert a Pillow image to pixels. Of 16-bit values the upper 8 bits are used, as TensorFlow does."""
+    """Convert a Pillow image to pixels. As in TensorFlow, only the upper 8 bits of 16-bit values are used."""
     if picture.mode.startswith("I;16"):
         grey = (np.asarray(picture) >> 8).astype(np.uint8)
         picture = to_picture(grey[:, :, None])

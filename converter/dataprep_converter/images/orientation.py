@@ -1,4 +1,4 @@
-"""EXIF orientation: find it in a file without decoding, and rotate or mirror pixels by it.
+"""EXIF orientation: find the orientation in a file without decoding, and rotate or mirror pixels accordingly.
 
 To be upright, an image with each orientation must be:
 1 left unchanged   2 mirrored   3 rotated by 180°   4 flipped vertically   5 transposed   6 rotated by 90° clockwise
@@ -48,7 +48,7 @@ def swaps_sides(orientation: int) -> bool:
 
 
 def of(data: bytes, kind: str) -> int:
-    """Return the orientation of a complete file of the format `kind`: 1 to 8, or 1 if it is missing or damaged."""
+    """Return the orientation of a complete file of the format `kind`: 1 to 8, or 1 if the orientation is missing or damaged."""
     try:
         block = _BLOCKS[kind](data) if kind in _BLOCKS else None
         orientation = 1 if block is None else _orientation(block)

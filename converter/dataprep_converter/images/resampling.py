@@ -1,7 +1,8 @@
 """Resize an image.
 
 Bilinear and bicubic resizing use Pillow's fixed-point arithmetic, which is the same on every machine. The code is the native library's if that was
-built, or else Pillow's. Nearest is done by Pillow. Area is computed here, because Pillow's box filter either includes a pixel completely or not at all.
+built, or else Pillow's. Nearest is done by Pillow. The method `Area` is computed here, because Pillow's box filter either includes a pixel
+completely or not at all.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ def resized(image: Pixels, height: int, width: int, method: str) -> Pixels:
         rows = _average(image.reshape(len(image), -1), height).reshape(height, *image.shape[1:])
         columns = _average(rows.swapaxes(0, 1).reshape(image.shape[1], -1), width)
         averaged = columns.reshape(width, height, image.shape[2]).swapaxes(0, 1)
-        # This rounds half to even, and never exceeds 255, because the values are means of bytes.
+        # Halves are rounded to even. The result never exceeds 255, because the values are means of bytes.
         return np.rint(averaged).astype(np.uint8)
     if method != "Nearest":
         resized_image = native.resample(image, height, width, is_cubic=method == "Bicubic")
@@ -61,13 +62,14 @@ def _filter(method: str) -> Any:
 
 
 def _average(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
-    """Average an array [n, k] to [size, k]. Each new row is the mean of the rows that it covers. Partly covered rows count by their covered part.
+    """Average an array [n, k] to [size, k].
 
-    The sum of a new row is the sum of the complete rows, minus the part of the first row before it, plus the covered part of the last row.
+    Each new row is the mean of the rows that it covers. A partly covered row is weighted by its covered part.
+    The sum of a new row is the sum of the complete rows, minus the uncovered part of the first row, plus the covered part of the last row.
     """
     edges = np.arange(size + 1) * len(values)
     edge_rows, part = edges // size, (edges % size / size)[:, None]
-    # After the last row there is no row left, and the part is 0.
+    # The last edge is the end of the last row, so its part is 0, and any row can be used for it.
     at_edges = part * values[np.minimum(edge_rows, len(values) - 1)]
     sums = np.add.reduceat(values, edge_rows[:-1], axis=0, dtype=np.float64)
     sums[edge_rows[:-1] == edge_rows[1:]] = 0

@@ -1,8 +1,8 @@
 """Compare splits, to find differences that matter for training on one split and evaluating on another.
 
-Each split is compared with the training split, which is the split named `train` or else the first split. Small splits differ by chance alone. So a
-shift is reported only if it is both unlikely by chance (chi-square test of two samples, p < 0.001) and large. Its size is the total variation
-distance: the share of one split's records that would have to change to match the other split.
+Each split is compared with the training split, which is the split named `train` or else the first split. Small splits differ by chance
+alone. So a shift is reported only if it is large and also unlikely to arise by chance (chi-square test of two samples, p < 0.001). The size
+of a shift is the total variation distance: the share of one split's records that would have to change to match the other split.
 """
 
 import math
@@ -135,7 +135,10 @@ def _compare_distributions(name: str, mine: Summary, theirs: Summary, *, base: s
 
 
 def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
-    """Return the counts of both summaries in the same parts. Each part has about a tenth of the first summary's values."""
+    """Divide the range of values into parts, and return both summaries' counts in each part.
+
+    A part has about a tenth of the first summary's values.
+    """
     shift = max(mine.histogram.shift, theirs.histogram.shift)
     one, two = mine.histogram.at(shift), theirs.histogram.at(shift)
     keys = sorted({*one, *two})
@@ -158,7 +161,7 @@ def distance(first: Counts, second: Counts) -> float:
 
 
 def is_unlikely(first: Counts, second: Counts) -> bool:
-    """Return whether two samples of the same distribution would differ this much with a probability below 0.001, by a chi-square test.
+    """Return whether a chi-square test gives a probability below 0.001 that two samples of the same distribution differ this much.
 
     The quantile is computed by the approximation of Wilson and Hilferty: the cube root of (chi-square / degrees of freedom) is nearly normal.
     """

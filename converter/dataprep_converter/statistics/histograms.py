@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 _NARROWEST: Final = 32
-"""The shift of a new histogram. It leaves 20 bits of the fraction, so each integer below two million has its own bucket."""
+"""The shift of a new histogram. This shift leaves 20 bits of the fraction, so each integer below two million has its own bucket."""
 _MAGNITUDE: Final = np.int64(2**63 - 1)
 _DENSE: Final = 4
 """If there are at most this many possible buckets per value, counting in an array is faster than sorting."""
@@ -46,7 +46,8 @@ class Histogram:
         if not len(values):
             return
         if counts is None and not len(self.keys) and len(values) > _FIRST:
-            # The first values show roughly how wide the buckets will be. The others are then counted in wide buckets, without sorting.
+            # The first values show roughly how wide the buckets will be. The remaining values are then counted in wide buckets, without
+            # sorting.
             self.add(values[:_FIRST])
             values = values[_FIRST:]
         keys = _keys(values, self.shift)
@@ -57,7 +58,7 @@ class Histogram:
             self._take(*_add_up_equal(keys[order], counts[order]))
 
     def merge(self, other: "Histogram") -> None:
-        """Add the counts of another histogram. Buckets become as wide as the wider ones of both histograms."""
+        """Add the counts of another histogram. The result's buckets are as wide as those of the histogram with the wider buckets."""
         wider = max(self.shift, other.shift)
         self._widen(wider - self.shift)
         self._take(*_add_up_equal(other.keys >> (wider - other.shift), other.counts))
@@ -78,7 +79,10 @@ class Histogram:
         return int(self.counts.sum())
 
     def buckets(self) -> list[tuple[float, float, int]]:
-        """Return (low, high, count) of every bucket with values. The bucket includes low, or high if both are negative."""
+        """Return (low, high, count) of every bucket with values.
+
+        A bucket includes its bound nearer to zero: low, or high if both are negative.
+        """
         return list(zip(*_bounds(self.keys, self.shift), self.counts.tolist(), strict=True))
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:

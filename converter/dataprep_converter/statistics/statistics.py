@@ -24,7 +24,7 @@ Extent: TypeAlias = Literal["Sampled", "All", "ClassCounts"]
 
 _FEWEST_BUCKETS: Final = 8
 _LEVEL: Final = 1
-"""zlib's compression level. Compared with the default, it takes a fifth of the time and gives a sixth more bytes."""
+"""zlib's compression level. Compared with the default level, compression takes a fifth of the time, and the result is a sixth larger."""
 _BUCKETS_OF_A_REPORT: Final = 2**15
 _BUCKETS_OF_A_JOB: Final = 2**22
 
@@ -71,7 +71,7 @@ class ShardStatistics:
 def room(*, features: int, shards: int) -> int:
     """Return the number of buckets, and of frequent values, that a report stores for each feature.
 
-    It is smaller if there are many features or shards.
+    If there are many features or shards, the number is smaller.
     """
     affordable = min(_BUCKETS_OF_A_REPORT, _BUCKETS_OF_A_JOB // shards) // max(1, features)
     return max(_FEWEST_BUCKETS, min(MOST_BUCKETS, affordable))

@@ -1,7 +1,8 @@
 """Summaries of a feature's values. A worker fills a summary batch by batch, and the commit step merges the summaries of all shards.
 
-Counts, missing values, least and greatest values cover all records. The other statistics (mean, deviation, histogram, frequent values) are computed
-from a sample of about `enough` values of each shard. The sample is spread evenly: all records in small data sets, or else every k-th record.
+The counts, the number of missing values, the minimum and the maximum cover all records. The other statistics (mean, deviation, histogram,
+frequent values) are computed from a sample of about `enough` values of each shard. The sample is spread evenly: all records in small data
+sets, or else every k-th record.
 """
 
 import math
@@ -23,7 +24,7 @@ from dataprep_converter.statistics.top_values import LONGEST, TopValues
 _ENOUGH: Final = (2**13, 2**16, 2**24)
 """The number of sampled values of a feature: the minimum and maximum in one shard, and the maximum in the complete job."""
 _AS_FAST: Final = 16
-"""8-bit integers are counted this many times as fast, so the sample is larger by this factor."""
+"""Counting 8-bit integers is faster by this factor than describing other numbers, so their sample is larger by this factor."""
 MOST_BUCKETS: Final = 256
 
 TOGETHER: Final = 8192
@@ -72,7 +73,7 @@ class NumberSummary:
     """The number of infinities. NaN and infinities are counted, but don't affect the other statistics."""
 
     def bound(self, values: npt.NDArray[Any]) -> None:
-        """Update only the least and the greatest value, and count the values that aren't finite."""
+        """Update only the minimum, the maximum, and the number of values that aren't finite."""
         if not values.size:
             return
         least, greatest = extremes(values)
@@ -86,12 +87,12 @@ class NumberSummary:
         self.bound_by(least, greatest)
 
     def bound_by(self, least: float, greatest: float) -> None:
-        """Update the bounds with the least and the greatest of other values. Both must be finite."""
+        """Update the bounds with the minimum and the maximum of other values. Both must be finite."""
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Add one-dimensional values to all other statistics."""
+        """Add one-dimensional values to all statistics except the counts and bounds."""
         wide = values.astype(np.float64)
         mean = float(wide.mean()) if wide.size else 0.0
         if not math.isfinite(mean):
@@ -107,7 +108,7 @@ class NumberSummary:
             self.moments.add(wide.size, mean, float(np.square(wide, out=wide).sum()))
 
     def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
-        """Add the integers low, low + 1, …. `counts` has the exact number of occurrences of each."""
+        """Add the integers low, low + 1, …. `counts` has the exact number of occurrences of each value."""
         places = np.flatnonzero(counts)
         if not len(places):
             return
@@ -229,7 +230,7 @@ class Summariser:
         self._describe(kind, values, looked_at)
 
     def take_plain(self, count: int, least: float, greatest: float) -> None:
-        """Count `count` records with one plain number each, and their bounds, which `PlainColumns` has found.
+        """Add `count` records that have one plain number each, and the bounds that `PlainColumns` has found for them.
 
         If no bounds were found, `least` is greater than `greatest`.
         """
@@ -239,7 +240,7 @@ class Summariser:
             self.numbers.bound_by(least, greatest)
 
     def describe_plain(self, looked_at: npt.NDArray[Any]) -> None:
-        """Add sampled plain numbers to all other statistics."""
+        """Add sampled plain numbers to all statistics except the counts and bounds."""
         least, greatest = extremes(looked_at) if looked_at.dtype.kind == "i" else (0, math.inf)
         if greatest - least < _FEW:
             self.numbers.add_counted(least, np.bincount(looked_at - least))
@@ -258,7 +259,7 @@ class Summariser:
     def settle(self, kind: pa.DataType, *, rows: int, values: int) -> int:
         """Return the sampling interval: one of this many records is sampled.
 
-        It is determined by the first batch. The size of that batch follows from the plan, so every worker gets the same interval.
+        The first batch determines the interval. The size of that batch follows from the plan, so every worker gets the same interval.
         """
         if self._every is None:
             self._every = self.summary.every = self._thinning(kind, rows=rows, values=values)
@@ -354,7 +355,7 @@ def enough(shards: int) -> int:
 def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     """Return the number of occurrences of each of the 256 values.
 
-    Large arrays are counted in pairs, because counting a pair takes as long as counting a byte.
+    The bytes of large arrays are counted in pairs, because counting a pair takes as long as counting a single byte.
     """
     if values.size < _MANY_OCTETS:
         return np.bincount(values, minlength=256).astype(np.int64, copy=False)

@@ -16,12 +16,12 @@ _KEPT: Final = 1024
 _ENOUGH: Final = 1024
 """The number of values after which counting stops if the values are mostly distinct."""
 LONGEST: Final = 64
-"""The largest length of byte strings that are counted. Longer ones aren't categories."""
+"""The maximum length of byte strings that are counted. Longer ones aren't categories."""
 
 
 @dataclass
 class TopValues:
-    """The counts of the most frequent values. `add` and `merge` change them in place.
+    """The counts of the most frequent values. `add` and `merge` change this object in place.
 
     If there are more values than `limit`, the rarest values are dropped, and `error` grows by the largest dropped count. So a value's true count is
     between its stored count and that count plus `error`. The true count of a value that isn't stored is at most `error`.
@@ -33,7 +33,7 @@ class TopValues:
     seen: int = 0
     """The number of values added so far, including dropped values."""
     mostly_different: bool = False
-    """Whether the values identify single records rather than categories. Then counting has stopped, and `counts` is empty."""
+    """Whether the values identify single records rather than categories. If so, counting has stopped, and `counts` is empty."""
 
     def add(self, values: Array) -> None:
         """Count the values of a column of integers or byte strings without nulls."""

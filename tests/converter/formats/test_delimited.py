@@ -191,7 +191,7 @@ def test_arrow_and_duckdb_read_every_field(tmp_path: Any) -> None:
         (b"x,t\n1,a,b\n", "expected 2 cells, got 3 at offset 4"),
         (b"x,y\n1,a\n", "expected the header 'x, t', got 'x, y' at offset 0"),
         (b"", "there is no header at offset 0"),
-        (b'x,t\n1,"a\n2,b\n', "a quoted cell without its end at offset 4"),
+        (b'x,t\n1,"a\n2,b\n', "a quoted cell without a closing quote at offset 4"),
         (b'x,t\n1,a"b"\n', "a quote where quotes aren't allowed at offset 6"),
         (b'x,t\n1,"a"b\n', "a quote where quotes aren't allowed at offset 6"),
     ],

@@ -113,7 +113,7 @@ def test_a_job_makes_a_batch_of_every_32_files(tmp_path: Path) -> None:
         (
             files([b"x"], ["y"]) | {"size": pa.array([1])},
             {},
-            "fileBatch holds only files and their URIs, so it can't store size: name only the two under features.",
+            "fileBatch holds only files and their URIs, so it can't store size: remove all other features from the spec.",
         ),
     ],
 )

@@ -102,7 +102,10 @@ def test_a_file_without_records_has_arrays_without_rows() -> None:
         (
             {"x": pa.array(["a", "b"])},
             {},
-            "The feature 'x' holds bytes or text, and npz holds arrays of numbers: decode images, turn text into numbers, or leave it out.",
+            (
+                "The feature 'x' holds bytes or text, but npz holds only arrays of numbers:"
+                " decode images, turn text into numbers, or remove the feature."
+            ),
         ),
         (
             {"../x": pa.array([1, 2])},

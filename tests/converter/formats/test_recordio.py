@@ -188,7 +188,7 @@ def test_keys_outside_the_shape_and_of_another_number_are_refused() -> None:
     lists = pa.list_(pa.int64()), pa.list_(pa.float32())
     with pytest.raises(BadData, match=r"The sparse feature 'values' has the key 200, which is outside its shape \[10, 20\]."):
         encoded({"k": pa.array([[0, 200]], lists[0]), "x": pa.array([[1.0, 2.0]], lists[1])}, sparse=sparse)
-    with pytest.raises(BadData, match="has a record whose numbers of keys and values differ"):
+    with pytest.raises(BadData, match="has different numbers of keys and values in a record"):
         encoded({"k": pa.array([[0]], lists[0]), "x": pa.array([[1.0, 2.0]], lists[1])}, sparse=sparse)
 
 

@@ -268,7 +268,7 @@ def test_numbers_that_are_none(value: str) -> None:
         ),
         ({"a": "list", "b": "int64"}, {"key": "a"}, "the feature 'a' is int64 of shape ?; a key must be"),
         ({"a": "int64", "b": "int64"}, {"value": "Feature"}, "Feature is for a single feature besides the key, but there are a, b"),
-        ({"a": "binary"}, {"value": "Record"}, "the feature 'a' is bytes, and DL4J can't read records with bytes. Decode it"),
+        ({"a": "binary"}, {"value": "Record"}, "the feature 'a' holds bytes, but DL4J can't read records with bytes. Decode it"),
         ({"a": "list"}, {"value": "Record"}, "the feature 'a' has lists of different lengths"),
         ({"a": "texts"}, {"value": "Feature"}, "the feature 'a' is text of shape ?, for which Hadoop has no class"),
     ],

@@ -121,7 +121,10 @@ def test_extensions(columns: dict[str, Any], labels: list[str], extensions: dict
         ({"extensions": {"b": "npy"}}, "output.webdataset.extensions: 'b' isn't a tensor of numbers, so it can't be stored as npy."),
         (
             {"extensions": {"a": "x", "b": "x"}},
-            "The features 'a' and 'b' would both have the extension 'x'; give one of them another in output.webdataset.extensions.",
+            (
+                "The features 'a' and 'b' would both have the extension 'x';"
+                " give one of them another extension in output.webdataset.extensions."
+            ),
         ),
     ],
 )
@@ -164,7 +167,7 @@ def test_a_feature_gives_the_keys_and_is_no_member() -> None:
 
 
 def test_a_key_that_comes_twice_or_not_at_all_is_refused() -> None:
-    with pytest.raises(BadData, match=r"The key 'a' \(feature 'id'\) comes twice in a shard; keys are unique."):
+    with pytest.raises(BadData, match=r"The key 'a' \(feature 'id'\) occurs twice in a shard, but keys must be unique."):
         written("webdataset", {"id": pa.array(["a", "b", "a"]), "v": pa.array([1, 2, 3])}, cuts=[1, 2], options={"key": "id"})
     with pytest.raises(BadData, match="The feature 'id' has no value in some records, so they have no key"):
         written("webdataset", {"id": pa.array(["a", None]), "v": pa.array([1, 2])}, options={"key": "id"})
@@ -185,7 +188,7 @@ def test_a_long_name_uses_the_prefix_as_tar_does(folders: str) -> None:
 
 
 def test_a_name_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(BadData, match="is too long for tar's USTAR headers, which hold a name of 100 bytes after 155 bytes of folders"):
+    with pytest.raises(BadData, match="is too long for tar's USTAR headers, which hold a name of 100 bytes and folders of 155 bytes"):
         written("webdataset", {"id": pa.array(["x" * 97]), "v": pa.array([1])}, options={"key": "id"})
 
 

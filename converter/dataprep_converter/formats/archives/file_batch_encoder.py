@@ -1,9 +1,9 @@
-"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive of raw files and a list of their URIs, in the order of the records.
+"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive that has raw files in the order of the records, and a list of the files' URIs.
 
     # file_<n>.<extension of the URI, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 
-DL4J writes the list of URIs first, but reads it at any position. Here it is the last member, so that files can be written before all URIs are
-known. The format doesn't store labels: DL4J derives them from the URIs, and the job only counts them.
+DL4J writes the list of URIs first, but reads it at any position. Here the list is the last member, so that files can be written before all
+URIs are known. The format doesn't store labels: DL4J derives them from the URIs, and the job only counts them.
 """
 
 import re
@@ -38,7 +38,8 @@ class FileBatchEncoder(SingleFile):
         others = [feature.name for feature in features if feature.name not in (self._content, self._uri) and not feature.label]
         if others:
             raise BadSpec(
-                f"fileBatch holds only files and their URIs, so it can't store {', '.join(others)}: name only the two under features."
+                f"fileBatch holds only files and their URIs, so it can't store {', '.join(others)}:"
+                " remove all other features from the spec."
             )
         self._base = _base(options.base)
         self._archive = Zip(deflated=options.compression == "Deflate")
@@ -75,7 +76,7 @@ def content_and_uri(options: FileBatchOptions, features: Sequence[FeatureSpec]) 
 
 
 def uri_of(uri_or_path: str, base: str) -> str:
-    """Return `uri_or_path` unchanged if it is a URI, or else as a path below `base`. Characters that a URI can't contain are escaped."""
+    """Return a URI unchanged, and prefix a path with `base`. Characters that a URI can't contain are escaped."""
     return quote(uri_or_path, safe=f"{_PATH_SIGNS}%?#[]") if _SCHEME.match(uri_or_path) else base + quote(uri_or_path, safe=_PATH_SIGNS)
 
 

@@ -30,7 +30,7 @@ class NpzDecoder:
         }
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """Yield the rows. All have the offset of the first array, because a record spans all arrays."""
+        """Yield the rows. Every record has the offset of the first array, because a record spans all arrays."""
         arrays = self.arrays(pieces)
         for number in range(len(next(iter(arrays.values())))):
             yield 0, {name: array[number] for name, array in arrays.items()}

@@ -23,7 +23,8 @@ class NumberBuffer:
     def __init__(self, feature: FeatureSpec, *, format_: str) -> None:
         if feature.dtype == "bytes":
             raise BadSpec(
-                f"The feature {feature.name!r} holds bytes or text, and {format_} holds arrays of numbers: decode images, turn text into numbers, or leave it out."
+                f"The feature {feature.name!r} holds bytes or text, but {format_} holds only arrays of numbers:"
+                " decode images, turn text into numbers, or remove the feature."
             )
         self.step_shape = feature.shape[1:] if feature.sequence else feature.shape
         if -1 in self.step_shape:
@@ -47,7 +48,7 @@ class NumberBuffer:
 
     @property
     def parts(self) -> list[Values]:
-        """The values in pieces. Each piece has any number of records, or of steps if the feature is a sequence."""
+        """The values in pieces. A piece has any number of records, or of steps if the feature is a sequence."""
         return self._parts
 
     def values(self) -> Values:

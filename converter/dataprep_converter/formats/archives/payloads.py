@@ -19,7 +19,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, is_tenso
 from dataprep_converter.formats.tfrecord.contents import even_offsets, is_bytes, look_up
 
 _NAMES: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""Names of floats that JSON doesn't define, in the form that Python's json module writes and reads."""
+"""Names of those floats that JSON can't represent, in the form that Python's json module writes and reads."""
 
 
 def as_it_is(column: Array) -> Array:
@@ -96,9 +96,9 @@ def npy(column: Array) -> Array:
 
 
 def list_bytes(column: Array) -> tuple[Array, Any, Any]:
-    """Return three things: the bytes of each row's list, little-endian; the number of its items; and an item of zeros.
+    """Return three things: the little-endian bytes of each row's list; the number of items in each list; and an item of zeros.
 
-    The item of zeros has the type and shape of all items.
+    The item of zeros has the same type and shape as every other item.
     """
     lists = flatten_lists(column)
     items = lists.items

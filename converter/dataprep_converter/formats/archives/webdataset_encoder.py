@@ -33,7 +33,7 @@ from dataprep_converter.records.feature import FeatureSpec
 
 BLOCK: Final = 512
 RECORD: Final = 10_240
-"""tar's record size in bytes. The length of a file is a multiple of it."""
+"""tar's record size in bytes. The length of a tar file is a multiple of this size."""
 SNIFFED: Final = "/encoded"
 """Features whose names end with this hold image files. Their extension is detected from their first bytes."""
 MAGICS: Final[Mapping[bytes, str]] = {
@@ -67,7 +67,7 @@ class Member:
     feature: FeatureSpec
     extension: str
     is_image: bool = False
-    """Whether the extension ends with that of each image's type."""
+    """Whether the image's type, such as `jpg`, is appended to the extension."""
 
     def extension_of(self, kind: int) -> str:
         """Return the complete extension of a row of this kind (see `_kinds`)."""
@@ -130,7 +130,7 @@ def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list
             if extension in owners:
                 raise BadSpec(
                     f"The features {owners[extension]!r} and {member.feature.name!r} would both have the extension {extension!r}; "
-                    f"give one of them another in output.webdataset.extensions."
+                    f"give one of them another extension in output.webdataset.extensions."
                 )
             owners[extension] = member.feature.name
     return sample_members
@@ -161,7 +161,7 @@ def _name_part(name: str) -> str:
 
 
 class WebdatasetEncoder(SingleFile):
-    """Encodes one tar file (see the module's docstring). Between batches it holds only counts and the hash of each key from a feature."""
+    """Encodes one tar file (see the module's docstring). Between batches it holds only counts and the hashes of keys."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._key = output.webdataset.key
@@ -217,7 +217,9 @@ class WebdatasetEncoder(SingleFile):
         keys = [key_of(value) for value in values.to_pylist()]
         for key in keys:
             if hash(key) in self._seen:
-                raise BadData(f"The key {key.decode(errors='replace')!r} (feature {self._key!r}) comes twice in a shard; keys are unique.")
+                raise BadData(
+                    f"The key {key.decode(errors='replace')!r} (feature {self._key!r}) occurs twice in a shard, but keys must be unique."
+                )
             self._seen.add(hash(key))
         return pa.array(keys, pa.large_binary())
 
@@ -298,5 +300,5 @@ def _split_name(name: bytes) -> tuple[bytes, bytes]:
             return name[:at], name[at + 1 :]
     raise BadData(
         f"The name {name.decode(errors='replace')!r} is too long for tar's USTAR headers,"
-        f" which hold a name of {_NAME} bytes after {_PREFIX} bytes of folders."
+        f" which hold a name of {_NAME} bytes and folders of {_PREFIX} bytes."
     )

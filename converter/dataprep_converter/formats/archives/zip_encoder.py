@@ -1,4 +1,4 @@
-"""Zip archives that store only names and contents, without times or the host. Members keep the order in which they are added.
+"""Zip archives that store only names and contents, but neither times nor the host. Members keep the order in which they are added.
 
     # A member:    504b0304 | needs 20 | flags | method | time 0, 1980-01-01 | crc32 | packed size | size | name length, 0 | name | content
     # Directory:   for each member 504b0102 | by 3<<8 | 20 | the member's fields from `needs` to `name length, 0` | 0, 0, 0 | mode 100644
@@ -92,7 +92,8 @@ class Zip:
         self._members.append(member)
         if len(self._members) > _MOST_MEMBERS or max(size, member.offset + member.packed) > _MOST_BYTES:
             raise BadData(
-                f"A file has more than {_MOST_MEMBERS:,} members or 4 GiB, which a zip archive can't hold; set output.granularity: Minibatch or more shards."
+                f"A file has more than {_MOST_MEMBERS:,} members or more than 4 GiB, which a zip archive can't hold;"
+                " set output.granularity: Minibatch, or set more shards."
             )
         head = member.head()
         self._size += len(head) + member.packed

@@ -2,10 +2,11 @@
 
     # A stream:   schema | dictionaries and record batches, each a message | end
     # A message:  ff ff ff ff | int32 size of the metadata | metadata, a flatbuffer | body          (little-endian; no ff bytes before Arrow 0.15)
-    # A file:     ARROW1 00 00 | a stream | footer | int32 its size | ARROW1
+    # A file:     ARROW1 00 00 | a stream | footer | int32 size of the footer | ARROW1
 
-Arrow's own reader would read every batch to find its length. So this module takes the few needed numbers out of the flatbuffers. A flatbuffer
-table begins with the distance back to its vtable. The vtable has the offset of each field within the table, or 0 for an absent field.
+Arrow's own reader would read each batch completely to find the length of the batch. So this module takes the few needed numbers out of the
+flatbuffers. A flatbuffer table begins with the distance back to its vtable. The vtable has the offset of each field within the table, or 0
+for an absent field.
 """
 
 import struct

@@ -36,7 +36,7 @@ def faults(description: str, *, offset: int) -> Iterator[None]:
     """Turn Arrow's errors into BrokenRecord."""
     try:
         yield
-    # Arrow raises ValueError and OSError, among others. A damaged length can ask for more memory than exists.
+    # Arrow raises ValueError and OSError, among others. If a length is damaged, Arrow may try to allocate more memory than exists.
     except (pa.ArrowException, OSError, ValueError, MemoryError) as exc:
         raise BrokenRecord(f"{description}: {' '.join(str(exc).split())}", offset=offset) from exc
 

@@ -1,7 +1,7 @@
 """Tables: features as columns of fixed Arrow types, in groups of records that don't depend on how the batches were cut.
 
-They are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy the bytes next to a slice and below a null, so equal values in
-differently cut batches could give different bytes. Therefore every column of a group is rebuilt from its values.
+They are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks, so
+equal values in differently cut batches could give different bytes. Therefore every column of a group is rebuilt from its values.
 """
 
 import io
@@ -103,7 +103,7 @@ class Groups:
 
 
 class Pieces(io.RawIOBase):
-    """An append-only file for Arrow's writers. The written bytes are taken out between their calls."""
+    """An append-only file for Arrow's writers. Between the writers' calls, the encoder removes the written bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Pieces(io.RawIOBase):
 
 
 def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
-    """Return the bytes of each row's values, and of their offsets if lengths differ.
+    """Return the size in bytes of each row's values. If lengths differ, the size includes the offsets.
 
     `width` is the size of a number in bytes, or 0 for text and bytes.
     """
@@ -157,7 +157,7 @@ def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
 
 
 def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
-    """Return the values as a column of exactly type `kind`, in buffers without any other bytes. `feature_name` is for messages."""
+    """Return the values as a column of exactly type `kind`, whose buffers hold no other bytes. `feature_name` is for messages."""
     inner: Any = kind
     if is_tensor(kind):
         tensors: Array = _arrow.ExtensionArray.from_storage(kind, conformed(column, inner.storage_type, feature_name=feature_name))

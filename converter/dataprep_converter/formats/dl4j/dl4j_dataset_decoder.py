@@ -1,4 +1,4 @@
-"""Decoder of `dl4jDataset`: a record is one row of each array, cut to the steps in the mask if the feature is a sequence.
+"""Decoder of `dl4jDataset`: a record is one row of each array. A sequence's row is cut to the steps that its mask contains.
 
 It holds the complete file in memory.
 """
@@ -31,7 +31,7 @@ class Dl4jDatasetDecoder:
         self._is_multi = options.get("holds") == "MultiDataSet"
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """Yield the records. All have the offset of the first array, because a record spans all arrays."""
+        """Yield the records. Every record has the offset of the first array, because a record spans all arrays."""
         data = _Bytes(b"".join(pieces))
         counts = self._counts(data)
         first = data.at

@@ -56,7 +56,7 @@ class Dl4jDatasetEncoder(SingleFile):
 
     @staticmethod
     def numbers(_output: Output) -> DtypeSupport:
-        """Numbers become float32, in which DL4J's networks compute, unless the spec says otherwise."""
+        """Unless the spec says otherwise, numbers become float32, the type in which DL4J's networks compute."""
         return DtypeSupport(unasked=dict.fromkeys(NUMPY_NAMES.values(), "float32"), held=frozenset(nd4j.KINDS))
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
@@ -96,7 +96,7 @@ def _arrays(buffers: Sequence[NumberBuffer]) -> tuple[list[Values], list[Values]
     arrays = [array for array, _ in masked_arrays]
     if all(mask is None for _, mask in masked_arrays):
         return arrays, []
-    # ND4J has a placeholder for a missing mask, but recognises it only in the process that wrote it.
+    # ND4J has a placeholder for a missing mask, but only the process that wrote the placeholder recognises it.
     return arrays, [np.ones((len(array), 1), np.float32) if mask is None else mask for array, mask in masked_arrays]
 
 

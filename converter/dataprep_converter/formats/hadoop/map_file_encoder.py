@@ -1,10 +1,11 @@
 """Encoder of Hadoop's MapFile: a folder with two sequence files. `data` has the records, sorted by key, and `index` has positions in it.
 
-    # index: a sequence file with block compression. Its records are (key, LongWritable position in `data`), one for each interval of records.
+    # index: a sequence file with block compression. Each record is (key, LongWritable position in `data`), and there is one for each
+    # interval of records.
 
-The position is that of the record, or of the sync marker if there is one directly before it. With block compression it is the position of the
-record's block, and each block has at most one entry. If Hadoop's own writer uses our sync markers, it writes the same uncompressed `data`.
-Source: hadoop-common, MapFile.java.
+The position is that of the record, or of the sync marker if there is one directly before it. With block compression, it is the position of
+the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it writes the same
+uncompressed `data`. Source: hadoop-common, MapFile.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -122,14 +123,14 @@ class MapFileEncoder(SingleFile):
             where = f"{self._shard.file}: " if self._shard else ""
             raise BadData(
                 f"{where}the key of record {place}, {_describe_key(with_last[row + 1])}, is less than the previous key, {_describe_key(with_last[row])}, but a MapFile"
-                " is sorted by key. Sort the source by the key and leave shuffle out, or leave mapFile.key out."
+                " is sorted by key. Sort the source by the key and remove shuffle, or remove mapFile.key."
             )
         self._last_key = with_last[-1:]
 
     def _entries(self, positions: Lengths) -> npt.NDArray[np.int64]:
         """Return the rows of a batch that get an entry in the index.
 
-        Such a row is at least one interval after the last entry. With block compression, it is also in a later block.
+        Between two entries there is at least one interval of records. With block compression, no two entries are in the same block.
         """
         record, position = self._last_entry
         rows = len(positions)

@@ -22,7 +22,7 @@ Pair = tuple[bytes, bytes]
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 MOST_RECORDS: Final = 1 << 24
-"""The largest accepted number of records in a block. Our blocks have at most a million, because each record has at least one byte."""
+"""The largest accepted number of records in a block. Our encoder writes at most a million, because each record has at least one byte."""
 
 
 class SequenceFileDecoder:
@@ -38,7 +38,10 @@ class SequenceFileDecoder:
         self._value = form_of(self.pairs.value)
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
-        """Yield the records. If keys are record numbers, they must be consecutive. With block compression the offset is the block's."""
+        """Yield the records.
+
+        If keys are record numbers, they must be consecutive. In block compression, the offset is that of the block.
+        """
         expected: int | None = None
         for offset, key, value in read(pieces, pairs=self.pairs, key=self.key, value=self._value, compression=self.options.compression):
             if self.pairs.key is None:
@@ -49,7 +52,7 @@ class SequenceFileDecoder:
             yield offset, (key, value)
 
     def parse(self, record: Pair) -> dict[str, Any]:
-        """Return the values of the record's key and value, by feature."""
+        """Return the values that are stored in a record's key and value, keyed by feature."""
         key, value = record
         return dict(sorted((parse(self.key, key) | parse(self._value, value)).items()))
 
@@ -193,7 +196,7 @@ class _Source:
         return self._data[self._at : self._at + size]
 
     def take(self, size: int, part: str, *, at: int) -> bytes:
-        """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if the file has fewer."""
+        """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if fewer bytes are left."""
         available = self._fill_buffer(size)
         if available < size:
             raise BrokenRecord(f"truncated {part} ({available:,} of {size:,} bytes)", offset=at)

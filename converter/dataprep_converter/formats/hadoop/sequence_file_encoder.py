@@ -8,8 +8,8 @@
 
 With the compression `Record`, each value is a zlib stream. A block ends after the record with which its keys and values reach 1,000,000 bytes.
 
-Hadoop's sync marker is random. Ours is derived from the job's seed, the split and the shard, so that equal records give equal bytes. If Hadoop's
-own writer uses our marker, it writes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
+Hadoop's sync marker is random. Our marker is derived from the job's seed, the split and the shard, so that equal records give equal bytes.
+If Hadoop's own writer uses our marker, it writes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ LARGEST: Final = (1 << 31) - 1
 
 
 def marker(shard: Shard | None, *, seed: int, file: str = "") -> bytes:
-    """Return the sync marker of a shard, or of the additional file of the shard that `file` names."""
+    """Return the sync marker of a shard's file. `file` tells the shard's files apart if there are several."""
     place = f"{shard.split}/{shard.index}" if shard else ""
     return hashlib.sha256(f"{seed}/{place}/{file}".encode()).digest()[:MARKER]
 
@@ -60,7 +60,7 @@ class Frames(Protocol):
     """Frames keys and values as the body of a file."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Add records. Return the bytes that can now be written, and the position in the file of each record or of its block."""
+        """Add records. Return the bytes that can now be written, and each record's position in the file, or the position of its block."""
         ...
 
     def close(self) -> bytes:
@@ -86,7 +86,7 @@ class Records:
         """The position after the last sync."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Return the framed records. None of them is held back."""
+        """Return the framed records, without holding any back."""
         key_sizes, value_sizes = _lengths(keys), _lengths(values)
         if self._level is not None:
             values = _compress_rows(values, self._level)
@@ -119,7 +119,7 @@ class Records:
     def _cuts(self, starts: Lengths) -> list[int]:
         """Return the numbers of the records that need a sync before them.
 
-        `starts` has each record's distance from the first record, without syncs.
+        `starts` has each record's distance from the first record, not counting syncs.
         """
         cuts: list[int] = []
         first = self._position

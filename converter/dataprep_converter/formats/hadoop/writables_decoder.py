@@ -30,7 +30,7 @@ class WritableLayout(Protocol):
     """The binary form of the objects of a Java class."""
 
     def size(self, begin: bytes) -> int | None:
-        """Return the complete size of an object, given its first HEAD bytes, or all its bytes if it has fewer.
+        """Return the complete size of an object. `begin` is its first HEAD bytes, or the complete object if that is smaller.
 
         Return None if these bytes don't determine the size. Raises ValueError if they are wrong.
         """
@@ -134,7 +134,7 @@ class _Records:
         self._is_sequence = is_sequence
 
     def size(self, begin: bytes) -> None:
-        """Check the number of values. The size isn't returned, because the first bytes don't determine it."""
+        """Check the number of values. No size is returned, because it can't be derived from the first bytes."""
         places = _length(begin)
         if self._is_sequence and places:
             places = _length(begin[_INT.size :])
@@ -171,7 +171,7 @@ class _Records:
 
 
 def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
-    """Return a list of the value at `at`, which is empty for a null, and the position of the next value."""
+    """Return the value at `at` as a list, which is empty for a null, and return the position of the next value."""
     code, at = _unpack(_TYPE, data, at), at + _TYPE.size
     if code == NULL:
         return [], at

@@ -90,7 +90,7 @@ class Pairs:
 
 
 def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[FeatureSpec], *, format_name: str) -> Pairs:
-    """Return the classes for a job's features, as its options say.
+    """Return the classes that a job's options select for its features.
 
     Raises BadSpec, naming the feature, if a class can't hold it.
     """
@@ -178,7 +178,7 @@ class RecordWritable:
         for feature in features:
             if feature.dtype == "bytes" and not feature.text:
                 raise BadSpec(
-                    f"output.{format_name}.value: the feature {feature.name!r} is bytes, and DL4J can't read records with bytes."
+                    f"output.{format_name}.value: the feature {feature.name!r} holds bytes, but DL4J can't read records with bytes."
                     " Decode it to numbers, or use value: Example or Feature."
                 )
             if -1 in feature.shape[feature.sequence :]:
@@ -274,7 +274,7 @@ def _matrix(run: Sequence[Fixed | bytes], rows: int) -> Fixed:
 
 
 def _prefix_types(feature: FeatureSpec, column: Array) -> Part:
-    """Return the values of each row, with its type before each value."""
+    """Return each row's values, each preceded by its type."""
     if feature.dtype == "bytes":
         return _texts(column)
     number = NUMBERS[feature.dtype]
@@ -310,7 +310,7 @@ def _texts(column: Array) -> Part:
 
 
 def _prefix_heads(part: Part, head: Callable[[int], bytes]) -> Part:
-    """Put a header before each content, which depends on its length. A null becomes DL4J's null."""
+    """Precede each content with a header that depends on the content's length. A null becomes DL4J's null."""
     if isinstance(part, Fixed):
         return joined([head(part.width), part], len(part.values))
     heads, sizes = look_up(part.lengths, lambda length: struct.pack(">h", NULL) if length == MISSING else head(length))

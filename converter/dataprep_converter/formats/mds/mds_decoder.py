@@ -39,7 +39,9 @@ class MdsDecoder:
             raise BrokenRecord(f"the table of offsets has a wrong first offset, {offsets[0]}", offset=4)
         backwards = np.flatnonzero(np.diff(offsets) < 0)
         if len(backwards):
-            raise BrokenRecord(f"by the table of offsets, record {backwards[0]} ends before it begins", offset=4 * int(backwards[0]) + 8)
+            raise BrokenRecord(
+                f"according to the table of offsets, record {backwards[0]} ends before it begins", offset=4 * int(backwards[0]) + 8
+            )
         for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             record = _take_exactly(source, end - begin, "a record")
             self._split_record(record, begin)

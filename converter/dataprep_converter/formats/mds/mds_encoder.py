@@ -3,7 +3,8 @@
     # A shard:   uint32 records | uint32 offset of each record, and of the end | JSON of the columns | records       (little-endian)
     # A record:  uint32 size of each column whose size varies | contents of all columns, in the byte order of their names
 
-The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). The library's encodings with these names read these contents:
+The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). These are the names of the library's encodings, and the
+content that each of them reads:
 
     # int (int64), uint8 … float64     the number              ndarray:<dtype>:<shape>     the numbers of a tensor, row-major
     # str, bytes, jpeg, png            the unchanged bytes     ndarray:<dtype>             ndim << 2 | n, the shape in uint<8 << n>, numbers
@@ -50,7 +51,7 @@ class Column:
     feature: FeatureSpec
     encoding: str
     size: int | None
-    """The size of its content in bytes, if it is the same in all records."""
+    """The size of the column's content in bytes, if all records have the same size."""
 
 
 def columns(features: Sequence[FeatureSpec], options: MdsOptions) -> list[Column]:
@@ -85,7 +86,7 @@ def _column(feature: FeatureSpec, encoding: str | None) -> Column:
 
 
 def config(shard_columns: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
-    """Return the description of a shard's columns, for its header and for the index.
+    """Return the description of the columns. It is stored in the header of each shard and in the index.
 
     `compression` is in the library's notation, such as `zstd:3`.
     """
@@ -160,7 +161,7 @@ class MdsEncoder(SingleFile):
         head = 4 + 4 * (len(sizes) + 1) + len(self._config)
         if head + self._records.size > LARGEST:
             raise BadSpec(
-                f"A shard of mds would have {head + self._records.size:,} bytes, but its largest possible offset is {LARGEST:,}: "
+                f"A shard of mds would have {head + self._records.size:,} bytes, but an offset in it can be at most {LARGEST:,}: "
                 "set output.shards.targetSize, records or count for smaller shards."
             )
         offsets = head + np.concatenate(([0], np.cumsum(sizes)))
@@ -199,7 +200,7 @@ def _stored_dtype(feature: FeatureSpec) -> str:
 
 
 def _shape(step: tuple[int, ...], count: int) -> bytes:
-    """Return the header that precedes the numbers of an array if the column has no fixed shape."""
+    """Return the header of an array in a column without a fixed shape. It precedes the array's numbers."""
     shape = (count, *step)
     width = next(n for n in range(4) if max(shape) < 1 << (8 << n))
     return bytes([len(shape) << 2 | width]) + np.array(shape, f"<u{1 << width}").tobytes()

@@ -82,14 +82,14 @@ class RecordioDecoder:
         return _names(self._manifest.features, options)
 
     def by_feature(self, record: bytes) -> dict[str, Any]:
-        """Return the values by feature of the job, without the shapes of sparse features."""
+        """Return the values, keyed by the job's features, without the shapes of sparse features."""
         by_key = self.parse(record)
         empty_lists: dict[str, Any] = {name: [] for key, name in self._names.items() if key.endswith(":keys")}
         return empty_lists | {self._names.get(key, key): values for key, values in by_key.items() if not key.endswith(":shape")}
 
 
 def _names(features: Sequence[Mapping[str, Any]], options: RecordioProtobufOptions) -> dict[str, str]:
-    """Map the keys of `parse` to features. A map with a single entry has the key `values`."""
+    """Map the keys of `parse` to features. If a map has a single entry, its key is `values`."""
     sparse = {sparse_feature.values: sparse_feature for sparse_feature in options.sparse or []}
     texts = {field: name for field in ("uid", "metadata", "configuration") if (name := getattr(options, field)) is not None}
     apart = {sparse_feature.keys for sparse_feature in sparse.values()} | set(texts.values())

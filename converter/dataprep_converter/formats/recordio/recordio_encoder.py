@@ -5,8 +5,8 @@
     # Value { oneof: Float32Tensor = 2, Float64Tensor = 3, Int32Tensor = 7, Bytes = 9 }
     # Tensor { values = 1 packed, uint64 keys = 2 packed, uint64 shape = 3 packed },  Bytes { bytes value = 1, string content_type = 2 }
 
-Entries are sorted by key, in byte order. A map with a single entry uses the key `values`, as SageMaker's own algorithms expect. Numbers are float32
-unless the spec says float64 or int32. The shape is written for sparse tensors and for tensors of two or more dimensions.
+Entries are sorted by key, in byte order. If a map has a single entry, its key is `values`, as SageMaker's own algorithms expect. Numbers
+are float32 unless the spec says float64 or int32. The shape is written for sparse tensors and for tensors of two or more dimensions.
 
 A record that contains the magic number at a multiple of 4 is split there, as dmlc's RecordIO does. The magic number itself is left out, and the
 parts have the flags 1 (first), 2 (middle) and 3 (last).
@@ -65,7 +65,7 @@ class _Entry:
         return delimited(b"\x1a", b"".join(map(varint, self.shape))) if self.shape else b""
 
     def around(self, values: int, keys: int) -> tuple[bytes, bytes]:
-        """Return the bytes that precede values of length `values`, and the bytes between them and keys of length `keys`."""
+        """Return the bytes that precede values of length `values`, and the bytes that separate these values from keys of length `keys`."""
         is_bytes = self.feature.kind == "bytes"
         before = b"\x0a" + varint(values) if values or is_bytes else b""
         between = b"\x12" + varint(keys) if keys else b""
@@ -98,7 +98,7 @@ class _Entry:
         name = self.key.decode()
         counts = pc.list_value_length(keys)
         if pc.any(pc.not_equal(counts, pc.list_value_length(batch.column(self.feature.name)))).as_py():
-            raise BadData(f"The sparse feature {name!r} has a record whose numbers of keys and values differ.")
+            raise BadData(f"The sparse feature {name!r} has different numbers of keys and values in a record.")
         flat = to_numpy(keys.flatten())
         size = math.prod(self.shape)
         if flat.min(initial=0) < 0 or flat.max(initial=0) >= size:
@@ -201,7 +201,7 @@ class RecordioEncoder(SingleFile):
 
 
 def with_provenance(options: RecordioProtobufOptions, *, asked: bool) -> RecordioProtobufOptions:
-    """Return the options. If `output.provenance` is set (`asked`), uid and metadata are set to its two features."""
+    """Return the options. If `output.provenance` is set (`asked`), the two features that it adds become uid and metadata."""
     return options.model_copy(update={"uid": UID, "metadata": SOURCE}) if asked else options
 
 
@@ -221,7 +221,7 @@ def header(length: int, flag: int = 0) -> bytes:
 
 
 def _check_json(texts: Array, name: str) -> None:
-    """Raise BadData if a text isn't JSON, which the format requires of a configuration. An empty text means no configuration."""
+    """Raise BadData if a text isn't JSON, because the format requires a configuration to be JSON. An empty text means no configuration."""
     for text in pc.unique(pc.fill_null(texts, "")).to_pylist():
         try:
             json.loads(text or "null")
@@ -257,7 +257,7 @@ def escaped(records: Array) -> tuple[memoryview, Lengths]:
     sizes = np.diff(starts)
     data = data[offsets[0] : offsets[-1]]
     view = memoryview(data.data).toreadonly()
-    # The size of every frame is a multiple of 4, so 4-byte words of the file are also words of a record.
+    # The size of every frame is a multiple of 4, so a multiple of 4 in the file is also a multiple of 4 in a record.
     magic_places = np.flatnonzero(data.view("<u4") == MAGIC) * 4
     if len(magic_places) == len(sizes):
         return view, sizes  # only the frames' own magic numbers
@@ -276,7 +276,7 @@ def escaped(records: Array) -> tuple[memoryview, Lengths]:
 
 
 def _parts(payload: memoryview, cuts: list[int]) -> list[bytes | memoryview]:
-    """Split one record into frames. It is cut at each magic number, which is left out."""
+    """Split one record into frames: cut the record at each magic number, and remove the magic number."""
     if not cuts:
         return [header(len(payload)), payload, bytes(-len(payload) % 4)]
     frames: list[bytes | memoryview] = []

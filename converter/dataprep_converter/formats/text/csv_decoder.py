@@ -17,7 +17,7 @@ from dataprep_converter.formats.text.whole_columns import of_cells
 from dataprep_converter.records.feature import FeatureSpec
 
 Cell: TypeAlias = bytes | None
-"""The text of a cell. It is None for a missing value, which is an empty cell without quotes."""
+"""The text of a cell. An empty cell without quotes is a missing value and gives None."""
 
 
 class CsvDecoder:
@@ -100,7 +100,7 @@ def _rows(text_lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]
             yield first, b"".join(row_lines)
             row_lines = []
     if row_lines:
-        raise BrokenRecord("a quoted cell without its end", offset=first)
+        raise BrokenRecord("a quoted cell without a closing quote", offset=first)
 
 
 def _value(cell: bytes, feature: FeatureSpec) -> Any:

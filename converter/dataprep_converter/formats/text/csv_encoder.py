@@ -55,7 +55,10 @@ class CsvEncoder(SingleFile):
         return GzipMembers(output.csv.compression_level) if output.csv.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Return the lines of the batch, after the header if it isn't written yet. Raises BadData for bytes that should be text but aren't."""
+        """Return the lines of the batch, after the header if it isn't written yet.
+
+        Raises BadData for bytes that should be text but aren't.
+        """
         return b"".join([self._header(), *(texts.content(self._lines(part)) for part in texts.slices(batch, self._features))])
 
     def close(self) -> bytes:
@@ -83,7 +86,7 @@ class CsvEncoder(SingleFile):
         width = math.prod(feature.shape)
         if feature.shape:
             cells = texts.lists(cells, even_offsets(len(valid), width), self._delimiter)
-        # Readers skip an empty line, so a single empty cell is quoted.
+        # Readers skip empty lines, so an empty cell is quoted if it is the only cell of its row.
         empty = '""' if len(self._names) == 1 else self._delimiter * (width - 1)
         return texts.with_nulls(column, cells, empty)
 

@@ -67,7 +67,7 @@ class JsonlDecoder:
         if isinstance(value, list):
             return [item for inner in value for item in self._flat(inner, feature)]
         if feature.kind == "float":
-            # By output.jsonl.nonFinite, NaN and infinities may be the strings "NaN" and "Infinity", or null within a list.
+            # Depending on output.jsonl.nonFinite, NaN and infinities may be the strings "NaN" and "Infinity", or null within a list.
             return [rounded(float("nan" if value is None else value), feature.dtype)]
         if not isinstance(value, str):
             return [value]

@@ -2,8 +2,8 @@
 
     {"id":7,"score":0.5,"name":"a \\"b\\"","tags":["x","y"],"image":"iVBORw0K…","missing":null}
 
-Floats are the shortest text that gives the same value in their type, and integers have all their digits. Tensors, lists and sequences are nested
-arrays, and bytes are base64. Python's json reads the same values. The encoder works on complete columns.
+Floats are written as the shortest text that gives the same value in their type, and integers with all digits. Tensors, lists and sequences
+are nested arrays, and bytes are base64. Python's json reads the same values. The encoder works on complete columns.
 """
 
 import json
@@ -76,8 +76,8 @@ class JsonlEncoder(SingleFile):
     def _column(self, column: Array, feature: FeatureSpec) -> Array:
         if self._options.non_finite == "Fail" and feature.kind == "float" and (non_finite := texts.first_non_finite(column)):
             raise BadData(
-                f"The feature {feature.name!r} is {non_finite[1]} in record {self._records + non_finite[0]} of a shard, which JSON can't represent;"
-                " set output.jsonl.nonFinite to what it becomes (Null, Text or Literal)."
+                f"The feature {feature.name!r} is {non_finite[1]} in record {self._records + non_finite[0]} of a shard."
+                " JSON can't represent this value; set output.jsonl.nonFinite to what it becomes (Null, Text or Literal)."
             )
         valid = column.drop_null() if column.null_count else column
         return texts.with_nulls(column, self._format_rows(valid, feature, feature.shape), "null")

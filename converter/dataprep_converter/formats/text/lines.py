@@ -29,7 +29,7 @@ def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, b
 
 
 def rounded(value: float, dtype: str) -> float:
-    """Return the float that has the value of the given type nearest to `value`, which was parsed from that type's shortest text."""
+    """Round `value` to the given type. It was parsed from the shortest text of a number of that type."""
     return float(np.dtype(dtype).type(value))
 
 

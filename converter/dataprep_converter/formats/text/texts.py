@@ -19,7 +19,7 @@ NOTHING: Final = pa.scalar("", pa.large_string())
 """The empty separator. Arrow's function for joining texts requires one."""
 
 _VALUES: Final = 1 << 20
-"""The largest number of tensor values that are written in one step. As text, each takes more than ten bytes."""
+"""The largest number of tensor values that are written in one step. As text, each value takes more than ten bytes."""
 _WHOLE: Final = "^-?[0-9]+$"
 _arrow: Any = pa  # the stubs don't know types and buffers that are only known at run time
 
@@ -59,7 +59,7 @@ def numbers(values: Array) -> Array:
         return integers
     floats: Any = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     texts: Array = floats.cast(pa.large_string())
-    # Arrow writes 1.0 as 1, which readers that infer types from values take for an integer.
+    # Arrow writes 1.0 as 1. Readers that infer types from values would take this for an integer.
     is_whole = pc.match_substring_regex(texts, _WHOLE)
     if pc.any(is_whole).as_py():
         texts = pc.if_else(is_whole, join(texts, text(".0")), texts)
@@ -67,7 +67,10 @@ def numbers(values: Array) -> Array:
 
 
 def strings(values: Array, *, feature_name: str) -> Array:
-    """Convert text or UTF-8 bytes, without nulls, to large_string. Raises BadData, naming the feature `feature_name`, for other bytes."""
+    """Convert text or UTF-8 bytes, without nulls, to large_string.
+
+    Raises BadData, naming the feature `feature_name`, for bytes that aren't UTF-8.
+    """
     try:
         texts: Array = values.cast(pa.large_binary()).cast(pa.large_string())
     except pa.ArrowInvalid as exc:
@@ -93,7 +96,7 @@ def base64(values: Array) -> Array:
 
 
 def lists(items: Array, offsets: Lengths, separator: str) -> Array:
-    """Join the items of each row with a separator. The rows begin and end at the offsets."""
+    """Join the items of each row with a separator. Row n has the items from `offsets[n]` up to `offsets[n + 1]`."""
     rows = _arrow.LargeListArray.from_arrays(to_arrow(offsets), items)
     texts: Array = pc.binary_join(rows, text(separator))
     return texts

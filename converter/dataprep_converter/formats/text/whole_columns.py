@@ -1,6 +1,7 @@
 """Convert many records of a text format to columns in one call, without a Python loop that checks every value.
 
-The functions return a column, or None if there is a missing or wrong value. The caller then checks each record to find it (`values.py`).
+The functions return a column, or None if there is a missing or wrong value. To find this value, the caller then checks each record
+(`values.py`).
 """
 
 import itertools

@@ -21,7 +21,10 @@ class ArrayRecordDecoder:
         self._library = array_records.library()
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Yield the records. Their offsets count only the bytes of records. A fault has the offset of its chunk in the file."""
+        """Yield the records.
+
+        The offset of a record is the total size of the preceding records. A fault has the offset of its chunk in the file.
+        """
         with TemporaryFile.of("a shard that is read back", pieces) as file:
             offset = 0
             try:
@@ -40,6 +43,9 @@ class ArrayRecordDecoder:
 
 
 def _broken(message: str) -> BrokenRecord:
-    """Make a BrokenRecord of the library's message. The offset of the chunk or byte is moved from the message to the error's offset."""
+    """Convert the library's message to a BrokenRecord.
+
+    If the message contains the offset of a chunk or byte, the offset is removed from the message and stored in the error.
+    """
     places = [int(first or second) for first, second in _PLACE.findall(message)]
     return BrokenRecord(_PLACE.sub("", message) or "not an ArrayRecord file", offset=places[0] if places else 0)

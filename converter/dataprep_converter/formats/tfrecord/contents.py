@@ -22,7 +22,10 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_d
 MISSING: Final = -1
 """The length that stands for a null's content."""
 OWN_PIECE: Final = 512
-"""The width from which fixed contents are joined directly. Narrower ones are first copied into a run of neighbouring contents."""
+"""Contents of a fixed length are joined directly if they have at least this width.
+
+Narrower contents are first copied into a run of neighbouring contents.
+"""
 _KEPT: Final = 4096
 """The number of codes whose results `LookUp` keeps."""
 _FEW_ROWS: Final = 128
@@ -76,7 +79,10 @@ Part: TypeAlias = Fixed | Ragged
 
 
 def contents(column: Array, *, kind: str, raw: bool) -> Part:
-    """Return a column's contents for a list of `kind` (as in FeatureSpec). With `raw`, numbers are written as a tensor's bytes."""
+    """Return a column's contents, as they are in a list of type `kind` (as in FeatureSpec).
+
+    With `raw`, numbers are written as a tensor's bytes.
+    """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     if kind == "bytes":
@@ -206,7 +212,10 @@ def no_nulls(values: Array) -> Array:
 
 
 def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[DictionaryColumn, Lengths]:
-    """Return `make(code)` for each row, and its length. `make` is called once for each distinct code, or once per row for few rows."""
+    """Return `make(code)` for each row, and the lengths of these results.
+
+    `make` is called once for each distinct code, or once per row for few rows.
+    """
     (result,) = look_ups(codes, make)
     return result
 
@@ -220,7 +229,10 @@ def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[D
 
 
 class LookUp:
-    """Does the same as `look_up` for one `make`, which accepts every number from `first` on. Results for small numbers are cached."""
+    """Does the same as `look_up`, but for a fixed `make`.
+
+    `make` must accept every number from `first` on. Results for small numbers are cached.
+    """
 
     def __init__(self, make: Callable[[int], bytes], *, first: int = 0) -> None:
         self.make = lru_cache(maxsize=1 << 16)(make)
@@ -229,7 +241,7 @@ class LookUp:
         self._sizes: Lengths = np.empty(0, np.int64)
 
     def __call__(self, codes: Lengths) -> tuple[DictionaryColumn, Lengths]:
-        """Return `make(code)` for each row, and its length."""
+        """Return `make(code)` for each row, and the lengths of these results."""
         needed = int(codes.max()) - self._first + 1
         if len(codes) <= _FEW_ROWS or needed > _KEPT:
             return look_up(codes, self.make)

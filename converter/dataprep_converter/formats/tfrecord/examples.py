@@ -62,7 +62,7 @@ class ColumnFeature:
 def parse(
     data: bytes, starts: Places, ends: Places, features: Sequence[ColumnFeature], *, is_strict: bool
 ) -> tuple[list[Array], dict[int, str]]:
-    """Parse records. Return a column of the good records for each expected feature, and the reasons why bad records are bad, by number.
+    """Parse records. Return a column of good values for each expected feature, and the reason for each bad record, keyed by its number.
 
     The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad.
     """
@@ -113,7 +113,7 @@ def _gather(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
         return content, np.arange(len(lengths) + 1, dtype=np.int64) * width
     order = np.argsort(spans.starts, kind="stable")
     cuts = np.stack((spans.starts[order], spans.ends[order]), axis=1).reshape(-1)
-    # Spans and the gaps between them form a column of byte strings. Taking every other one copies the spans without an index for every byte.
+    # Spans and the gaps between them form a column of byte strings. Taking every second string copies all spans without an index per byte.
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(0, 2 * len(order), 2)
     column: Array = _arrow.Array.from_buffers(pa.large_binary(), len(cuts) - 1, [None, _arrow.py_buffer(cuts), _arrow.py_buffer(data)])

@@ -1,4 +1,4 @@
-"""Find the records of TFRecord files. Planning reads only the headers to find their offsets. Workers read and check stretches of records.
+"""Find the records of TFRecord files. To find their offsets, planning reads only headers. Workers read and check stretches of records.
 
 A length or a payload is used only if its CRC is correct.
 """
@@ -73,7 +73,7 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:
-        # The footer of the previous record is read again. If it exists, the record is complete.
+        # The previous record is complete if its footer exists, so the footer is read once more.
         behind = FOOTER if offset else 0
         data = read_at(offset - behind, window + behind)
         if len(data) < behind:

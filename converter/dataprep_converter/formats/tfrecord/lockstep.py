@@ -5,8 +5,9 @@
 
 Records written by one program mostly have the same features in the same order. So one record, the *leader*, is parsed into steps, and all records
 take each step together. Each record has its own position, at which the expected bytes must be. Records that fall out of step are tried again with
-another leader. After a few leaders, protobuf parses the remaining records one by one, and also records in an unusual form: several lists for one
-feature, or numbers that aren't packed. Their lists are written again, after the data. `examples.py` decodes the lists.
+another leader. After a few leaders, protobuf parses the remaining records one by one. It also parses records in an unusual form, which have
+several lists for one feature, or numbers that aren't packed. Their lists are appended to the data in the usual form. `examples.py` decodes
+the lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,10 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class Spans:
-    """The list of one feature in every record: its position in the data, and its tag. The tag is 0 if the record has no value for the feature."""
+    """The list of one feature in every record: its position in the data, and its tag.
+
+    The tag is 0 if the record has no value for the feature.
+    """
 
     starts: Places
     ends: Places
@@ -47,7 +51,7 @@ class LockstepState:
     """The results of parsing the records so far."""
 
     data: bytes
-    """The records, followed by the lists that were written again."""
+    """The records, followed by the lists that protobuf parsed, in the usual form."""
     starts: Places
     ends: Places
     spans: Mapping[str, Spans]
@@ -83,11 +87,11 @@ class _Entry:
     prefix: bytes
     """The bytes that precede its values."""
     length: int
-    """The size of its values in bytes."""
+    """The size in bytes of its values."""
 
 
 def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entries: Sequence[_Entry]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the records that have exactly these features, after storing their lists in `state`."""
+    """Find the records that have exactly these features, store their lists in `state`, and return a mask of these records."""
     end = state.ends[rows]
     walk = Walk(data, state.starts[rows])
     if entries:
@@ -103,7 +107,7 @@ def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entr
             walk.check(walk.jump() == entry_end)
             walk.check((walk.enter(entry.kind) if entry.kind else walk.at) == entry_end)
             if entry.kind in _PACKED:
-                # Numbers are packed, so there is one list of them or none.
+                # Numbers are packed, so a feature has at most one list of numbers.
                 empty = walk.at == entry_end
                 walk.check((walk.enter(BYTES, where=~empty) == entry_end) | empty)
         walk.check(entry_end <= end)
@@ -138,7 +142,7 @@ class Walk:
         self.in_step = np.ones(len(at), np.bool_)
 
     def check(self, is_so: npt.NDArray[np.bool_]) -> None:
-        """Mark the records for which `is_so` is false as out of step."""
+        """Mark records as out of step if `is_so` is false for them."""
         self.in_step &= is_so
 
     def are_all_at(self, constant: bytes) -> bool:
@@ -196,7 +200,7 @@ class Walk:
 
 
 def _entries(payload: bytes) -> list[_Entry] | None:
-    """Return the features of an Example in the usual form, or None for an Example in another form."""
+    """If an Example has the usual form, return its features, or else None."""
     if not payload:
         return []
     inner = _delimited_at(payload, 0, BYTES)
@@ -239,7 +243,7 @@ def _delimited_at(payload: bytes, at: int, tag: int) -> tuple[int, int] | None:
 
 
 def one_by_one(state: LockstepState, rows: Places) -> None:
-    """Parse records with protobuf, and write their lists again, after the data."""
+    """Parse records with protobuf, and append their lists in the usual form to the data."""
     contents: list[bytes] = []
     size = len(state.data)
     for row in rows.tolist():

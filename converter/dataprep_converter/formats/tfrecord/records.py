@@ -1,4 +1,4 @@
-"""Read TFRecord files back, for `verify` and `inspect`, which check everything that a file claims.
+"""Read TFRecord files back, for `verify` and `inspect`, and check all that a file says about its records.
 
 Both CRCs of every record are checked. Memory holds at most the largest record and one piece of the file. A length is used only if its CRC is
 correct, so a damaged file can't cause a large allocation.
@@ -124,7 +124,7 @@ def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
 
 
 def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
-    """Return where the first records with equal headers begin. The range's `stop` is where they end.
+    """Return the positions of the first records, up to the first one with a different header. The range's `stop` is where they end.
 
     The range is empty if there are too few such records.
     """
@@ -163,8 +163,8 @@ def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def parse_example(payload: bytes) -> dict[str, list[Any]]:
     """Return the features of one tf.train.Example or SequenceExample, sorted by name.
 
-    A feature is a list of ints, floats or bytes, which is empty if it has no value. A feature list of a SequenceExample is a list of such lists, one
-    per step. The features of its context are returned beside its feature lists.
+    A feature is a list of ints, floats or bytes, which is empty if it has no value. A feature list of a SequenceExample is a list of such
+    features, one per step. The features of its context are returned beside its feature lists.
 
     Raises NotWhole if the payload is neither.
     """
@@ -175,7 +175,7 @@ def parse_example(payload: bytes) -> dict[str, list[Any]]:
 def parse_sequence(payload: bytes) -> tuple[dict[str, list[Any]], dict[str, list[list[Any]]]]:
     """Return the context and the feature lists of a SequenceExample. A feature list is a list of steps.
 
-    All features of an Example are context. Raises NotWhole if the payload is neither.
+    In an Example, all features belong to the context. Raises NotWhole if the payload is neither.
     """
     try:
         # In its serialised form, an Example is a SequenceExample that has only a context.
@@ -223,7 +223,10 @@ def _record_class() -> Any:
 
 
 def _map(file: Any, message: str, field: str) -> Any:
-    """Add a message that has a map with string keys to `file`. Return the map's entry type, to which the caller must add the value field."""
+    """Add a message that has a map with string keys to `file`.
+
+    Return the map's entry type, to which the caller must add the value field.
+    """
     kinds = descriptor_pb2.FieldDescriptorProto
     owner = file.message_type.add(name=message)
     entry_name = f"{field.title().replace('_', '')}Entry"

@@ -14,8 +14,8 @@ order, and TensorFlow's order changes from process to process.)
 
 A column's value in one row is its *content* (`contents.py`). For a sequence, it is the bytes of all steps. The bytes before the content in its
 entry, the *prefix*, depend only on the content's length. If the contents of each column have the same length in all rows, the records are a
-matrix: a template of constant bytes, into which the columns of values are copied. Otherwise an Arrow kernel joins the rows from runs of such fixed
-bytes, prefixes looked up by length, and ragged contents. Steps of sequences are made in the same two ways, each step as a row.
+matrix: a template of constant bytes, into which the columns of values are copied. Otherwise an Arrow kernel builds each row from runs of
+fixed bytes, prefixes (looked up by length) and ragged contents. Steps of sequences are made in the same two ways, each step as a row.
 
 A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a
 sequence that is null or empty has no steps.
@@ -92,7 +92,7 @@ class _Field:
         return contents(column, kind=self.feature.kind, raw=self.feature.raw)
 
     def _sequences(self, column: Array) -> Part:
-        """Return the steps of each row, with the bytes that precede each step's values."""
+        """Return the steps of each row. Each step includes the bytes that precede its values."""
         lists = flatten_lists(column)
         steps, counts = no_nulls(lists.items), lists.counts
         if not len(steps):
@@ -114,7 +114,7 @@ class _Field:
         return b"\x0a" + varint(len(self._key) + len(feature) + length) + self._key + feature
 
     def _step(self, length: int) -> bytes:
-        """Return the bytes that precede the content of a step, in the list of all steps."""
+        """Return the bytes that precede a step's content in the list of all steps."""
         values = self._values(length)
         return b"\x0a" + varint(len(values) + length) + values
 
