@@ -309,7 +309,7 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
 
 def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple[int, int]:
     """Return the address and the size in bytes of a buffer. The buffer must outlive the use of the address."""
-    buffer = pa.py_buffer(data)  # type: ignore[arg-type]  # its stubs know no arrays
+    buffer = pa.py_buffer(data)  # type: ignore[arg-type]  # Arrow's stubs don't accept arrays
     return buffer.address, buffer.size
 
 

@@ -65,7 +65,7 @@ def _parse_format(data: bytes) -> ImageHeader:
 
 
 def _jpeg(data: bytes) -> ImageHeader:
-    # A segment: ff marker | uint16 length of the length field and the content | content; big-endian. Fill bytes ff may precede a marker.
+    # A segment: ff marker | uint16 total length of this field and the content | content; big-endian. Fill bytes ff may precede a marker.
     size: tuple[int, int] | None = None
     at = 2
     for _ in range(_JPEG_MARKERS):

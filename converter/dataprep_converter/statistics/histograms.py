@@ -94,7 +94,7 @@ class Histogram:
         places = np.minimum(np.searchsorted(ends, ranks), len(ends) - 1)
         within = (ranks - (ends - self.counts)[places]) / self.counts[places]
         buckets = zip(*_bounds(self.keys[places], self.shift), within.tolist(), strict=True)
-        # The bucket of zero extends only to the smallest floats, so its quantile is zero.
+        # The bucket of zero extends only to the smallest floats, so quantiles in this bucket are zero.
         return [0.0 if low == 0 or high == 0 else low + (high - low) * share for low, high, share in buckets]
 
     def to_json(self) -> list[Any]:

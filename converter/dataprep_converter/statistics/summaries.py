@@ -1,8 +1,8 @@
 """Summaries of a feature's values. A worker fills a summary batch by batch, and the commit step merges the summaries of all shards.
 
 The counts, the number of missing values, the minimum and the maximum cover all records. The other statistics (mean, deviation, histogram,
-frequent values) are computed from a sample of about `enough` values of each shard. The sample is spread evenly: all records in small data
-sets, or else every k-th record.
+frequent values) are computed from a sample of about `enough` values of each shard. The sample is spread evenly: it has all records of a
+small data set, or every k-th record of a large one.
 """
 
 import math
@@ -326,7 +326,7 @@ class Summariser:
         if not values.size:
             return
         limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
-        # Pixels soon reach both ends of their range. After that, no value can change the bounds.
+        # Pixels soon reach both ends of their range. No later value can then change the bounds.
         if (numbers.least, numbers.greatest) != limits:
             numbers.bound(values)
         if values.dtype == np.int8:
@@ -378,7 +378,7 @@ def _values(column: Array) -> Array:
     """Return all innermost values of a column as a flat array, without nulls."""
     while is_tensor(column.type) or is_list(column.type):
         lists: Any = storage(column)
-        # `flatten` copies lists of fixed size, and is needed only to drop the values below a null.
+        # `flatten` copies lists of fixed size, and is needed only to drop the values that a null masks.
         is_whole = pa.types.is_fixed_size_list(lists.type) and not lists.null_count
         size = lists.type.list_size if is_whole else 0
         column = lists.values.slice(lists.offset * size, len(lists) * size) if is_whole else lists.flatten()

@@ -16,7 +16,7 @@ _KEPT: Final = 1024
 _ENOUGH: Final = 1024
 """The number of values after which counting stops if the values are mostly distinct."""
 LONGEST: Final = 64
-"""The maximum length of byte strings that are counted. Longer ones aren't categories."""
+"""The maximum length of byte strings that are counted. Longer strings aren't categories."""
 
 
 @dataclass

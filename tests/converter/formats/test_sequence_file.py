@@ -379,7 +379,7 @@ def test_a_zlib_stream_that_would_grow_beyond_its_block_is_refused() -> None:
     bomb = zlib.compress(bytes(100_000_000))
     streams = b"".join(vint(len(stream)) + stream for stream in (sizes, keys, value_sizes, bomb))
     begin = made.pairs()[0][0]
-    with pytest.raises(BrokenRecord, match="a zlib stream that does not end where it should"):
+    with pytest.raises(BrokenRecord, match="a zlib stream that doesn't end where it should"):
         made.pairs(made.data[:begin] + ESCAPE + MARKER + b"\x01" + streams)
 
 

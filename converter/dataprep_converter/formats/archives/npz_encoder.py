@@ -47,7 +47,7 @@ class NpzEncoder(SingleFile):
         return b""
 
     def close(self) -> bytes:
-        """Return no bytes yet: if the arrays were joined here, they would be in memory twice."""
+        """Return no bytes yet: joining the arrays here would hold them in memory twice."""
         return b""
 
     def rest(self) -> Iterator[Bytes]:

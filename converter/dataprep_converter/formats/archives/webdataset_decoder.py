@@ -90,7 +90,7 @@ def _values(content: bytes, member: Member) -> list[Any]:
 
 @lru_cache(maxsize=1024)
 def _header(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and type of a .npy file. Cached, because headers are in Python's notation and slow to parse, and most are equal."""
+    """Return the shape and type of a .npy file. Cached, because most headers are equal, and parsing them is slow."""
     file = io.BytesIO(header)
     np.lib.format.read_magic(file)
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)

@@ -6,7 +6,7 @@
     # The end:   zeros, at least 1024, up to a multiple of 10240
 
 The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
-order of their extensions. Names are stored in USTAR fields, and a longer name is refused, because some readers fail on PAX headers.
+order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because some readers fail on PAX headers.
 
 Readers cut a name at the first dot of its last path component, so keys have no dot there. The samples of a batch whose members have the same
 extensions are encoded together. A batch may have several such groups: a missing value has no member, and an image's extension depends on its type.

@@ -100,7 +100,7 @@ class Zip:
         return [head, *packed_contents]
 
     def end(self) -> bytes:
-        """Return the bytes that end the archive."""
+        """Return the last bytes of the archive."""
         return directory_and_end(self._members, self._size)
 
 

@@ -100,7 +100,7 @@ def _wrap_column(column: Array, kind: pa.DataType) -> Array:
 
 
 def _tensors(column: Array, kind: Any) -> Array:
-    """Convert nested lists to tensors. The values below a null are arbitrary."""
+    """Convert nested lists to tensors. The values that a null masks are arbitrary."""
     values: Any = column.take(to_arrow(np.arange(len(column))))
     missing = column.is_null() if column.null_count else None
     while pa.types.is_fixed_size_list(values.type):

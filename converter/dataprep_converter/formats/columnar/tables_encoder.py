@@ -187,7 +187,7 @@ def conformed(column: Array, kind: pa.DataType, *, feature_name: str) -> Array:
 
 
 def _build_fixed_size_lists(column: Array, kind: Any, missing: npt.NDArray[np.bool_] | None, *, feature_name: str) -> Array:
-    """Return a column of fixed-size lists, which may be nested. The values below a null are zeros."""
+    """Return a column of fixed-size lists, which may be nested. The values that a null masks are zeros."""
     sizes = []
     leaf = kind
     while pa.types.is_fixed_size_list(leaf):
@@ -220,7 +220,7 @@ def leaves(column: Array) -> Array:
 
 
 def _nothing(kind: pa.DataType) -> Any:
-    """Return the value that is stored below a null."""
+    """Return the value that is stored in place of a null."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _arrow.scalar("", kind)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

@@ -62,7 +62,7 @@ class MapFileEncoder(SingleFile):
         return TfrecordEncoder.numbers(output) if output.map_file.value == "Example" else DtypeSupport()
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Note the shard and the seed. The sync markers and the record numbers depend on them."""
+        """Store the shard and the seed, on which the sync markers and the record numbers depend."""
         self._shard, self._seed = shard, seed
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:

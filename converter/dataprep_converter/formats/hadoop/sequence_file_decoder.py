@@ -168,7 +168,7 @@ def _inflate(data: bytes, most: int, offset: int) -> bytes:
     except zlib.error as exc:
         raise BrokenRecord(f"broken zlib stream ({exc})", offset=offset) from exc
     if len(content) > most or not stream.eof or stream.unused_data:
-        raise BrokenRecord("a zlib stream that does not end where it should", offset=offset)
+        raise BrokenRecord("a zlib stream that doesn't end where it should", offset=offset)
     return content
 
 

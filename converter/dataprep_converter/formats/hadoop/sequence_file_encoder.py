@@ -205,7 +205,7 @@ class SequenceFileEncoder(SingleFile):
         return TfrecordEncoder.numbers(output) if output.sequence_file.value == "Example" else DtypeSupport()
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Note the shard and the seed. The sync marker and the record numbers depend on them."""
+        """Store the shard and the seed, on which the sync marker and the record numbers depend."""
         self._shard, self._seed = shard, seed
         self._number = shard.first
 

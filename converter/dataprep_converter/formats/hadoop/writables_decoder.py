@@ -211,7 +211,7 @@ def vint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def vints(data: bytes, count: int) -> tuple[list[int], int]:
-    """Return a list of `count` vints and the position after them. Raises ValueError."""
+    """Return a list of `count` vints, and the position after the last vint. Raises ValueError."""
     numbers: list[int] = []
     at = 0
     for _ in range(count):

@@ -90,9 +90,9 @@ class Pairs:
 
 
 def pairs(options: SequenceFileOptions | MapFileOptions, features: Sequence[FeatureSpec], *, format_name: str) -> Pairs:
-    """Return the classes that a job's options select for its features.
+    """Return the Java classes that a job's options select for the job's features.
 
-    Raises BadSpec, naming the feature, if a class can't hold it.
+    If a class can't hold a feature, raises BadSpec, which names the feature.
     """
     key = next((feature for feature in features if feature.name == options.key), None)
     if options.key is not None and key is None:
@@ -235,7 +235,7 @@ def vint(value: int) -> bytes:
 
 
 def joined(parts: Sequence[Part | bytes], rows: int) -> Part:
-    """Concatenate the parts in each row. A part given as bytes is the same in every row."""
+    """Concatenate the parts in each row. If a part is given as bytes, every row has these bytes."""
     run: list[Fixed | bytes] = []
     pieces: list[Piece] = []
     lengths: Lengths = np.zeros(rows, np.int64)
@@ -293,7 +293,7 @@ def _prefix_types(feature: FeatureSpec, column: Array) -> Part:
 
 
 def _drop_missing(matrix: npt.NDArray[np.uint8], column: Array) -> Ragged:
-    """Shorten each null to its type, without a value."""
+    """Remove the value of each null, so that only the type is left."""
     missing = column.is_null().to_numpy(zero_copy_only=False)
     matrix[missing, :2] = (0, NULL)
     mask = np.ones(matrix.shape, np.bool_)
@@ -347,6 +347,6 @@ def _describe(feature: FeatureSpec) -> str:
 
 
 def data_of(part: Part) -> tuple[npt.NDArray[np.uint8], Lengths]:
-    """Return the bytes of all rows, concatenated, and their offsets: where each row begins and the last one ends."""
+    """Return the concatenated bytes of all rows, and the rows' offsets: where each row begins, and where the last row ends."""
     data, offsets = binary_data(_ragged(part).content)
     return data, offsets

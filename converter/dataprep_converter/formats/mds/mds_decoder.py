@@ -1,4 +1,4 @@
-"""Decoder of `mds`. The columns follow from the manifest's features, and the columns in a shard's header must be the same."""
+"""Decoder of `mds`. The columns are derived from the manifest's features. A shard's header must list the same columns."""
 
 import json
 import math

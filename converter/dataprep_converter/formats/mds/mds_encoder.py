@@ -38,7 +38,7 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 
 LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]
-"""The hashes in index.json. The shards' SHA-256 is known anyway, and the library can check it."""
+"""The hashes in index.json. The SHA-256 of each shard is known anyway, and the library can check this digest."""
 _IMAGE: Final = "/encoded"
 """Features whose names end with this hold image files. The library opens any image type under the encoding `jpeg`."""
 _LEVELS: Final = {"Zstd": 3, "Gzip": 6}

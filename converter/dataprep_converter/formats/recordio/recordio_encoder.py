@@ -76,7 +76,7 @@ class _Entry:
         return self.map_tag + varint(len(key) + len(value) + inner) + key + value + before, between
 
     def pieces(self, batch: pa.RecordBatch) -> tuple[list[Piece], Lengths]:
-        """Return the columns whose concatenation is this entry, and the entry's length in each row."""
+        """Return the columns that, concatenated, give this entry. Also return the entry's length in each row."""
         values = _ragged(_numbers(batch.column(self.feature.name), self.feature))
         if self.keys is None:
             heads, sizes = look_up(values.lengths, lambda length: self.around(length, 0)[0])

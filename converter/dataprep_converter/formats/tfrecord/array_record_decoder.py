@@ -17,7 +17,7 @@ class ArrayRecordDecoder:
     """Decodes each record to its serialised message. The file is first copied to $TMPDIR, because its table of chunks is at its end."""
 
     def __init__(self, manifest: Manifest) -> None:
-        del manifest  # the messages contain all that is needed
+        del manifest  # reading messages needs nothing from the manifest
         self._library = array_records.library()
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -270,7 +270,7 @@ def _ragged(data: Bytes, lengths: Lengths, missing: npt.NDArray[np.bool_] | None
 
 
 def even_offsets(rows: int, width: int) -> Lengths:
-    """Return the offsets of `rows` rows of equal width: where each row begins and the last one ends."""
+    """Return the offsets of `rows` rows of equal width: where each row begins, and where the last row ends."""
     return np.arange(rows + 1, dtype=np.int64) * width
 
 

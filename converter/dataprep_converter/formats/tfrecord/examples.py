@@ -104,7 +104,7 @@ def _blame(state: LockstepState, rows: Places, reason: str) -> None:
 
 
 def _gather(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
-    """Return the concatenated bytes of all spans, and their offsets: where each span begins and the last one ends."""
+    """Return the concatenated bytes of all spans, and the spans' offsets: where each span begins, and where the last span ends."""
     lengths = spans.ends - spans.starts
     if len(lengths) and lengths[0] == lengths.min() == lengths.max() <= _SHORT:
         width = int(lengths[0])
@@ -172,7 +172,7 @@ def _empty_rows(content: npt.NDArray[np.uint8], offsets: Places, rows: Places) -
 
 
 def _bytes_lists(state: LockstepState, spans: Spans, feature: ColumnFeature) -> Any:
-    """Return lists of byte strings. Each value has its own tag and length, so the n-th values of all records are found in one step."""
+    """Return lists of byte strings. Every value has its own tag and length, so one step finds the n-th value of every record."""
     data = np.frombuffer(state.data, np.uint8)
     rows = np.flatnonzero(spans.ends > spans.starts)
     at, end = spans.starts[rows], spans.ends[rows]

@@ -89,7 +89,8 @@ def _yield_verified(data: bytes, offset: int, bounds: Places) -> Iterator[Verifi
 
 
 def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:
-    """Return where each complete record begins, from `start` on, and where the last one ends. Also return the fault at that end, or "".
+    """Starting at `start`, return where each complete record begins, and where the last of these records ends. Also return the fault at that end,
+    or "".
 
     `sizes` has the headers seen so far.
     """
@@ -140,7 +141,7 @@ def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
 
 
 def _verify(data: bytes, offset: int, bounds: Places) -> VerifiedRecords:
-    """Return the records between the bounds, up to the first one with a wrong CRC."""
+    """Return the records between the bounds, up to the first record with a wrong CRC."""
     starts, ends = bounds[:-1] + HEADER, bounds[1:] - FOOTER
     wrong = broken(np.frombuffer(data, np.uint8), starts, ends)
     good = int(wrong[0]) if len(wrong) else len(starts)
