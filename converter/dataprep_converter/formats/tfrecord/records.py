@@ -89,7 +89,7 @@ def _yield_verified(data: bytes, offset: int, bounds: Places) -> Iterator[Verifi
 
 
 def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, str]:
-    """Starting at `start`, return where each complete record begins, and where the last of these records ends. Also return the fault at that end,
+    """Starting at `start`, return where each complete record begins, and where the last one ends. Also return the fault at that end,
     or "".
 
     `sizes` has the headers seen so far.
