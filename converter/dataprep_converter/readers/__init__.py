@@ -110,8 +110,8 @@ class Reader(Protocol):
 
 @runtime_checkable
 class ReadsColumns(Protocol):
-    """A reader that can read some columns more cheaply than all of them. Splits by value need only some columns; from other readers they
-    read all."""
+    """A reader that can read some columns more cheaply than all of them. Splits by value need only some columns; with a reader of another
+    kind, all columns are read."""
 
     def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`, but the batches need to contain only these columns and `_sample`."""
@@ -142,7 +142,8 @@ class HasSteps(Protocol):
     """A reader of text whose samples are sequences. It can report the line of a sequence's faulty step."""
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The location of each faulty step, such as `line 3`, or of the start of its sequence. May read the text again."""
+        """The location of each faulty step, such as `line 3`. If a step's location is unknown, the location of the start of its sequence.
+        May read the text again."""
         ...
 
 

@@ -1,8 +1,8 @@
 """The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with it.
 
-Planning needs only the manifest: each shard is a unit whose subset is the split, the manifest has the number of records, and the columns
-are the features. A shard is decoded from its beginning, some records at a time. To reach later records, the reader skips earlier ones
-without decoding them.
+Planning needs only the manifest, which has the features and, for each shard, the split and the number of records. Each shard is a unit, its
+subset is the split, and the columns are the features. A shard is decoded from its beginning, some records at a time. To reach later
+records, the reader skips earlier ones without decoding them.
 """
 
 import itertools
@@ -129,7 +129,7 @@ def _parsed(records: Sequence[bytes], expected: Sequence[ColumnFeature], schema:
 
 
 def cast(column: Array, kind: pa.DataType) -> Array:
-    """The column converted to another type with the same values; also turns lists of numbers into tensors."""
+    """Converts a column to another type without changing the values. Can also convert lists of numbers to tensors."""
     if column.type.equals(kind):
         return column
     if is_tensor(kind):
@@ -149,8 +149,8 @@ class _Walk(Closeable):
         self.position = 0
 
     def take(self, first: int, count: int) -> list[Any]:
-        """`count` records, starting with number `first`, or fewer at the end of the shard. Raises BadData, which names the file and the
-        offset."""
+        """The next `count` records from number `first` on. Returns fewer at the end of the shard. Raises BadData, which names the file and
+        the offset."""
         if first < self.position:
             self.close()
             self._records = self._started()

@@ -1,11 +1,12 @@
-"""The source `idx` reads pairs of IDX files, the format of MNIST.
+"""The source `idx` reads pairs of files in the format IDX, the format of MNIST.
 
     # The layout of a file:  00 00 | type | number of dimensions n | n x int32 sizes, the first is the number of samples | values
     # All numbers are big-endian, and values are row-major.
     # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
 
-Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. Plain local files, and files of samples in any
-other order, are read by `rows.py`; a gzip file is then first copied, uncompressed, to an unlinked temporary file.
+Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. `rows.py` reads plain local files, and all
+files if the samples are in any other order. Before `rows.py` reads a gzip file, the file is copied, uncompressed, to an unlinked temporary
+file.
 """
 
 import json
@@ -36,7 +37,7 @@ from dataprep_converter.stores import Input, scheme_of
 TYPES: Final[Mapping[int, str]] = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 
 _SKIPPED_BYTES = 8 << 20
-"""The largest gap in bytes that a pass over a plain file reads through. For a larger gap, it opens a new stream."""
+"""The largest gap, in bytes, that a pass over a plain file reads and discards. After a larger gap, the pass opens a new stream."""
 _LARGEST_VALUE_COUNT = 1 << 40
 
 
@@ -102,7 +103,7 @@ class IdxReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. In order, this is as fast as reading the file."""
+        """Yields a batch for each array of sample numbers. If the numbers are in order, this is as fast as reading the file."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
@@ -209,7 +210,8 @@ def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
 
 
 def parse_header(start: ForwardReader, uri: str) -> Header:
-    """Reads the header at the start of a file. Raises BadData, which says what was expected and what was found, if it is invalid."""
+    """Reads the header at the start of a file. If the header is invalid, raises BadData, which says what was expected and what was
+    found."""
     magic = start.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
         known = ", ".join(f"{code:02x} {name}" for code, name in TYPES.items())

@@ -173,7 +173,7 @@ class _Planner:
         return {"columns": columns}
 
     def _grouped(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
-        """Yields the units of a source that names files by column. The n-th files of all columns are one unit."""
+        """Yields the units of a source that names separate files for each column. The n-th files of all columns are one unit."""
         # Sort the columns, because the API server doesn't keep the order of keys.
         names = sorted(arrays, key=str.encode)
         files = {name: list(input_files(self._access, [arrays[name]])) for name in names}
@@ -270,7 +270,7 @@ def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Plac
 
 
 def _header(source: Input, uri: str, size: int) -> _Header:
-    """Reads the header of an array that has `size` bytes in all. Raises BadData, which says what was expected, if it is invalid."""
+    """Reads the header of an array that has `size` bytes in all. If the header is invalid, raises BadData, which says what was expected."""
     data = io.BytesIO(source.read_at(0, min(size, _LONGEST_HEADER)))
     try:
         version = np.lib.format.read_magic(data)

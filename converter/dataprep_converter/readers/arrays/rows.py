@@ -27,9 +27,9 @@ Bytes = npt.NDArray[np.uint8]
 _GAP_BYTES: Final = 8 << 10
 """Up to this size, reading a gap between rows is cheaper than another request."""
 _BLOCK_BYTES: Final = 8 << 20
-"""The most bytes of a read, including gaps. A row that is larger is read on its own."""
+"""The maximum number of bytes of a read, including gaps. A larger row is read on its own."""
 _REMOTE_ROW_BYTES: Final = 1 << 20
-"""Scattered rows of a remote file are requested one by one only if they have at least this size."""
+"""Scattered rows of a remote file are requested one by one only if each row has at least this many bytes."""
 _SCATTERED_RUNS: Final = 8
 """With this many jumps in one batch, the rows are considered shuffled."""
 
@@ -48,7 +48,7 @@ class Rows(Closeable):
         self.is_copied = False
         """Whether rows are read from the temporary copy."""
         self.owned = ExitStack()
-        """Closes the copy, and anything else that the caller adds, together with this object."""
+        """Closes the copy, and anything else that the caller adds, when this object is closed."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
         """The given rows, in this order, as an array of shape (len(rows), row_bytes). It may be a view of read-only bytes."""
@@ -67,7 +67,7 @@ class Rows(Closeable):
         self.owned.close()
 
     def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """Reads rows of which most have no neighbours, each with its own request."""
+        """Reads each row with a separate request. For rows that mostly have no neighbours."""
         data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
         if len(data) != len(rows) * self._row_bytes:
             raise self._became_shorter()
@@ -91,7 +91,8 @@ class Rows(Closeable):
 
 
 def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Divides ascending rows into reads, including gaps. Yields the (begin, end) of each read as positions in `rows`."""
+    """Divides ascending rows into reads, which include the gaps between their rows. Yields the (begin, end) of each read as positions in
+    `rows`."""
     at_once = max(1, _BLOCK_BYTES // row_bytes)
     low = 0
     while low < len(rows):

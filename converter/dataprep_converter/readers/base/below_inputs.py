@@ -12,7 +12,7 @@ from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.stores import FolderFiles, Store
 
 MOST_HELD = 4096
-"""The largest number of files that are held back. If there are more, the store is asked whether the marker exists."""
+"""The maximum number of files that are held back. If more files would be held back, the store is asked whether the marker exists."""
 _MARK: Final = f"{names.SIDE}/"
 
 
@@ -48,7 +48,7 @@ class _DataSetFilter:
         if mark and len(root) + 1 > len(self._base):
             self._begin(f"{root}/", files)
             return
-        # A folder is no data set if the listing is already past the position of its marker.
+        # A folder isn't a data set if the listing is already past the position of its marker.
         at = files.folder + files.names[-1]
         self._held.append(files)
         while self._held and all(self._is_plain(each, at) for each in self._folders(self._held[0])):

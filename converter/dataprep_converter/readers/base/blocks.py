@@ -26,7 +26,7 @@ from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
-"""The size of the cache of decoded blocks in bytes. The latest block is kept even if it is larger."""
+"""The size of the cache of decoded blocks in bytes. The latest block is kept even if it is larger than this."""
 KEPT_BLOCKS: Final = 64
 
 _LOST: Final = "\x01"
@@ -45,7 +45,7 @@ class FolderColumns(Protocol):
         ...
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason why all records of the unit are bad, or None if they are not."""
+        """The reason why all records of the unit are bad, or None if there is no such reason."""
         ...
 
     def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
@@ -58,8 +58,8 @@ class Block:
     """Some consecutive, decoded rows of a unit."""
 
     records: pa.RecordBatch
-    """The good rows, in order. They have the columns of the reader's `schema()`, followed by a column of lost digits for each column of
-    decimals in `lost_of`."""
+    """The good rows, in order. Their columns are those of the reader's `schema()`, followed by a column of lost digits for each column in
+    `lost_of`."""
     places: npt.NDArray[np.int64]
     """For each row of the block, its index in `records`, or -1 if the row is bad."""
     reasons: Mapping[int, str]
@@ -93,8 +93,8 @@ class BlockReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
-        """`lost_of` lists columns of decimals. For each of them, blocks have another column, named by `lost_name`, with the original text of
-        the values that lost digits."""
+        """`lost_of` lists columns of decimals. For each column in `lost_of`, blocks have another column, named by `lost_name`, with the
+        original text of the values that lost digits."""
         self._access = access
         self._lost_of = list(lost_of)
         self._folders = folders
@@ -112,7 +112,8 @@ class BlockReader(Closeable):
         raise NotImplementedError
 
     def with_partitions(self, files: pa.Schema) -> pa.Schema:
-        """The columns of the blocks, followed by the columns from the folder names. Raises BadSpec for a column that is in both."""
+        """The columns of the blocks, followed by the columns from the folder names. Raises BadSpec for a column that is both in the blocks
+        and in the folder names."""
         return files if self._folders is None else self._folders.schema(files)
 
     def load(self, unit: Unit, source: Input) -> Block:
@@ -135,8 +136,8 @@ class BlockReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. In order, each unit is decoded once. For any other order, the latest units are
-        cached. If the input is larger than the cache, many batches are collected in one pass over it."""
+        """Yields a batch for each array of sample numbers. If the numbers are in order, each unit is decoded once. For any other order, the
+        latest units are cached. If the input is larger than the cache, many batches are collected in one pass over it."""
         first = next(samples, None)
         if first is None:
             return

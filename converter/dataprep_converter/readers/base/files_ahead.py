@@ -1,7 +1,7 @@
 """The base of readers whose samples are complete files, each one a unit. Subclasses interpret the bytes.
 
 Samples are returned in the requested order. If files are slow to read, a few threads read ahead of the current batch, up to a limit of
-bytes. Of local files, many are read in one call into a buffer for the complete batch. That buffer becomes the column.
+bytes. Many local files are read in one call, into a buffer for the complete batch. That buffer becomes the column.
 """
 
 from collections import deque
@@ -89,7 +89,7 @@ class FilesReader(Closeable, Generic[T]):
     def __init__(self, access: Access) -> None:
         self._access = access
         self._is_slow = False
-        """Whether the last read took longer than reading from a disk or the page cache does."""
+        """Whether the last read took longer than a read from a disk or the page cache takes."""
 
     def schema(self) -> pa.Schema:
         """The columns of the batches; see `Reader`."""

@@ -1,4 +1,5 @@
-"""Finds the rows that Arrow rejects. Arrow's errors don't name them reliably, so rejected runs of rows are halved until they are isolated."""
+"""Finds the rows that Arrow rejects. Arrow's errors don't name these rows reliably, so each rejected run is halved until the faulty rows
+are isolated."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar

@@ -1,5 +1,5 @@
-"""A cache of the files that a reader used last. A file is opened once, checked against its pin, and its bytes read are counted. When it is
-closed, the objects that read from it are closed too."""
+"""A cache of the files that a reader used last. A file is opened once and checked against its pin, and the bytes read are counted. When a
+file is closed, the objects that read from the file are closed too."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -35,7 +35,8 @@ class OpenFiles(Closeable):
         return self._files.get(uri, lambda: MeteredInput(open_file(), self.count))
 
     def views(self, most: int = KEPT_FILES, *, close: Callable[[V], None] = lambda _: None) -> LruCache[str, V]:
-        """A new cache, by URI, of objects that read from the files. Before a file is closed, its object is removed and passed to `close`."""
+        """A new cache, by URI, of objects that read from the files. Before a file is closed, the object that reads from the file is removed
+        from the cache and passed to `close`."""
         views: LruCache[str, V] = LruCache(most, evicted=lambda _uri, view: close(view))
         self._views.append(views)
         return views

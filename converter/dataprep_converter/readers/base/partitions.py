@@ -27,7 +27,7 @@ from dataprep_converter.readers.columnar.columns import TYPES, default_of, shown
 from dataprep_converter.sampling.units import Unit
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The folder name's value by which Hive and Spark represent a null."""
+"""The value in a folder name that represents a null in Hive and Spark."""
 
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _INT64: Final = range(-(2**63), 2**63)
@@ -75,7 +75,8 @@ class Partitions:
         return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
 
     def refusal(self, unit: Unit) -> str | None:
-        """The reason why all records of the unit are bad, or None. Records are bad if a folder name has a null and the column has no default."""
+        """The reason why all records of the unit are bad, or None. All records are bad if the unit's folder name has a null for a column
+        without a default."""
         values = self._values(unit)
         for column in self._columns:
             if values[column.name] is None and column.default is None:
@@ -104,7 +105,8 @@ def names_from(state: Mapping[str, Any]) -> list[str]:
 
 
 def of_files(written: S, names: Collection[str], *, of: str) -> S:
-    """The source without its settings for the partition columns `names`. Raises BadSpec if no column of the files is left in a list."""
+    """The source without its settings for the partition columns `names`. Raises BadSpec if the source lists columns, but only partition
+    columns."""
     changed: dict[str, Any] = {}
     for field in ("columns", "select"):
         listed = getattr(written, field, None)
@@ -220,7 +222,8 @@ def _is_whole_number(text: str) -> bool:
 
 
 def _scalar(text: str, kind: pa.DataType) -> Any:
-    """The value as an Arrow scalar, or None if it is not of that type. Integers are checked first, because Arrow would accept 0x10."""
+    """The value as an Arrow scalar, or None if it is not of that type. The syntax of integers is checked before the cast, because Arrow
+    would accept 0x10."""
     if kind == pa.int64() and not _is_whole_number(text):
         return None
     try:

@@ -1,8 +1,9 @@
 """Reads samples in any order from a reader that is fast only in the order of the input.
 
-A window is the samples of many batches. They are read together in the order of the input, so that each unit is decoded only once, and are
-then divided into the batches. If the next requests are known, the same pass also stores the rows of the next windows in a temporary file,
-separately for each window. With more memory and disk, fewer passes over the input are needed. The batches are the same in any case.
+A window consists of the samples of many batches. The samples of a window are read together in the order of the input, so that each unit is
+decoded only once. The samples are then divided into the batches. If the next requests are known, the same pass also stores the rows of the
+next windows in a temporary file, separately for each window. With more memory and disk, fewer passes over the input are needed. The
+contents of the batches don't depend on the number of passes.
 """
 
 import itertools
@@ -26,9 +27,10 @@ from dataprep_converter.runtime.temporary import TemporaryFile, free_bytes
 logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 256 << 20
-"""The most bytes of decoded rows in memory."""
+"""The maximum number of bytes of decoded rows in memory."""
 MOST_ROWS: Final = 8 << 20
-"""The most rows that a pass stores on disk. Decoding that many takes about ten seconds, in which no batch is returned."""
+"""The maximum number of rows that a pass stores on disk. Decoding this number of rows takes about ten seconds, in which no batch is
+returned."""
 
 _PIECE_ROWS = 8192
 _LAID_ROWS, _LAID_BYTES = 65_536, 16 << 20
@@ -62,7 +64,8 @@ def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
 
 
 class ShuffleWindows(Closeable):
-    """Reads windows of samples in passes over the input. A pass also stores the next windows, as far as memory and disk suffice."""
+    """Reads windows of samples in passes over the input. A pass stores not only the requested window, but also as many of the next windows
+    as memory and disk allow."""
 
     def __init__(self) -> None:
         self._laid: _SpilledWindows | None = None
@@ -87,7 +90,8 @@ class ShuffleWindows(Closeable):
             laid.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and the next ones, as long as the sample numbers fit into memory and the rows onto the disk."""
+        """This window and the next windows. Includes only as many windows as memory can hold sample numbers for and the disk can hold rows
+        for."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
@@ -182,7 +186,8 @@ class _SpilledWindows(Closeable):
 
 
 def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
-    """Reads the rows of these windows in one pass. Returns None if that saves nothing or isn't possible; then each window needs a pass."""
+    """Reads the rows of these windows in one pass. Returns None if a common pass saves nothing or isn't possible; each window then needs a
+    separate pass."""
     if len(ahead) < 2:
         return None
     numbers = np.concatenate([samples for window in ahead for samples in window])
@@ -206,7 +211,7 @@ def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Spilled
 
 
 def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _SpilledWindows, *, rows: int) -> bool:
-    """Reads samples in ascending order and stores each with its window. Returns False if too many are bad."""
+    """Reads samples in ascending order and stores each with its window. Returns False if too many samples are bad."""
     count_of_bad = 0
     for start in range(0, len(numbers), rows):
         piece, windows_here = numbers[start : start + rows], window_of[start : start + rows]

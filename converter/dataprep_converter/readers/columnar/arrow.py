@@ -48,7 +48,7 @@ class ArrowReader(BlockReader):
         return self.with_partitions(self._table.schema)
 
     def load(self, unit: Unit, source: Input) -> Block:
-        """Reads a record batch. Decodes it as a stream that begins with the file's schema and the dictionaries before the batch."""
+        """Reads a record batch. Decodes the batch as a stream that begins with the file's schema and the dictionaries before the batch."""
         before = self._before.get((unit.uri, unit.extra), lambda: _pieces(source, json.loads(unit.extra)["before"], unit.uri))
         stream = before + _pieces(source, [(unit.offset, unit.size)], unit.uri)
         try:
@@ -59,7 +59,7 @@ class ArrowReader(BlockReader):
                 _check(records.column(column.path[0]))
         except (OSError, pa.ArrowException, StopIteration) as exc:
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
-        # The columns are views of the stream's memory, which holds the columns that weren't selected too.
+        # The columns are views of the stream's memory, which also holds the columns that weren't selected.
         return replace(self._table.block(records), held=len(stream))
 
 

@@ -1,4 +1,4 @@
-"""Converts columns of tables into the columns of batches: structs are flattened to `a/b`, types become types that records can hold.
+"""Converts columns of tables into the columns of batches: flattens structs to `a/b`, and converts values to types that records can hold.
 
 A null becomes the column's default, or makes its row bad. So code after a reader never has to handle nulls.
 """
@@ -46,10 +46,10 @@ class Column:
     type: pa.DataType
     """The type of the column in batches."""
     was: pa.DataType | None = None
-    """The type of the values in the input, if they are times or decimals, which are read as numbers."""
+    """The type of the values in the input. Only set for times and decimals, which are read as numbers."""
 
     def field(self) -> "pa.Field[Any]":
-        """The column as a field of the reader's schema. Its metadata has the original type, which later steps need too."""
+        """The column as a field of the reader's schema. The field's metadata has the original type, which later steps also need."""
         metadata = None if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
         made: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
         return made
@@ -183,7 +183,8 @@ def _advice(kind: pa.DataType) -> str:
 
 
 def taken(records: pa.RecordBatch, column: Column) -> Array:
-    """A column of a file's batch, converted to its type in batches. If a struct that contains it is null, the value is null."""
+    """A column of a batch of the file, converted to the type that the column has in the reader's batches. A value is null if a struct that
+    contains the value is null."""
     values: Array = records.column(column.path[0])
     for name in column.path[1:]:
         values = pc.struct_field(values, name)
@@ -220,7 +221,8 @@ def _cast(values: Any, kind: pa.DataType) -> Array:
 
 
 def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None":
-    """The decimals that lost digits when they were read, as text, and null in the other rows. None if the column can't have lost digits."""
+    """The original text of the decimals that lost digits when they were read; null in the other rows. None if no value of the column can
+    have lost digits."""
     original: Any = records.column(column.path[0])
     for name in column.path[1:]:
         original = pc.struct_field(original, name)
@@ -280,7 +282,8 @@ def settled(
     columns: Sequence[Column],
     defaults: Mapping[str, Any],
 ) -> tuple[list[Array], dict[int, str]]:
-    """The columns with their defaults in place of nulls, and the reason for each row that still has a null, or has text that is not UTF-8."""
+    """The columns with defaults in place of nulls, and the reason for each bad row. A row is bad if it still has a null, or has text that
+    is not UTF-8."""
     out: list[Array] = []
     wrong: dict[int, str] = {}
     for column, given in zip(columns, values, strict=True):
@@ -320,7 +323,7 @@ def _rows(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _not_utf8(column: Any) -> npt.NDArray[np.int64]:
-    """The positions of the texts that are not UTF-8. Examines texts one by one only if there is one that is not."""
+    """The positions of the texts that are not UTF-8. Examines texts one by one only if at least one of them is not UTF-8."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return np.empty(0, np.int64)
     try:
@@ -340,7 +343,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def narrowed(values: Array) -> tuple[Array, dict[int, float]]:
-    """Converts float64 to float32. Also returns the finite values that became infinite, by position."""
+    """Converts float64 to float32. Returns the converted values, and a map from positions to the finite values that became infinite."""
     wide = (pc.fill_null(values, 0.0) if values.null_count else values).to_numpy()
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)

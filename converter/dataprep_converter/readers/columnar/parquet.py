@@ -1,7 +1,8 @@
 """The source `parquet` reads the row groups of Parquet files. Arrow decodes them.
 
-The planner reads only the footers. Each row group is a unit. Workers read only the bytes of the selected columns. A large row group is decoded
-in parts, up to the last requested row. In order, this takes a single pass over the row group; each step back begins another pass.
+The planner reads only the footers. Each row group is a unit. Workers read only the bytes of the selected columns. A large row group is
+decoded in parts, up to the last requested row. If rows are requested in order, a single pass over the row group suffices; each request for
+an earlier row begins another pass.
 """
 
 import json
@@ -144,7 +145,7 @@ def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
 
 
 def _span(chunk: Any) -> tuple[int, int]:
-    """The offset of the first byte of a column chunk, and of the byte after its last."""
+    """The offset of a column chunk's first byte, and the offset after the chunk's last byte."""
     start = chunk.data_page_offset if chunk.dictionary_page_offset is None else min(chunk.dictionary_page_offset, chunk.data_page_offset)
     return start, start + chunk.total_compressed_size
 
@@ -174,7 +175,7 @@ class _File:
         return int(max(1, min(PART_RECORDS, PART_BYTES * found.num_rows // max(1, size))))
 
     def part(self, unit: Unit, group: int, number: int) -> pa.RecordBatch:
-        """Decodes a part. In order, all parts take one pass over the row group. Going back begins another pass."""
+        """Decodes a part. If parts are requested in order, one pass over the row group suffices. Going back begins another pass."""
         with _named(self._uri, f"damaged in row group {group}"):
             if group != self._group or number < self._next:
                 self._begin(group)
@@ -194,7 +195,7 @@ class _File:
         self._ranged.load(_joined(spans) if small else [])
         size = self.part_records(group)
         batches = self._file.iter_batches(batch_size=size, row_groups=[group], columns=self._names, use_threads=False)
-        # Arrow returns a shorter batch if its text is too long for one array.
+        # Arrow returns a shorter batch if the batch's text is too long for one array.
         self._ahead = equal_batches(batches, size)
         self._group, self._next = group, 0
 

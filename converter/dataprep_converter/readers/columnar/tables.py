@@ -27,8 +27,8 @@ class CommonSchema:
         self.columns: list[Column] | None = None
 
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the first file. In the latter case, the
-        message names both files."""
+        """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the first file. If a column differs,
+        the message names both files."""
         found = columns_of(schema, self._source.columns, of=self._of, uri=uri)
         if self.columns is None:
             if not found:
@@ -52,7 +52,8 @@ class CommonSchema:
         return found
 
     def _widen(self, found: Sequence[Column], uri: str) -> None:
-        """Updates the types of decimals if those in this file have more digits. Raises BadSpec for times with another unit or zone."""
+        """Updates the types of decimals if the decimals in this file have more digits. Raises BadSpec for times with another unit or
+        zone."""
         assert self.columns is not None  # noqa: S101 - the first file was settled
         others = {column.name: column for column in found}
         for place, column in enumerate(self.columns):
@@ -92,7 +93,7 @@ class Table:
         self.columns = list(columns)
         self.schema: pa.Schema = pa.schema([column.field() for column in columns])
         self.lost_of = lost_of(columns)
-        """The columns whose lost digits blocks report."""
+        """The columns for which blocks report lost digits."""
         types = {column.name: column.type for column in columns}
         self._defaults: dict[str, Any] = {}
         for name, text in (source.defaults or {}).items() if columns else ():
@@ -106,7 +107,7 @@ class Table:
 
 
 def _is_same_moment(one: Any, other: Any) -> bool:
-    """Whether times of both types are the same numbers. Times with any time zone are counted from 1970 in UTC."""
+    """Whether both types represent the same time by the same number. Times with any time zone are counted from 1970 in UTC."""
     if not all(each is not None and pa.types.is_timestamp(each) and each.tz is not None for each in (one, other)):
         return False
     return bool(one.unit == other.unit)

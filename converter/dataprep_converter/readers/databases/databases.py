@@ -88,7 +88,7 @@ class Database(Closeable):
         return ", ".join(quoted(name) for name in schema.names)
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """The reason for each row in a batch of `batches` that has a value that its column can't represent."""
+        """The reason for each bad row in a batch of `batches`. A row is bad if it has a value that its column can't represent."""
         reasons = rows.column(rows.num_columns - 1)
         return {row: reasons[row].as_py() for row in np.flatnonzero(reasons.is_valid().to_numpy(zero_copy_only=False)).tolist()}
 
@@ -101,8 +101,8 @@ class Database(Closeable):
     def batches(self, statement: str, schema: pa.Schema, *, lost_of: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Streams the rows of a statement in batches of any size.
 
-        After the columns of `schema`, there is a column for each column in `lost_of`, with the text of numerics that lost digits. The last column
-        has the reasons for `unfit`.
+        The columns of `schema` are followed by a column for each column in `lost_of`, with the original text of the numerics that lost
+        digits. The last column has the reasons that `unfit` returns.
         """
         whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
@@ -118,7 +118,7 @@ class Database(Closeable):
                 yield pa.RecordBatch.from_arrays([*columns, reasons], schema=whole)
 
     def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:  # noqa: ARG002 - overriding methods use it
-        """The columns of the schema, from the columns that the statement selected for them."""
+        """Returns the columns of the schema, given a batch of the columns that the statement selected."""
         return batch.columns
 
     def _prepare(self, cursor: Any) -> None:
@@ -306,12 +306,13 @@ def _unread(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str,
     if isinstance(kind, pa.StructType) and called != "record":
         return next(filter(None, (_unread(member, f"{name}/{member.name}") for member in kind)), None)
     if pa.types.is_string(kind) and called != "char":
-        return None  # an enum, or an extension's type that is text
+        return None  # an enum, or a type that an extension added and that is received as text
     return name, called or str(kind), brackets
 
 
 def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yields the dates and timestamps in a column, which may be nested, as tuples: the path, the single values, and the row of each value."""
+    """Yields the dates and timestamps in a column, which may be nested. Each result is a tuple: the path, the single values, and the row of
+    each value."""
     kind = values.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         yield path, values, rows
@@ -323,7 +324,8 @@ def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[
 
 
 def _said_of_wrapped(value: int, *, is_date: bool) -> str:
-    """The part of a message that says what a date or time was before it overflowed. The driver changed its origin from 2000 to 1970."""
+    """The part of a message that describes a date or time before its overflow. The value overflowed because the driver changed its origin
+    from 2000 to 1970."""
     bits, moved = (32, _EPOCH_DAYS) if is_date else (64, _EPOCH_DAYS * _DAY_MICROSECONDS)
     before = value - moved + (1 << bits if value - moved < -(1 << (bits - 1)) else 0)
     if before == (1 << (bits - 1)) - 1:
@@ -351,7 +353,7 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) ->
 
 
 def _lost(column: Any, read: Array) -> Array:
-    """The text of the numerics in a column that lost digits, and null in the other rows."""
+    """The original text of a column's numerics that lost digits; null in the other rows."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     found = lost_digits(plain, read) if pa.types.is_string(plain.type) else None
     return pa.nulls(len(read), pa.string()) if found is None else found

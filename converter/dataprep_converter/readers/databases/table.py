@@ -43,7 +43,7 @@ HEAD_ROWS: Final = 16
 
 _PLANNED_AT_ONCE = 8
 _SKIPPED_BLOCKS = 8
-"""The most blocks that are read and discarded, rather than requesting a new stream."""
+"""The maximum number of blocks that are read and discarded to reach a later block. To skip more blocks, a new stream is requested."""
 
 _arrow: Any = pa  # the type stubs lack some functions
 _NO_FILE: Final[Any] = None
@@ -226,7 +226,7 @@ class _Stream(Closeable):
         return self._slice == (unit.root, unit.row) and 0 <= number - self._following <= _SKIPPED_BLOCKS
 
     def block(self, number: int) -> pa.RecordBatch:
-        """The rows of a block. `reaches` must be true for it."""
+        """The rows of a block. `reaches` must be true for this block."""
         while True:
             records = next(self._blocks)
             self._following += 1

@@ -77,7 +77,8 @@ def kind(java: str, first: Cells, uri: str) -> Kind:
 
 
 def form(of: Kind, name: str) -> Form | None:
-    """The form that converts objects of this kind: into a column with this name, or into a column for each value of DL4J's records.
+    """The form that converts objects of this kind. DL4J's records become a column for each of their values; any other objects become one
+    column with this name.
 
     None for a kind without values.
     """
@@ -210,7 +211,7 @@ _FORMS: Final[Mapping[str, Any]] = {
 
 
 class _Records:
-    """DL4J's records: values one after another, each preceded by the code of its type. A sequence has such values for each step."""
+    """DL4J's records: values one after another, each preceded by the code of its type. In a sequence, each step has such values."""
 
     def __init__(self, codes: Sequence[int], *, is_sequence: bool) -> None:
         self._codes = codes

@@ -30,13 +30,14 @@ VALUE: Final = "value"
 
 _UNIT_BYTES = 4 << 20
 _PACKED_BYTES = 1 << 20
-"""The size of a unit in a compressed file, in bytes. This is smaller than _UNIT_BYTES, because the contents may be many times as large."""
+"""The size of a unit in a compressed file, in bytes. This is smaller than _UNIT_BYTES, because the decompressed contents may be many times
+larger than the compressed data."""
 _WINDOW: Final = 64 << 10
 """The number of bytes of a local file that are read at a time to find lengths. The contents of larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})
-"""The names of the files in a map file that have no records."""
+"""The names of the files without records in a map file."""
 
 
 class SequenceFileReader(BlockReader):

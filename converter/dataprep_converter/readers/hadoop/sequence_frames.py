@@ -146,7 +146,8 @@ class _Window:
 
 
 def _walk_records(window: _Window, header: Header, uri: str) -> Iterator[tuple[int, int, int]]:
-    """Yields the start and end offset of each record, and the number 1. A sync marker before a record is part of it."""
+    """Yields a tuple for each record: the start offset, the end offset, and 1 as the number of records. A sync marker before a record is
+    part of it."""
     at = header.size
     while at < window.size:
         begin = at
