@@ -197,7 +197,7 @@ def _classes_of(pair: Pair, access: Access, source: AnnotatedImagesSource) -> se
 
 
 def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[str]]) -> list[str]:
-    """The classes found in all subsets, or only in the subset `classesFrom`. Raises BadSpec if that subset has none."""
+    """The classes found in all subsets, or only in the subset `classesFrom`. Raises BadSpec if the subset `classesFrom` has no classes."""
     of = source.classes_from
     classes = sorted(name for name, subsets in found.items() if of is None or of in subsets)
     if of is not None and not classes:
@@ -249,5 +249,5 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
 
 
 def _digest(names: Sequence[str]) -> str:
-    """A digest of the class names. Units have it so that the digest of the inputs changes with the names."""
+    """A digest of the class names. Units contain this digest so that the digest of the inputs changes with the names."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]

@@ -24,7 +24,8 @@ _SHOWN = 20
 
 
 class CocoFile:
-    """A COCO file. Raises NotFound, or BadData, which names the file, if it is invalid or inconsistent."""
+    """A COCO file. Raises NotFound if the file doesn't exist. If the file is invalid or inconsistent, raises BadData, which names the
+    file."""
 
     def __init__(self, access: Access, uri: str) -> None:
         self._uri = uri

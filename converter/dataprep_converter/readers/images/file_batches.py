@@ -26,8 +26,8 @@ def images_of_batches(
 ) -> Iterator[Files]:
     """Yields the images of all zip files at the URIs, in the order of their numbers. `extras` has the names of their original folders.
 
-    Files that are no zip, and files in them with other extensions, are counted in `ignored`. Raises NotFound for a URI that names
-    nothing, BadData for a zip that is no FileBatch.
+    `ignored` counts files that aren't zip files, and files with other extensions inside zip files. Raises NotFound for a URI without files,
+    and BadData for a zip file that isn't a FileBatch.
     """
     for uri in uris:
         if split_archive_uri(uri) is not None:
@@ -80,7 +80,7 @@ def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[s
 
 
 def _folder(original: str, *, where: str) -> str:
-    """The name of the folder of a URI's or path's file. Raises BadData, which names `where`, if it has none."""
+    """The name of the folder in which a URI's or path's file is. If the file is in no folder, raises BadData, which names `where`."""
     path = _BEFORE_A_PATH.sub("", original.rstrip("\r"), count=1)
     try:
         folder = unquote(path.rpartition("/")[0].rpartition("/")[2], errors="strict")

@@ -16,7 +16,8 @@ _SHOWN = 20
 
 
 def parent(folders: Sequence[str], *, where: str) -> str:
-    """The class of an image by its innermost folder (labelFrom: ParentFolder). Raises BadSpec, which names `where`, if it has no folder."""
+    """The class of an image by its innermost folder (labelFrom: ParentFolder). If the image is in no folder, raises BadSpec, which names
+    `where`."""
     if not folders:
         raise BadSpec(
             f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); set labelFrom: None for images without one."
@@ -34,7 +35,7 @@ def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> lis
 
 
 def number(text: str, *, where: str) -> int:
-    """The label as a whole number. Raises BadSpec, which names `where`, if it is none."""
+    """The label as a whole number. If the label isn't a whole number, raises BadSpec, which names `where`."""
     if _NUMBER.fullmatch(text.strip(" ")) is None:
         raise BadSpec(f"{where} has the label {text!r}, which is not a whole number (labelType: Number).")
     return int(text)

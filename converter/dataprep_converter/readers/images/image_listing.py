@@ -14,7 +14,7 @@ class ListedFile:
     """An image, or a file that belongs to an image."""
 
     root: int
-    """The index of the source's URI below which the file is."""
+    """The index of the URI, among the source's URIs, below which the file is."""
     path: str
     """The path relative to that URI, in UTF-8."""
     entry: Entry
@@ -36,7 +36,7 @@ class ImagesOfFolder:
 
 @dataclass
 class IgnoredFiles:
-    """Counts the files among the inputs that the source doesn't read."""
+    """Counts the input files that the source doesn't read."""
 
     count: int = 0
 

@@ -20,7 +20,7 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A folder tree of images or partners: its URIs, and the suffix and extensions in which its file names differ from the other tree's."""
+    """A folder tree of images or partners. Its file names may differ from those of the other tree only in suffix and extension."""
 
     uris: Sequence[str]
     extensions: Sequence[str]
@@ -66,7 +66,7 @@ class UnmatchedFiles:
     examples: list[str] = field(default_factory=list)
 
     def takes(self, pair: Pair) -> bool:
-        """Whether an incomplete pair becomes a unit. If not, it is only counted."""
+        """Whether an incomplete pair becomes a unit. A pair that doesn't become a unit is only counted."""
         if self.policy == "BadRecord" or (self.policy == "Empty" and pair.image is not None):
             return True
         self.add(pair.present.entry.uri, is_image=pair.image is not None)
@@ -81,7 +81,7 @@ class UnmatchedFiles:
 
     def conclude(self) -> list[str]:
         """Adds a warning to `state["warnings"]` if files have no counterpart. Unless the policy is Skip, raises NotFound, which names the
-        first of them."""
+        first of these files."""
         count = self.images + self.partners
         if not count:
             return []
@@ -104,13 +104,13 @@ class Pairing:
         self._images = images
         self._partners = partners
         self.folders = list(folders)
-        """The partners' folder of each URI, filled by `pairs`."""
+        """For each URI, the folder of its partners. `pairs` fills this list."""
 
     def pairs(self, access: Access, *, subset_from: str, ignored: IgnoredFiles) -> Iterator[Pair]:
         """Yields the images with their partners, in the order of the URIs and, for each URI, sorted by path.
 
-        For each URI, the partners without an image follow. The partners of one URI are held in memory. Raises NotFound for a URI without
-        files, and BadSpec for two files that have the same partner.
+        The images of each URI are followed by its partners without an image. The partners of one URI are held in memory. Raises NotFound
+        for a URI without files, and BadSpec for two files that have the same partner.
         """
         for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
             waiting, others = self._waiting(access, root, partner_uri, subset_from)
@@ -136,7 +136,7 @@ class Pairing:
                 yield Pair(None, partner)
 
     def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
-        """The partners of a URI by the path that they have in common with their image, and the number of other files."""
+        """The partners of a URI, and the number of other files. The key of a partner is the part of its path that its image also has."""
         waiting: dict[str, ListedFile] = {}
         folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):

@@ -59,7 +59,7 @@ def _flag(fields: dict[str, str], name: str, number: int) -> int:
 
 
 def _size(fields: dict[str, str]) -> tuple[int, int] | None:
-    """The size of the image. None if it is missing, or if it is 0, as some tools write it."""
+    """The size of the image. None if the size is missing, or if it is 0, as in the files of some tools."""
     width, height = (int(finite(fields.get(side) or "0", what=f"{side} of its annotation")) for side in ("width", "height"))
     return (width, height) if width > 0 and height > 0 else None
 
@@ -77,7 +77,8 @@ class _Document:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text.append
-        # Without a document type, a file has only XML's five predefined entities. Those can't expand to large text or include files.
+        # Without a document type, a file has only XML's five predefined entities. These entities can't expand to large text or include
+        # files.
         self.parser.StartDoctypeDeclHandler = self._doctype
 
     def _doctype(self, *_: object) -> None:

@@ -20,7 +20,8 @@ from dataprep_converter.readers.joins.tables import Columns
 from dataprep_converter.runtime import limits
 
 _MATCHING_BYTES: Final = 48
-"""The bytes that are needed per row while a table is sorted: a word with key and position, the two separately, and the position of a kept key."""
+"""The bytes of memory per row for sorting a table. They hold a word that combines key and position, both of them separately, and the
+position of a kept key."""
 _MOST_OF_A_COLUMN: Final = (1 << 31) - 1
 """The largest size of a column in bytes, because Arrow's offsets of lists and text have 32 bits."""
 _SPAN_ROWS: Final = 65_536
@@ -31,7 +32,8 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 
 def is_for_memory(tables: Sequence[Columns]) -> bool:
-    """Whether tables can be joined in memory with the same result as in DuckDB. Tables of sequences can't, because only DuckDB orders them."""
+    """Whether tables can be joined in memory with the same result as in DuckDB. Tables of sequences can't be joined in memory, because only
+    DuckDB orders their rows."""
     keys = tables[0].keys.types
     return all(table.order_by is None and table.keys.types == keys and all(map(_is_kept, table.plain().types)) for table in tables)
 

@@ -43,7 +43,7 @@ _ROW_BYTES: Final = 1024
 _READER_BYTES: Final = 512 << 20
 """The memory that each table needs while it is read, if several are read concurrently."""
 _MOST_BAD: Final = 100_000
-"""The largest accepted number of bad rows in all tables. It is limited because each of them is a unit."""
+"""The largest accepted number of bad rows in all tables. The number is limited because each bad row is a unit."""
 _SHOWN: Final = 64
 
 _arrow: Any = pa  # the type stubs lack some functions
@@ -86,7 +86,7 @@ class JoinReader(BlockReader):
         return self._files.get(unit.uri, lambda: self._made(unit.uri))
 
     def _made(self, uri: str) -> Input:
-        # The units are checked by their content instead of the file's pin, because the file is stored after the plan.
+        # Units are checked against a digest of their content instead of the file's pin, because the file is stored after the plan.
         store = self._access.store(uri)
         if store.stat(uri) is None:
             raise InputChanged(f"{uri} was written by the plan step but is gone. Plan again.", uri=uri)
@@ -315,7 +315,8 @@ def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, so
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
-    """The type in which keys are compared. Whole numbers of all sizes have the same type, and so have all types of text."""
+    """The type to which keys are converted to compare them. It is the same for whole numbers of all sizes, and the same for all types of
+    text."""
     types = pa.types
     if isinstance(kind, pa.DictionaryType):
         return _key_type(kind.value_type, name, of)
@@ -352,8 +353,8 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
                 )
             owners[name] = f"the table {table.name}"
             if table.columns.order_by is None:
-                # Keep the metadata about original types and text out of the schema. The schema is written to the files, so it affects the offsets of
-                # the units and thereby the run id.
+                # Remove the metadata on original types and on text from the schema. The schema is written to the files, so it affects the
+                # offsets of the units and thereby the run id.
                 said = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
                 fields.append(pa.field(name, field.type, metadata=said or None))
             else:

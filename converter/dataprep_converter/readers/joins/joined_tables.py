@@ -23,12 +23,13 @@ from dataprep_converter.runtime import limits
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
 PIECE_RECORDS: Final = 2048
-"""The most joined records that are built together. If records are large, fewer are built, with about _PIECE_BYTES in total."""
+"""The maximum number of joined records that are built together. If records are large, fewer records are built, with about _PIECE_BYTES in
+total."""
 _FIRST_RECORDS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
 _PIECE_ROWS: Final = 65_536
 _KEPT_FREE: Final = 256 << 20
-"""The memory that is not used for the rows to join, but for the interpreter, the readers of the tables and the output."""
+"""The memory reserved for the interpreter, the readers of the tables and the output, rather than for the rows to join."""
 _MOST: Final = 8 << 30
 
 _arrow: Any = pa  # the type stubs lack some functions
@@ -41,7 +42,8 @@ class Join(Closeable):
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Use half of the memory, because columns are copied one at a time, and moving the rows to DuckDB needs as much again.
+        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. Copying needs less, because
+        # columns are copied one at a time.
         self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
         self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()
@@ -51,7 +53,7 @@ class Join(Closeable):
         self._matching.close()
 
     def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:
-        """Adds rows of a table. `rows` has their numbers in the order of the source."""
+        """Adds rows of a table. `rows` has the numbers of these rows in the order of the source."""
         schema = self._schemas[table]
         columns = [plain(column, kind) for column, kind in zip((rows, *keys, *others), schema.types, strict=True)]
         self._matching.add(table, pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -70,7 +72,7 @@ class Join(Closeable):
         return OutOfCore(self._tables, self._share)
 
     def match(self) -> Keys:
-        """Matches the keys. Call it after all rows have been added."""
+        """Matches the keys. Call this method after all rows have been added."""
         return self._matching.match()
 
     def joined(self) -> Iterator[pa.RecordBatch]:
@@ -99,14 +101,14 @@ class Join(Closeable):
             for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
                 sizes = lengths[number][first:stop] if number in lengths else None
                 rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
-                # If a table has no other columns, DuckDB still returns a placeholder column, which `zip` leaves out.
+                # If a table has only key columns, DuckDB returns a placeholder column for it, which `zip` leaves out.
                 columns += [_grouped(restored(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
             first = stop
 
 
 def _part(column: Array, first: int, stop: int) -> Array:
-    """The rows of a column from `first` to `stop` (exclusive). They are copied if they aren't the complete column."""
+    """The rows of a column from `first` to `stop` (exclusive). Copies the rows, unless they are the complete column."""
     found: Array = column if stop - first == len(column) else _arrow.concat_arrays([column.slice(first, stop - first)])
     return found
 

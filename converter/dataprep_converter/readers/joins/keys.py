@@ -43,7 +43,7 @@ class Keys(Protocol):
 
 
 class Rows(Protocol):
-    """A stream of rows in the order of the keys. Only has keys that exist in all tables."""
+    """A stream of rows in the order of the keys. Contains only rows whose keys exist in all tables."""
 
     def upto(self, rows: int) -> list[Array]:
         """The columns of the next `rows` rows, or of fewer rows at the end. Columns are copied, because the size of a slice depends on its offset."""
@@ -54,7 +54,7 @@ class Matching(Protocol):
     """A method of joining: rows are added to tables, and their keys are then matched."""
 
     def add(self, table: int, rows: pa.RecordBatch) -> None:
-        """Adds rows of a table. They have the columns of its `plain()`, and are in ascending order of `row`."""
+        """Adds rows of a table. The rows have the columns of the table's `plain()`, and are in ascending order of `row`."""
         ...
 
     def match(self) -> Keys:
@@ -62,8 +62,8 @@ class Matching(Protocol):
         ...
 
     def in_order(self) -> tuple[Rows, Sequence[Rows]]:
-        """The keys that exist in all tables, and for each table the stream of its other columns. After the keys, the first stream has the number
-        of rows for each table of sequences."""
+        """The stream of the keys that exist in all tables, and for each table the stream of its other columns. In the first stream, the key
+        columns are followed by a column for each table of sequences, with the number of rows that each key has in that table."""
         ...
 
     def close(self) -> None:
@@ -72,6 +72,7 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """The count of `keys` missing keys. The example is the smallest example in `counts`, from the first table that has it."""
+    """The count of missing keys, given the number `keys` of these keys. The example is the smallest example in `counts`, from the first
+    table that has this example."""
     found: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(found))

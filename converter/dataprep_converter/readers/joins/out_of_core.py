@@ -32,7 +32,8 @@ _BATCH_RECORDS: Final = 2048
 """The number of rows in DuckDB's own batches."""
 _INCOMING_ROWS: Final = 65_536
 _INCOMING_BYTES: Final = 16 << 20
-"""The number of bytes that are passed to DuckDB in one call. A call has the cost of thousands of rows, so there should be few."""
+"""The number of bytes that are passed to DuckDB in one call. Calls should be few, because each call takes as long as inserting thousands of
+rows."""
 _LEAST: Final = 96 << 20
 _EACH_THREAD: Final = 96 << 20
 
@@ -133,7 +134,7 @@ class OutOfCore:
             return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
 
     def _rows_of(self, number: int, table: Columns) -> str:
-        """The statement that selects a table's rows with keys that exist in all tables, in order."""
+        """The statement that selects those rows of a table whose keys exist in all tables, sorted by key."""
         columns = ", ".join(f"t.c{place}" for place in range(len(table.others))) or "NULL"
         order = ", ".join(f"p.{key}" for key in self._keys)
         if table.order_by is None:

@@ -95,7 +95,7 @@ class SortedKeys:
         return kept
 
     def _count(self, table: int, keys: npt.NDArray[np.intp]) -> Count:
-        """The count of some keys of a table, given as positions among its keys."""
+        """A `Count` of the given keys of a table. `keys` has their positions among the table's distinct keys."""
         if not len(keys):
             return Count(0)
         found = self._sorted[table]
@@ -174,7 +174,7 @@ def _is_first(numbers: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def _places_in(numbers: Numbers, among: Numbers) -> npt.NDArray[np.intp]:
-    """The position of each number in the sorted numbers `among`, or -1 if it isn't there."""
+    """For each number, its position in the sorted numbers `among`, or -1 if `among` doesn't contain it."""
     if not len(among):
         return np.full(len(numbers), -1, np.intp)
     places = np.minimum(np.searchsorted(among, numbers), len(among) - 1)

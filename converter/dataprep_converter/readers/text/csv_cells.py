@@ -46,7 +46,7 @@ class Dialect:
     """Words that mean the same as an empty cell, in any column."""
     missing: tuple[str, ...] = ()
     """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. Can't be combined with `nulls`,
-    because Arrow doesn't distinguish the two."""
+    because Arrow has only one list of such words."""
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
         """The complete rows of a text that begins at the start of a row."""
@@ -67,8 +67,8 @@ def parsed(
     skipped: list[tuple[int, int]],
     only: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Parses complete rows with Arrow, and only the columns `only` if given. Rows with a wrong number of cells are skipped. For each of them,
-    a pair (row number, number of cells) is appended to `skipped`."""
+    """Parses complete rows with Arrow. If `only` is given, parses only these columns. Rows with a wrong number of cells are skipped. For
+    each skipped row, a pair (row number, number of cells) is appended to `skipped`."""
 
     def skip(row: Any) -> str:
         skipped.append((row.number - 1, row.actual_columns))
@@ -81,7 +81,7 @@ def parsed(
             delimiter=dialect.delimiter,
             quote_char=dialect.quote,
             newlines_in_values=dialect.quote.encode() in data,
-            # Arrow passes the row to the handler as text. For a row that isn't UTF-8, it would print a traceback instead.
+            # Arrow passes the row to the handler as text. For a row that isn't UTF-8, Arrow would print a traceback instead.
             invalid_row_handler=skip if _is_utf8(data) else None,
         ),
         convert_options=_arrow_csv.ConvertOptions(
@@ -174,7 +174,8 @@ class Parser:
         return True
 
     def _good(self, data: bytes, skipped: list[tuple[int, int]], refused: dict[int, str]) -> pa.Table:
-        """The good rows of a block that has faulty rows. Leaves out the rows in `refused`, and adds the other rows that Arrow rejects to it."""
+        """The good rows of a block that has faulty rows. Leaves out the rows in `refused`. If Arrow rejects further rows, adds them to
+        `refused`."""
         rows = self._dialect.rows(data)
         kept = np.setdiff1d(np.arange(len(rows)), list(refused), assume_unique=True)
         if refused:
@@ -238,8 +239,8 @@ class Parser:
         return columns, wrong
 
     def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
-        """The rows that have a number beyond the largest float64, and the reason. Arrow reads such a number as infinity, like the word `inf`,
-        so this looks for digits in the text."""
+        """The rows that have a number beyond the largest float64, and the reason. Arrow reads both such numbers and the word `inf` as
+        infinity, so this method distinguishes them by looking for digits in the text."""
         found: dict[int, str] = {}
         for column in self._columns:
             values: Any = table.column(column.name)
@@ -305,7 +306,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _whole(column: Any) -> Array:
-    """A table's column as one array. Copies it only if it has several chunks."""
+    """A table's column as one array. Copies the column only if it has several chunks."""
     if column.num_chunks == 1:
         one: Array = column.chunk(0)
         return one

@@ -1,8 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
-Cells with a word for a missing value are ignored. A column gets the type that at least 95% of its other cells have. Rows with the remaining
-cells become bad records later. The version of this rule is the version of the part `inference`. In the first version, a single cell of
-another type made the column text. Data sets that were planned with the first version are extended and planned again by it.
+Cells with a word for a missing value are ignored. A column gets the type that at least 95% of its other cells have. Rows with a cell that
+is not of this type become bad records later. The version of this rule is the version of the part `inference`. In the first version, a
+column became text if a single cell was of another type. Data sets that were planned with the first version are also extended and planned
+again with the first version.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from dataprep_converter.records.digits import keeps_all_digits
 MISSING: Final = (
     "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "none", "#N/A", "#N/A N/A", "#NA", "<NA>", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN",
 )  # fmt: skip
-"""The words for a missing value if the spec names none. `nan` is not one of them, because it is a number."""
+"""The words for a missing value if the spec names none. `nan` is not one of these words, because it is a number."""
 
 _PLAIN: Final = Dialect(",", '"')
 _FITTING: Final = 0.95
@@ -32,7 +33,7 @@ class Kind:
 
     type: str
     cells: int = 0
-    """The number of filled cells that were examined. Only set if some of them are not of the type."""
+    """The number of filled cells that were examined. Only set if some filled cells are not of the type."""
     others: int = 0
     """The number of cells that are not of the type. For text, the number of cells that aren't numbers."""
     other: str = ""
@@ -97,7 +98,7 @@ def _type_of_all(kind: pa.DataType) -> str:
 
 
 def _of_cells(cells: Any, dialect: Dialect) -> Kind:
-    """The type that most cells of a column have. For columns in which Arrow found no common type."""
+    """The type that most cells of a column have. Called only for columns in which Arrow found no common type."""
     words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
     filled = cells.filter(pc.invert(pc.is_in(cells, value_set=words)))
     trimmed = pc.utf8_trim(filled, BLANKS)
@@ -119,7 +120,7 @@ def _of_cells(cells: Any, dialect: Dialect) -> Kind:
 
 
 def _judged(kind: str, filled: Any, fits: Any, *, words: Any, cells: Any) -> Kind:
-    """The type, together with the number of filled cells that don't have it and the first of them."""
+    """The type, the number of filled cells that don't have this type, and the first such cell."""
     others = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
     if not len(others):
         return Kind(kind)

@@ -158,7 +158,8 @@ class CsvSequencesReader(Closeable):
             yield self._parsed(batch)
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The line of each bad step, or of the first row, in the file of the sequence or of its labels. Reads the files again."""
+        """The line of each bad step, in the file of the sequence or in the file of its labels. If the step is unknown, the line of the
+        first row. Reads the files again."""
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()
         order = sorted(bad, key=lambda each: each.sample)
         texts = next(self._texts.read(units, iter([np.array([each.sample for each in order], np.int64)]))).records
@@ -166,7 +167,8 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # If there are labels, a column that is in neither file could come from either of them, so its step is unknown.
+            # If the source has labels, and a column is in neither file, the column could have been made from either file. The step is then
+            # unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
             at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))

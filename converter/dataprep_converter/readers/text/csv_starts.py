@@ -27,7 +27,7 @@ class Start:
     offset: int
     line: int
     names: list[str] | None
-    """The column names in the header. The name of a column without one is its number."""
+    """The column names in the header. A column without a name gets its number as its name."""
     at_end: bool
     """Whether `data` reaches the end of the file."""
 
@@ -121,7 +121,7 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
     if not len(rows):
         return InferredColumns([CsvColumn(name=name, type="String") for name in names], {})
     try:
-        # Rows that aren't UTF-8 become bad records later. Here they must not affect the types of the columns.
+        # Rows that aren't UTF-8 become bad records later. Here, such rows must not affect the types of the columns.
         text = start.data[: rows.size].decode("utf-8", "replace").encode()
         kinds = kinds_of(text, names, dialect, rule=rule)
     except pa.ArrowInvalid as exc:

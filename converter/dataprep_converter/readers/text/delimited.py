@@ -50,7 +50,7 @@ class CsvReader(StretchReader):
         self._parser.schema = marked(self._parser.schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
-        """The columns in the order of the files. If the spec selects columns, only these, in the order of the spec."""
+        """All columns in the order of the files or, if the spec selects columns, the selected columns in the order of the spec."""
         return self.with_partitions(self._parser.schema)
 
     def scan(self, data: bytes, at_end: bool) -> Rows:
@@ -78,7 +78,7 @@ class _Planner:
         self._source = source
         self._access = access
         self._inference: dict[str, Any] = {}
-        """What the state says of columns that were inferred: texts and warnings."""
+        """The entries of the state on inferred columns: texts and warnings."""
         self._rule = access.version_of("inference")
         self._dialect = _dialect(source) if source.columns is not None else with_missing(_dialect(source), rule=self._rule)
         self._preamble = Preamble(self._dialect, source.skip_lines, source.header)

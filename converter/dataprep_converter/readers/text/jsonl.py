@@ -1,7 +1,7 @@
 """The source `jsonl` reads files with one JSON object per line. Arrow parses them with a schema that the planner fixed (`json_columns.py`).
 
-Files are cut at line ends (`stretches.py`). Lines that Arrow rejects are found by halving. Only these lines are bad, and each gets its own
-reason.
+Files are cut at line ends (`stretches.py`). Lines that Arrow rejects are found by halving the text. Only these lines are bad, and each gets
+its own reason.
 """
 
 import json
@@ -181,7 +181,7 @@ class _Parser:
         return faults
 
     def _read(self, data: bytes, records: int, schema: pa.Schema | None = None, *, strict: bool | None = None) -> pa.Table:
-        """Parses some lines with Arrow. Raises ArrowInvalid, also if the number of records isn't `records`."""
+        """Parses some lines with Arrow. Raises ArrowInvalid if Arrow rejects them, or if the number of records isn't `records`."""
         strict = self._strict if strict is None else strict
         table: pa.Table = _arrow_json.read_json(
             pa.BufferReader(data),
@@ -291,7 +291,8 @@ def _taken(table: pa.Table, path: Path) -> Array:
 
 
 def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
-    """Converts numbers, or lists of numbers, to float32. Also returns the finite values that became infinite, by row."""
+    """Converts numbers, or lists of numbers, to float32. Returns the converted values, and a map from rows to the finite values that became
+    infinite."""
     if not pa.types.is_list(values.type):
         return narrowed(values)
     flat, too_large = narrowed(pc.list_flatten(values))

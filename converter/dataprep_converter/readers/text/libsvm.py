@@ -38,7 +38,8 @@ _Places = npt.NDArray[np.int64]
 
 
 class LibsvmReader(Closeable):
-    """See the module. The columns are `label`, optionally `qid`, and either `keys`, `values` and optionally `shape`, or dense `values`."""
+    """See the module. The first columns are `label` and, optionally, `qid`. They are followed by dense `values`, or by sparse `keys` and
+    `values` and, optionally, `shape`."""
 
     default_label: ClassVar[str] = "label"
 
@@ -56,7 +57,8 @@ class LibsvmReader(Closeable):
         self._sparse.close()
 
     def schema(self) -> pa.Schema:
-        """The columns. `keys` and `values` are lists of any length. `shape` is a vector with a single number, as in sparse formats."""
+        """The columns. `keys` and `values` are lists of any length. `shape` is a vector with a single number, as in formats of sparse
+        data."""
         if not self._source.dense:
             return self._sparse.schema()
         fields = [field for field in self._sparse.schema() if field.name in ("label", "qid")]
@@ -107,7 +109,7 @@ def scan(data: bytes, at_end: bool) -> Lines:
     if not (_IS_SPACE[first] | (first == ord("#"))).any():
         return lines
     inked = np.flatnonzero(~_IS_SPACE[text])
-    # For each line, find the next character that is not white space. For a line of only \v or \f, that is in a later line.
+    # For each line, find the next character that is not white space. If a line has only \v or \f, this character is in a later line.
     places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
     has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
     return replace(lines, starts=lines.starts[has_record], ends=lines.ends[has_record])
@@ -250,7 +252,7 @@ class _SparseReader(StretchReader):
         return to_arrow(found)
 
     def _pairs(self, tokens: _Tokens, faults: _Faults) -> tuple[_Places, npt.NDArray[np.float32], _Tokens]:
-        """The keys (from 0) and values of the `index:value` tokens, and those tokens."""
+        """The keys (from 0) and values of the tokens that have the form `index:value`, and these tokens themselves."""
         colons = np.flatnonzero(tokens.text == ord(":"))
         before, after = np.searchsorted(colons, tokens.starts), np.searchsorted(colons, tokens.ends)
         has_one = after - before == 1

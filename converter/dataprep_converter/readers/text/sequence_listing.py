@@ -186,8 +186,8 @@ class _Columns:
         return columns
 
     def _check_for_headers(self, columns: list[CsvColumn]) -> None:
-        """Raises BadSpec if a file's first row has no number but is followed by rows of numbers. Read as data, it would turn all columns into
-        text."""
+        """Raises BadSpec if a file's first row has no number but is followed by rows of numbers. If such a row were read as data, all
+        columns would become text."""
         dialect = self._preamble.dialect
         names = [column.name for column in columns]
         firsts: list[bytes] = []

@@ -82,7 +82,7 @@ def opened(source: Input, entry: Entry) -> closing[ForwardReader]:
 
 
 def cut(forward: ForwardReader, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
-    """Yields the stretches of the rest of a file, each with bytes that begin with the stretch.
+    """Yields a pair for each stretch in the rest of a file: the stretch, and bytes that begin with the stretch's bytes.
 
     `begun` are the bytes of the rest that have already been read, and `line` is the line number of their first byte. Raises BadData for a
     record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {} MiB". Also raises BadData for a quote
@@ -140,7 +140,7 @@ class StretchReader(BlockReader):
         raise NotImplementedError
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
-        """Parses the records of a stretch that begins on line `line`. Raises InputChanged if their number isn't `records`."""
+        """Parses the records of a stretch that begins on line `line`. Raises InputChanged if the number of records isn't `records`."""
         raise NotImplementedError
 
     def load(self, unit: Unit, source: Input) -> Block:
@@ -177,7 +177,8 @@ class StretchReader(BlockReader):
         return found
 
     def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Yields a pair for each stretch that contains some of these rows of a unit: the number of its first row, and the lines of its rows."""
+        """Yields a pair for each stretch that contains some of these rows of a unit: the number of the stretch's first row, and the line
+        number of each of its rows."""
         extra = json.loads(unit.extra)
         source = self._file(unit)
         if not extra.get("gzip"):

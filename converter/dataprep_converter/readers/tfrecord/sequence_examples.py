@@ -22,7 +22,8 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {"Int64": ("int64", "int64"), "Fl
 
 
 def schema(features: Sequence[TfrecordFeature]) -> pa.Schema:
-    """The columns: a list of steps, marked as a sequence, for each feature list, and the features of the context."""
+    """The columns. Each feature list becomes a list of steps, marked as a sequence; each feature of the context becomes an ordinary
+    column."""
     return values.schema([_described(feature) for feature in features])
 
 
@@ -90,7 +91,7 @@ def _described(feature: TfrecordFeature) -> dict[str, Any]:
 
 
 def _row(payload: bytes, features: Sequence[TfrecordFeature], *, is_strict: bool) -> tuple[dict[str, Any], str | None]:
-    """A record's values by feature, and the reason if it is bad."""
+    """A record's values by feature, and the reason if the record is bad."""
     try:
         context, lists = parse_sequence(payload)
     except NotWhole:

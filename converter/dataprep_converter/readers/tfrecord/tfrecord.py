@@ -70,7 +70,7 @@ class TfrecordReader(BlockReader):
         self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
 
     def schema(self) -> pa.Schema:
-        """The columns. Numbers are int64 and float32, raw tensors have their own type, and there are bytes and lists of all these."""
+        """The columns. Their types are int64, float32, bytes, the types of raw tensors, and lists of all these."""
         if self._raw:
             return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=IS_RECORD)])
         if self._has_sequences:
@@ -103,7 +103,7 @@ class TfrecordReader(BlockReader):
 
 
 def _between(data: bytes, starts: Any, ends: Any) -> Array:
-    """The payloads as a column. They are copied to leave out the framing between them."""
+    """The payloads as a column. The payloads are copied to leave out the framing between them."""
     pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
     return binary(np.frombuffer(b"".join(pieces), np.uint8), offsets)
@@ -166,7 +166,8 @@ class _Planner:
             yield _zipped(unit, share, contents)
 
     def _subset(self, root: int, path: str, entry: Entry) -> str:
-        """The split of the file, if its folder is a data set of this project. Also takes the features from the manifest of such a folder."""
+        """The split of the file, if its folder is a data set of this project. If so, also takes the features from the manifest of the data
+        set."""
         if root not in self._splits:
             uri = self._source.uris[root]
             # Look for a manifest only if the URI is a folder, because HDFS rejects paths below a file.
