@@ -25,7 +25,7 @@ _SHARED = ("file", "split", "size", "sha256", "raw_sha256", "companions")
 
 @dataclass(frozen=True)
 class Fault:
-    """A file of the data set that differs from the one that was written."""
+    """A file of the data set that differs from what the run wrote."""
 
     path: str
     """The file at fault, relative to the output."""
@@ -65,7 +65,7 @@ def _success_faults(manifest: Manifest, success: Success, folder: OutputFolder) 
         )
     owner = folder.read(names.OWNER)
     if owner is None or _run_of(owner, folder) != manifest.run_id:
-        yield Fault(names.OWNER, f"{names.OWNER} doesn't name run {manifest.run_id}, whose data set this is")
+        yield Fault(names.OWNER, f"{names.OWNER} doesn't name run {manifest.run_id}, which made this data set")
 
 
 def _run_of(owner: bytes, folder: OutputFolder) -> str | None:
@@ -81,10 +81,10 @@ def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
     if folder.read(path) != manifest.to_bytes():
         yield Fault(path, f"{path} is not written as dataprep writes it: it was edited")
     if not content_is_of(manifest.run_id, manifest):
-        yield Fault(path, f"{path}: run {manifest.run_id} was not made by the spec and inputs that it names")
+        yield Fault(path, f"{path}: run {manifest.run_id} was not made from the spec and inputs in this manifest")
     for name, stated, computed in _sums(manifest):
         if stated != computed:
-            yield Fault(path, f"{path} says {name} {stated}, but by its files it is {computed}")
+            yield Fault(path, f"{path} says {name} {stated}, but its other entries give {computed}")
 
 
 def _sums(manifest: Manifest) -> Iterator[tuple[str, object, object]]:
@@ -146,7 +146,7 @@ def _plan_faults(manifest: Manifest, reports: Sequence[ShardReport | None], fold
     sha256 = hashlib.sha256(content).hexdigest()
     planned = Counter(report.plan_sha256 for report in reports if report is not None)
     if planned and (len(planned) > 1 or sha256 not in planned):
-        yield Fault(path, f"{path} has SHA-256 {sha256}, the reports are of the plan {', '.join(sorted(planned))}")
+        yield Fault(path, f"{path} has SHA-256 {sha256}, but the reports belong to the plan {', '.join(sorted(planned))}")
         return
     for part, expected in (
         (names.units_file(manifest.run_id), head.units_sha256),

@@ -13,7 +13,7 @@ _SHOWN = 5
 
 
 def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
-    """Describes how the store's listing differs from the manifest. Returns None if it doesn't."""
+    """Describes how the store's listing differs from the manifest. Returns None if both agree."""
     return difference(visible_sizes(manifest), dict(folder.visible()))
 
 
@@ -57,7 +57,7 @@ def visible_sizes(manifest: Manifest) -> dict[str, int]:
 
 
 def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | None:
-    """Describes how a listing differs from the expected sizes. Returns None if it doesn't."""
+    """Describes how a listing differs from the expected sizes. Returns None if both agree."""
     missing = [file for file in expected if file not in entries]
     if missing:
         return f"{len(missing)} files are missing: {abbreviate(missing)}"
@@ -65,7 +65,7 @@ def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | Non
     if wrong:
         return abbreviate(wrong)
     foreign = [file for file in entries if file not in expected]
-    return f"{len(foreign)} files are not of this data set: {abbreviate(foreign)}" if foreign else None
+    return f"{len(foreign)} files don't belong to this data set: {abbreviate(foreign)}" if foreign else None
 
 
 def abbreviate(items: Sequence[str]) -> str:

@@ -66,10 +66,10 @@ class OutputFolder:
             return self.parse(Owner, names.OWNER, content) if content is not None else None
         except ValidationError:
             uri = self.at(names.OWNER)
-            raise NotWhole(f"{uri} is damaged, so it can't be told whose files these are.", uri=uri) from None
+            raise NotWhole(f"{uri} is damaged, so it is unknown whose files these are.", uri=uri) from None
 
     def success(self) -> Success | None:
-        """Returns the content of `_SUCCESS`, or None if it doesn't exist. Raises NotWhole if dataprep didn't write it."""
+        """Returns the content of `_SUCCESS`, or None if it doesn't exist. Raises NotWhole if dataprep didn't write the file."""
         content = self.read(names.SUCCESS)
         if content is None:
             return None
@@ -81,7 +81,7 @@ class OutputFolder:
             ) from None
 
     def manifest(self, success: Success) -> Manifest:
-        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if it is missing or has another digest."""
+        """Returns the manifest that `_SUCCESS` names. Raises NotWhole if the manifest is missing or has another digest."""
         uri = self.at(success.manifest)
         content = self.read(success.manifest)
         if content is None:
@@ -118,7 +118,7 @@ class OutputFolder:
                 try:
                     head = self.parse(PlanHead, path, self._store.get(self.at(path)))
                 except ValidationError:
-                    logger.warning("%s is damaged: of that run's files those are known that its reports name", self.at(path))
+                    logger.warning("%s is damaged: only the files that the run's reports name are known", self.at(path))
                     continue
                 files = {shard.file for shard in shards(head)}
                 if head.reader == script_files.READER:
@@ -173,7 +173,7 @@ class OutputFolder:
         return sorted(ids)
 
     def sweep(self) -> list[str]:
-        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit that."""
+        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit their removal."""
         try:
             swept = self._store.sweep(self.uri)
         except (NotPermitted, NotFound) as exc:
@@ -183,7 +183,7 @@ class OutputFolder:
         return []
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:
-        """Parses a file of the folder. Raises NewerFormat, or pydantic's ValidationError if the file is damaged."""
+        """Parses a file of the folder. Raises NewerFormat for a newer format, and pydantic's ValidationError for a damaged file."""
         try:
             return model.model_validate_json(content)
         except FormatError as exc:
@@ -275,7 +275,7 @@ class RunFolder(OutputFolder):
         except ValidationError:
             uri = self.at(path)
             raise NotWhole(
-                f"{uri} is damaged: it is no plan. The plan step makes it again, and so does dataprep repair.", uri=uri
+                f"{uri} is damaged: it isn't a plan. The plan step makes it again, and so does dataprep repair.", uri=uri
             ) from None
         except NotFound as exc:
             raise NotWhole(f"{exc} The plan names it. The plan step makes it again, and so does dataprep repair.", uri=exc.uri) from None

@@ -74,7 +74,7 @@ def check_units(units: UnitTable, output: str, access: Access) -> None:
         return
     output_pins = pa.array(sorted(pins))
     for batch in units.batches(["uri", "pin"]):
-        # The same file has the same pin, so links need only be resolved for files whose pin also occurs in the output.
+        # A file has the same pin under each of its paths, so links need only be resolved for files whose pin also occurs in the output.
         same: Any = batch.column("uri").filter(pc.is_in(batch.column("pin"), output_pins)).to_pylist()  # every unit has a URI
         for uri in dict.fromkeys(same):
             file = archive_of(uri)
@@ -109,7 +109,7 @@ def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str,
 def _may_match_below(pattern: str, below: Steps) -> bool:
     """Returns whether a pattern may match a path below this folder.
 
-    This is so if the pattern's first parts match those of the folder, or if one of them matches folders at any depth.
+    It may if the pattern's first parts match the parts of the folder's path, or if one of the pattern's parts matches folders at any depth.
     """
     parts = pattern.lstrip("/").split("/")
     for part, step in zip(parts, below, strict=False):

@@ -1,6 +1,6 @@
-"""The files of a data set that a script makes: which files are its outputs, and which of these are read as records.
+"""Data sets made by scripts: which files are outputs of the script, and which of the outputs are read as records.
 
-The steps of a script's job use this. For existing data sets, `verify`, `inspect` and runs that take over a folder use it.
+The steps of a script's job use this module. So do `verify`, `inspect` and runs that take over a folder, for existing data sets.
 """
 
 import re
@@ -27,7 +27,7 @@ def match_any(patterns: Sequence[str], paths: Iterable[str]) -> set[str]:
 
 
 def holds_records(path: str, *, format_: str) -> bool:
-    """Returns whether an output file of a script is read record by record. Only the file's name shows this.
+    """Returns whether an output file of a script is read record by record, judging by the file's name.
 
     In formats with records, a file without an extension is also read if its name ends in a digit. TensorFlow uses such names, for example
     `train-00000-of-00008`.
@@ -39,7 +39,7 @@ def holds_records(path: str, *, format_: str) -> bool:
 
 
 def is_read(path: str, manifest: Manifest) -> bool:
-    """Returns whether a file of a finished data set is read record by record. The data set may be from a script or not."""
+    """Returns whether a file of a finished data set is read record by record. Works for all data sets, not only for those of scripts."""
     return READER not in manifest.content or holds_records(path, format_=manifest.format)
 
 

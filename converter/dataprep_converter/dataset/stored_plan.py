@@ -16,7 +16,7 @@ def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) ->
         folder.check_owner()
         raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)
     if plan.sha256 != plan_sha256:
-        raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, this worker was started for {plan_sha256}.")
+        raise BadSpec(f"The plan of run {folder.run_id} has SHA-256 {plan.sha256}, but this worker was started for {plan_sha256}.")
     if runs_code and plan.head.code_sha256 is not None and plan.head.code_sha256 != plugins.digest():
         raise InputChanged("The files of spec.code have changed since the job was planned; make a new job for the new code.")
     return plan

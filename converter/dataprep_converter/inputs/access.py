@@ -18,15 +18,15 @@ _WEB: Final = ("http://", "https://")
 
 @dataclass
 class SkippedFiles:
-    """Counts the files below the inputs that listings skip."""
+    """Counts the files that listings of the inputs skip."""
 
     hidden: dict[str, int] = field(default_factory=dict)
-    """Maps each input that was listed to the end to its number of skipped files, whose names begin with `_` or `.`."""
+    """Maps each completely listed input to its number of files that were skipped because their names begin with `_` or `.`."""
     in_data_sets: dict[str, int] = field(default_factory=dict)
-    """Maps the URI of each data set below an input to its number of visible files."""
+    """Maps the URI of each data set below an input to the data set's number of visible files."""
 
     def count(self) -> int:
-        """Returns the number of all skipped files."""
+        """Returns the total number of skipped files."""
         return sum(self.hidden.values()) + sum(self.in_data_sets.values())
 
 
@@ -40,9 +40,9 @@ class Access:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
         self._signed: dict[str, str] = {}
-        """Maps each web address without its signature, the form in which it is stored, to the signed address."""
+        """Maps each web address without its signature (only this form is stored) to the signed address."""
         self.output: str | None = None
-        """The job's output folder, once it is known. No input may be in it."""
+        """The job's output folder, once it is known. No input may be in this folder."""
         self.skipped = SkippedFiles()
         """The files that the listings of this job's inputs skipped."""
         self.parts: Mapping[str, int] | None = None
@@ -55,7 +55,7 @@ class Access:
     def store(self, uri: str) -> Store:
         """Returns the store for `uri`.
 
-        For a member of an archive (`photos.zip!/1.jpg`) it is read-only. Raises BadSpec if there is none.
+        The store of a member of an archive (`photos.zip!/1.jpg`) is read-only. Raises BadSpec if no store matches the URI.
         """
         if "\0" in uri:
             raise BadSpec(f"{uri!r} has a NUL character in it, which no store takes.", uri=uri)
@@ -86,8 +86,8 @@ class Access:
         for text, address in zip(_texts(complete), _texts(stripped), strict=True):
             if address.startswith(_WEB) and full_addresses.setdefault(address, text) != text:
                 raise BadSpec(
-                    f"Two addresses of the source are {address} without what signs them or holds a token, so nothing stored could tell them "
-                    "apart. Name each file by an address of its own, or copy them to a store."
+                    f"Two addresses of the source are {address}, apart from their signatures or tokens. Signatures and tokens aren't stored, so "
+                    "the two files can't be told apart. Name each file by an address of its own, or copy them to a store."
                 )
         self._signed |= {address: text for address, text in full_addresses.items() if address != text}
         return Source.model_validate(stripped)
@@ -97,7 +97,7 @@ class Access:
         return self._matching_settings(uri) or _defaults(scheme_of(uri))
 
     def fresh(self, uri: str) -> Store:
-        """Returns a new client for `uri`, which replaces the kept one. After a failed write to HDFS, the old client may hang."""
+        """Replaces the kept client for `uri` with a new one, and returns it. After a failed write to HDFS, the old client may hang."""
         scheme = scheme_of(uri)
         for key in [key for key in self._clients if key[0] == scheme]:
             del self._clients[key]

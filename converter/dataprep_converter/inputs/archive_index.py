@@ -2,7 +2,7 @@
 
 For zip files this reads the directory, for tar files all headers, and for gzipped tar files the complete contents.
 
-Harmful or ambiguous archives are refused with an error that names archive and member. Such archives have paths that lead out of the
+Harmful or ambiguous archives are refused with an error that names archive and member. Refused archives have paths that lead out of the
 archive, links, encrypted members, two members with the same name, or contents that are far too large for the archive's size.
 """
 
@@ -20,10 +20,13 @@ from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 40 << 20
-"""How many bytes behind the current position of a gzipped tar file are kept. Parallel readers stay within 32 MiB of each other."""
+"""How many of the bytes before the current position in a gzipped tar file are kept in memory.
+
+Parallel readers stay within 32 MiB of each other.
+"""
 MOST_MEMBERS: Final = 2_000_000
 LARGEST_RATIO: Final = 200
-"""A member larger than `UNSUSPECTED_BYTES` may have at most this many times its compressed size."""
+"""The maximum compression ratio of members larger than `UNSUSPECTED_BYTES`."""
 UNSUSPECTED_BYTES: Final = 64 << 20
 """Members up to this size may have any compression ratio."""
 UNSUSPECTED_TOTAL_BYTES: Final = 1 << 30
@@ -93,7 +96,7 @@ def _zip_members(source: Input, uri: str) -> Iterator[Member]:
     for member in zips.members(source, uri):
         if member.size > UNSUSPECTED_BYTES and member.size > LARGEST_RATIO * member.stored:
             raise BadData(
-                f"{uri}: the member {member.name!r} would have {member.size:,} bytes, made of {member.stored:,}: "
+                f"{uri}: the member {member.name!r} would have {member.size:,} bytes when decompressed from {member.stored:,} bytes, "
                 f"more than {LARGEST_RATIO} times as many.",
                 uri=uri,
             )
@@ -104,7 +107,11 @@ def _zip_members(source: Input, uri: str) -> Iterator[Member]:
 
 def _check_total(total: int, size: int, uri: str) -> None:
     if total > UNSUSPECTED_TOTAL_BYTES and total > LARGEST_RATIO * size:
-        raise BadData(f"{uri}: its members would have {total:,} bytes, made of {size:,}: more than {LARGEST_RATIO} times as many.", uri=uri)
+        raise BadData(
+            f"{uri}: its members would have {total:,} bytes when decompressed from {size:,} bytes, "
+            f"more than {LARGEST_RATIO} times as many.",
+            uri=uri,
+        )
 
 
 def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMember]:
@@ -113,7 +120,7 @@ def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMembe
         archive: Any
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
-                # Otherwise tarfile would keep every member in memory.
+                # Without this, tarfile would keep every member in memory.
                 archive.members = []
                 if info.isdir():
                     continue
@@ -121,7 +128,7 @@ def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMembe
                 yield TarMember(info.name, info.offset_data, info.size)
             file.seek(archive.offset)
             if file.read(_BLOCK).strip(b"\0"):
-                raise BadData(f"{uri}: there is no good header of a member at offset {archive.offset}.", uri=uri)
+                raise BadData(f"{uri}: there is no valid member header at offset {archive.offset}.", uri=uri)
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as exc:
         raise BadData(f"{uri} is no whole tar file: {exc}.", uri=uri) from exc
 
@@ -130,11 +137,11 @@ def _check(info: tarfile.TarInfo, uri: str) -> None:
     if info.issym() or info.islnk():
         raise BadData(f"{uri}: the member {info.name!r} is a link.", uri=uri)
     if not info.isreg() or info.issparse():
-        raise BadData(f"{uri}: the member {info.name!r} is no plain file.", uri=uri)
+        raise BadData(f"{uri}: the member {info.name!r} isn't a regular file.", uri=uri)
 
 
 class _BoundedInput:
-    """The contents of a gzip file, read forward. Raises BadData if they are far too large for the file's size."""
+    """The contents of a gzip file, read forward. Raises BadData if the contents are far too large for the file's size."""
 
     def __init__(self, contents: StreamInput, size: int, uri: str) -> None:
         self._contents = contents

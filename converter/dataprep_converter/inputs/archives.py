@@ -1,8 +1,8 @@
 """A read-only store of the files within archives, such as `s3://bucket/photos.zip!/train/cat/1.jpg`. Archives are streamed, never unpacked.
 
 A member has the pin of its archive. Members of zip files and of uncompressed tar files are ranges of the archive. A gzipped tar file is one
-stream. If its members are read in order, the stream is read once. Going back further than a fixed distance makes an uncompressed copy in an
-unnamed temporary file.
+stream. If its members are read in order, the stream is read once. The first read that goes back further than a fixed distance copies the
+uncompressed contents to an unnamed temporary file.
 """
 
 import weakref

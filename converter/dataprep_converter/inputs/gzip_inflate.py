@@ -1,6 +1,6 @@
 """Inflates gzip with ISA-L, in less than half of zlib's time, or with zlib if ISA-L isn't installed.
 
-The two differ only in their error messages for damaged data.
+ISA-L and zlib differ only in their error messages for damaged data.
 """
 
 import zlib
@@ -28,7 +28,8 @@ ERRORS: Final[tuple[type[Exception], ...]] = (_Error,)
 def member() -> Any:
     """Returns a decompressor for one member of a gzip stream, like zlib's `decompressobj`.
 
-    The first piece of data must contain the complete header (see `header_is_whole`). If the header is split, ISA-L takes its rest for data.
+    The first piece of data must contain the complete header (see `header_is_whole`). If the header continues in the next piece, ISA-L
+    mistakes the rest of the header for data.
     """
     return _Inflater(GZIP)
 

@@ -33,7 +33,7 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         document = document | {"spec": _with_profile(document["spec"], profile)}
     job = DataPrepJob.parse(document)
     for name in unused_params(document, overrides):
-        logger.warning("--set params.%s has no effect: nothing in the job says ${%s}", name, name)
+        logger.warning("--set params.%s has no effect: the job doesn't contain ${%s}", name, name)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:
         from dataprep_converter.runtime import plugins  # not at the top, because it imports Arrow, which is slow
 
@@ -104,13 +104,15 @@ def _job(documents: list[Any], file: str) -> Any:
         raise SpecError(
             [Fault("", f"{file}: expected a mapping with apiVersion, kind, metadata and spec, got {type(documents[0]).__name__}")]
         )
-    raise SpecError([Fault("", f"{file} must hold one {KIND} of {API_VERSION}, it has {len(jobs)} in {len(documents)} documents")])
+    raise SpecError(
+        [Fault("", f"{file} must contain exactly one {KIND} of {API_VERSION}, but contains {len(jobs)} in {len(documents)} documents")]
+    )
 
 
 def set_field(document: Any, override: str) -> None:
     """Applies an override such as `output.shards.count=8`, relative to `spec`.
 
-    The value is YAML; invalid YAML and params are taken as text.
+    The value is parsed as YAML. Values that aren't valid YAML, and values of params, are taken as text.
     """
     path, equals, value = override.partition("=")
     parts = path.removeprefix("spec.").split(".")
@@ -130,7 +132,7 @@ def set_field(document: Any, override: str) -> None:
 
 
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
-    """Returns the params in the overrides that the job (any YAML) doesn't use. They are mostly typos."""
+    """Returns the params that the overrides set but the job (any YAML) doesn't use. Their names are mostly typos."""
     params = [
         override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)
     ]
@@ -143,7 +145,7 @@ def _names_a_param(override: str) -> bool:
 
 
 def _key(parent: Any, part: str, path: str) -> str | int:
-    """Returns the key of a mapping, or the index of a list, for a part of an override's path."""
+    """Returns the mapping key or list index that one part of an override's path refers to."""
     if isinstance(parent, dict):
         return part
     if not isinstance(parent, list):

@@ -1,7 +1,7 @@
 """MaxCompute through its own SDK, pyodps: tables, partitions, and sessions for reading and writing rows. Translates the SDK's errors.
 
-A download session is a snapshot of a table with numbered rows. Every process that knows the session's id reads the same rows by these
-numbers. The service ends a session after a day.
+A download session is a snapshot of a table with numbered rows. Every process that knows the session's id reads the same row under the same
+number. The service ends a session after a day.
 """
 
 import logging
@@ -62,7 +62,7 @@ _PASSING: Final = {
     "ServiceUnavailable",
 }
 _NOT_UNDERSTOOD: Final = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, SyntaxError)
-"""Errors of the SDK's parsers for an answer that isn't XML or JSON, or lacks members that the API documents."""
+"""Errors that the SDK's parsers raise for answers that aren't XML or JSON, or that lack members documented for the API."""
 _TOO_MANY: Final = 429
 """The HTTP status for too many requests."""
 _NOT_PERMITTED: Final = {"NoPermission", "AccessDenied", "ODPS-0130013", "ODPS-0420095"}
@@ -162,7 +162,7 @@ class Table:
             return {column.name: column.type for column in table.table_schema.simple_columns}
 
     def upload(self, identifier: str | None = None) -> "Upload":
-        """Returns the upload session with this id, or a new one, whose commit replaces all rows. Creates the partition if needed."""
+        """Returns the upload session with this id, or a new session. Its commit replaces all rows. Creates the partition if needed."""
         return retrying(lambda: self._open_upload(identifier), what=f"opening {self.uri} for writing")
 
     def _open_upload(self, identifier: str | None) -> "Upload":
@@ -228,7 +228,7 @@ class Session:
                 raise Unreachable(f"{self.uri}: {self._peer} sent {rows:,} of {count:,} rows from row {start:,} on.", uri=self.uri)
 
     def _narrow(self, columns: Sequence[str]) -> None:
-        """Shows only these columns to the SDK, because it fails on a table with any column whose type it can't read."""
+        """Shows only these columns to the SDK, because the SDK fails on tables that have any column of a type unknown to the SDK."""
         from odps.models import TableSchema  # type: ignore[import-untyped] # see above
 
         if self._narrowed != set(columns):
@@ -261,11 +261,11 @@ class Upload:
             return {int(number) for number in self._session.get_block_list()}
 
     def put(self, block: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Writes a block of at least one row. It replaces a block with the same number."""
+        """Writes a block of at least one row. An existing block with the same number is replaced."""
         from odps.tunnel.io import writer  # type: ignore[import-untyped] # see above
 
         if writer.pd is None:
-            # pyodps checks whether the rows are a DataFrame even if pandas isn't installed.
+            # Even if pandas isn't installed, pyodps checks whether the rows are a DataFrame.
             writer.pd = SimpleNamespace(DataFrame=())
         with _border(self.uri, self._peer), self._session.open_arrow_writer(block) as out:
             for batch in batches:
@@ -284,7 +284,7 @@ class Upload:
 
 
 def check(uri: str, access: Access) -> None:
-    """Checks for the preflight that a table is accessible. Raises a named error if it isn't."""
+    """Checks for the preflight that a table is accessible. Raises one of dataprep's errors if the table isn't accessible."""
     Table(uri, access).version()
 
 
@@ -314,7 +314,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
         endpoint=endpoint,
         tunnel_endpoint=settings.tunnel_endpoint or os.environ.get("ODPS_TUNNEL_ENDPOINT") or None,
         region_name=settings.region,
-        # We run no SQL, so this address is never used. Without it, the SDK would ask the service for the address of its SQL logs.
+        # We run no SQL, so this address is never used. Without the address, the SDK would ask the service where its SQL logs are.
         logview_host=endpoint,
         # Otherwise the SDK would store the key in a global variable of this process.
         overwrite_global=False,
@@ -346,7 +346,7 @@ def _environment() -> dict[str, str]:
 def _role_provider(uri: str) -> Any:
     """Returns the provider of a role's credentials, after checking that it works.
 
-    Raises BadCredentials if it doesn't. Within a request, the SDK would retry this error forever.
+    Raises BadCredentials if the provider doesn't work. Within a request, the SDK would retry this error forever.
     """
     from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 

@@ -111,7 +111,7 @@ def open_pinned(store: Store, uri: str, pin: str) -> Input:
 
 
 class ForwardReader(Closeable):
-    """One pass over a file, decompressed if it is gzip. It can skip ahead, and returns exact numbers of bytes."""
+    """One pass over a file, decompressed if it is gzip. The reader can skip bytes, and returns exactly as many bytes as requested."""
 
     def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
         """`ahead` reads the next piece in advance while the caller uses the current one.
@@ -128,7 +128,7 @@ class ForwardReader(Closeable):
         """The offset of the next byte in the contents."""
 
     def read(self, length: int, *, after: bytes = b"") -> bytes:
-        """Returns `after`, followed by the next `length` bytes, or fewer at the end.
+        """Returns the bytes `after`, followed by the next `length` bytes of the contents. At the end, fewer bytes are returned.
 
         Raises BadData, with the file's URI, if the file isn't a complete gzip stream.
         """

@@ -1,7 +1,7 @@
 """Places: the files and folders that URIs name, as far as this is known without asking a store. Two URIs may name the same place.
 
-Places are compared to make sure that a job doesn't write to a folder that it reads. So places count as the same if in doubt. Paths are
-compared both as written and percent-decoded. Double slashes and dots are ignored, although a key of an object store may contain them.
+Places are compared to make sure that a job doesn't write to a folder that it reads. So, when in doubt, two places count as the same. Paths
+are compared both as written and percent-decoded. Double slashes and dots are ignored, although a key of an object store may contain them.
 """
 
 import os
@@ -63,7 +63,7 @@ class Place:
     """
 
     def path_of(self, other: "Place") -> Steps | None:
-        """Returns the relative path of `other` if it is below this place, an empty path if both are the same place, or else None."""
+        """Returns the relative path of `other` if `other` is below this place, an empty path if both are the same place, or else None."""
         for root, steps in self.names:
             for other_root, path in other.names:
                 if path[: len(steps)] == steps and root.is_same(other_root):
@@ -140,7 +140,10 @@ def mounts(text: str) -> list[Mount]:
 
 
 def names_by_mount(path: str, table: Sequence[Mount]) -> Iterator[tuple[Root, Steps]]:
-    """Yields the names of a path in the file system that is mounted there. The path must contain no symbolic links."""
+    """Yields the names of a path within the file system that contains the path, according to the table of mounts.
+
+    The path must contain no symbolic links.
+    """
     steps = _steps(path)
     best: Mount | None = None
     for mount in table:

@@ -7,7 +7,7 @@ from typing import Final
 from dataprep_converter.stores import Input
 
 _END: Final = 64 << 10
-"""The last bytes of a file, this many, are read in one request and kept. They contain the footer, or all of a small file."""
+"""This many bytes at the end of a file are read in one request and kept. The bytes contain the footer, or all of a small file."""
 
 
 class RangedFile(io.RawIOBase):
@@ -22,7 +22,7 @@ class RangedFile(io.RawIOBase):
         self._loaded: list[tuple[int, bytes]] = []
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Reads these (offset, end) ranges into memory. They replace the ranges loaded before."""
+        """Reads these (offset, end) ranges into memory. Ranges that were loaded before are dropped."""
         self._loaded = []
         self._loaded = [(offset, self._at(offset, end - offset)) for offset, end in ranges]
 

@@ -1,7 +1,7 @@
 """An Input over contents that can only be read from the beginning, such as those of a gzip file.
 
-Reading forward is a single pass that keeps only the last `kept_bytes` in memory. The first time that a read goes back further, the contents
-are copied to an unnamed temporary file.
+Reading forward is a single pass that keeps only the last `kept_bytes` in memory. The first read that goes back further than the kept bytes
+copies the contents to an unnamed temporary file.
 """
 
 from collections import deque
@@ -85,5 +85,5 @@ class StreamInput(Closeable):
 
 
 def gunzipped(source: Input, uri: str, *, size: int, kept_bytes: int = 0) -> StreamInput:
-    """Returns the contents of a gzip file. Reading raises BadData, with the file's URI, if it isn't a complete gzip stream."""
+    """Returns the contents of a gzip file. Reading raises BadData, with the file's URI, if the file isn't a complete gzip stream."""
     return StreamInput(lambda: ForwardReader(source, uri, zipped=True).pieces(), size=size, kept_bytes=kept_bytes)

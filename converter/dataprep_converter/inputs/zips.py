@@ -27,7 +27,10 @@ _METHODS: Final = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "Def
 _PIECE: Final = 1 << 20
 _RAW_DEFLATE: Final = -15
 _GAP: Final = 64 << 10
-"""A read may skip this many bytes of a stored member and still count as in order. The skipped bytes are read for the checksum."""
+"""A read may skip this many bytes of a stored member and still count as in order.
+
+The checksum needs the skipped bytes, so they are read too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,10 @@ def members(source: Input, uri: str) -> Iterator[Member]:
             raise BadData(f"{uri}: the member {name!r} is compressed by {method}; only Deflate is read.", uri=uri)
         is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
         if not is_deflated and info.compress_size != info.file_size:
-            raise BadData(f"{uri}: the member {name!r} is stored, but with {info.compress_size:,} of {info.file_size:,} bytes.", uri=uri)
+            raise BadData(
+                f"{uri}: the member {name!r} is stored uncompressed, but has {info.compress_size:,} bytes instead of {info.file_size:,}.",
+                uri=uri,
+            )
         yield Member(name, info.header_offset, info.compress_size, info.file_size, info.CRC, is_deflated)
 
 
@@ -78,11 +84,11 @@ def _check_places(infos: list[zipfile.ZipInfo], size: int, uri: str) -> None:
             raise BadData(f"{uri}: the member {info.filename!r} lies within another one.", uri=uri)
         end = info.header_offset + _LOCAL.size + info.compress_size
         if end > size:
-            raise BadData(f"{uri}: the member {info.filename!r} would end behind the file.", uri=uri)
+            raise BadData(f"{uri}: the member {info.filename!r} would end beyond the end of the file.", uri=uri)
 
 
 def begin(source: Input, member: Member, uri: str) -> int:
-    """Returns the offset of the member's stored bytes. Raises BadData if its header isn't valid."""
+    """Returns the offset of the member's stored bytes. Raises BadData if the member's header isn't valid."""
     head = source.read_at(member.header, _LOCAL.size)
     if len(head) < _LOCAL.size or head[:4] != b"PK\x03\x04":
         raise BadData(f"{uri}: there is no header of the member {member.name!r} at offset {member.header}.", uri=uri)
@@ -96,9 +102,10 @@ def inflated(source: Input, member: Member, uri: str, *, kept_bytes: int = 0) ->
 
 
 class StoredMember(Closeable):
-    """The contents of a member that is stored without compression. They are a range of the zip file and can be read at any offset.
+    """The contents of a member that is stored without compression. The contents are a range of the zip file and can be read at any offset.
 
-    If the member is read completely and in order, its checksum is verified. With a wrong checksum, reading the end raises BadData.
+    If the member is read completely and in order, its checksum is verified. If the checksum is wrong, reading the end of the member raises
+    BadData.
     """
 
     def __init__(self, source: Input, member: Member, uri: str) -> None:

@@ -11,22 +11,23 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Lossy
 
 SAMPLE: Final = "_sample"
-"""The column of every batch with each sample's number in the plan (int64). The number leads to the sample's origin."""
+"""The column of every batch with each sample's number in the plan (int64). With this number, the sample's origin can be looked up."""
 
 
 WAS: Final = "was"
 """Key in the metadata of a column whose values were decimals or times.
 
-The value is a schema, in the form of `schemas.schema_text`, with the reader's column and the original type of its values.
+The value is a schema in the form that `schemas.schema_text` returns. The schema contains the reader's column with the original type of the
+values.
 """
 
 
 TEXT: Final = "text"
-"""Key in the metadata of a text column. The value says, in sentences, why the column isn't one of numbers, and what to do about it."""
+"""Key in the metadata of a text column. The value explains to the user why the column isn't numeric, and what to do about it."""
 
 
 TEXTS: Final = "texts"
-"""Key in a reader's state, used only while a plan is made. The value contains the `TEXT` metadata by column."""
+"""Key in a reader's state, used only while a plan is made. The value maps each column's name to its `TEXT` metadata."""
 
 
 def marked(schema: pa.Schema, key: str, values: Mapping[str, str]) -> pa.Schema:
@@ -68,12 +69,12 @@ class RejectedSample:
     column: str = ""
     """The column at fault, if a feature refused a value."""
     step: int | None = None
-    """The step at fault in the column's sequence, counted from 0, if it is a single step."""
+    """If a single step of the column's sequence is at fault, the step's number, counted from 0."""
 
 
 @dataclass(frozen=True)
 class LostDigits:
-    """Decimals with more digits than the floats that were read from them."""
+    """Decimals with more digits than the floats to which they were converted."""
 
     column: str
     samples: npt.NDArray[np.int64]

@@ -39,7 +39,7 @@ def without(
 ) -> Batch:
     """Returns the batch without the rows in `faults`, which become bad samples.
 
-    `faults` maps a row to the reason, and `places` maps it to (column, step). `samples` contains the sample number of each row.
+    `faults` maps each row to the reason, and `places` maps rows to (column, step). `samples` contains the sample number of each row.
     """
     keep = np.ones(batch.records.num_rows, np.bool_)
     keep[list(faults)] = False
@@ -57,7 +57,7 @@ def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> li
     A reference that is a column's name is never taken as a position. Raises BadSpec, whose message begins with `of`.
     """
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
-        return list(references)  # by far the most frequent case, and a table may have ten thousand columns
+        return list(references)  # a shortcut for the most frequent case, because a table may have ten thousand columns
     names = [name for name in schema.names if name != SAMPLE]
     return [name for reference in references for name in _resolve(reference, names, of)]
 
@@ -85,7 +85,10 @@ def format_names(names: Sequence[str]) -> str:
 
 
 def why_text(*fields: "pa.Field[Any]") -> str:
-    """Returns why columns are text although numbers were expected, as the end of a message, or empty if no column records a reason."""
+    """Returns the end of a message: why columns are text although numbers were expected.
+
+    Returns the empty string if no column records a reason.
+    """
     reasons = ((field.metadata or {})[TEXT.encode()] for field in fields if TEXT.encode() in (field.metadata or {}))
     return next((f" {reason.decode()}" for reason in reasons), "")
 

@@ -7,21 +7,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class DtypeSupport:
-    """The types in which a format stores numbers, by numpy's names."""
+    """The types in which a format stores numbers, under the names that numpy uses."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)
     """Maps a type to the type in which it is stored if the spec names none."""
     held: frozenset[str] | None = None
     """All types that the format can store; None for any type."""
     raw: bool = False
-    """Whether a tensor can be stored as its bytes, which is then the default for small integers."""
+    """Whether a tensor can be stored as its bytes. If so, this is the default for small integers."""
     as_they_are: frozenset[str] = frozenset()
     """Names of features that always keep their types, because they aren't values of the records."""
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """One resolved feature of the records. The encoder gets it as a column with the same name."""
+    """One resolved feature of the records. The encoder gets the feature's values as a column with the same name."""
 
     name: str
     kind: str
@@ -34,18 +34,18 @@ class FeatureSpec:
     A sequence's shape begins with -1 for its steps.
     """
     raw: bool = False
-    """Whether a tensor is stored as its bytes. In a sequence, this applies to the tensor of each step."""
+    """Whether a tensor is stored as its bytes. In a sequence, each step's tensor is stored in this way."""
     label: bool = False
     sequence: bool = False
     """Whether the values are lists of steps. Each step is a value, a vector (a fixed_size_list or tensor) or a list of any length."""
     record: bool = False
-    """Whether the values are complete, serialized records. Such a feature must be the only one."""
+    """Whether the values are complete, serialized records. A feature of serialized records must be the only feature."""
     place: int = field(default=0, compare=False)
-    """The feature's position in the spec, features before labels. If a format orders its columns, this is the order."""
+    """The feature's position in the spec, where features come before labels. Formats with ordered columns use this order."""
     text: bool = False
-    """Whether all columns of a feature of `bytes` are text (UTF-8) by their type."""
+    """For a feature of `bytes`, whether the types of all its columns are text (UTF-8)."""
 
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:
-    """Returns the features in the form of the manifest."""
+    """Returns the features in the form that the manifest uses."""
     return [asdict(feature) | {"shape": list(feature.shape)} for feature in features]

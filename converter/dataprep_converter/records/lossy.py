@@ -30,9 +30,9 @@ class InexactIntegers:
 
     column: str
     rows: Rows
-    """The rows with such integers, ascending and without duplicates."""
+    """The rows in which integers can't be stored exactly, ascending and without duplicates."""
     values: npt.NDArray[Any]
-    """The first such integer in each of these rows."""
+    """In each of these rows, the first integer that can't be stored exactly."""
 
 
 def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactIntegers | None:
@@ -47,7 +47,8 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
     with np.errstate(invalid="ignore", over="ignore"):
         converted = flat.astype(target)
         differs = converted.astype(values.dtype) != flat
-        # A float can't represent the type's largest integer. A value that was rounded up beyond it can't be converted back.
+        # A float can't represent the type's largest integer. A value that was rounded up beyond the largest integer can't be converted
+        # back.
         limit = float(np.iinfo(values.dtype).max)
         if converted.max() >= limit:
             differs |= converted >= limit
@@ -64,9 +65,9 @@ def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactInteger
 
 
 def lost_digits(original: Any, read: Any) -> "Array | None":
-    """Returns the decimals as text if the float64 read from them lacks some of their digits, with null for all others.
+    """Returns, as text, those decimals that lose digits when they are read as float64. All other values are null.
 
-    Returns None if the type has too few digits for any loss.
+    Returns None if numbers of the original type have too few digits to lose any.
     """
     kind = original.type
     if pa.types.is_decimal(kind):

@@ -23,14 +23,14 @@ def context() -> BaseContext:
 
 
 def get_ready() -> None:
-    """Starts the fork server if needed. It imports modules in the background, and ends together with this process."""
+    """Starts the fork server if needed. The fork server imports modules in the background, and ends together with this process."""
     if not _IS_FORKED:
         return
     forkserver.set_forkserver_preload(["dataprep_converter.steps.worker_imports"])
     # Start the resource tracker first, because starting it unblocks the signals that are blocked below.
     with warnings.catch_warnings():
-        # In some 100,000 tests, the tracker was found dead a few times. Python then starts another one. We track no resources that could
-        # leak.
+        # In about 100,000 tests, the resource tracker had died a few times. Python then starts another one. We track no resources that
+        # could leak.
         warnings.filterwarnings("ignore", message="resource_tracker: process died")
         resource_tracker.ensure_running()
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

@@ -8,7 +8,10 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 _MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 _OWN_BYTES: Final = 128 << 20
-"""Memory reserved for the process that starts the workers. With output on HDFS, that process isn't a worker itself."""
+"""Memory reserved for the process that starts the workers.
+
+If the output is on HDFS, the process that starts the workers isn't a worker itself.
+"""
 _WORKER_BYTES: Final = 256 << 20
 """The memory that a worker needs for rows of usual size, as measured by `make memory`."""
 
@@ -43,7 +46,7 @@ def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
 def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
     """Returns the folders of this process's control groups and of their parents.
 
-    In a container, paths of version 1 are those on the host, and only the top folder exists.
+    In a container, version 1 reports each group's path on the host, of which only the top folder exists in the container.
     """
     folders: list[Path] = []
     for line in membership.read_text().splitlines() if membership.is_file() else []:

@@ -17,7 +17,7 @@ class MappedTable:
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         """Writes the batches to the file, one by one. Raises StoreFull."""
         with TemporaryFile("the plan's units") as file:
-            # Don't use `with`: after an error, it would still write a valid end of file.
+            # Don't use `with`: even after an error, `with` would write a valid end of file.
             writer = pa.ipc.new_file(file.file, schema)
             for batch in batches:
                 with room_for(file.what):
@@ -25,10 +25,10 @@ class MappedTable:
             with room_for(file.what):
                 writer.close()
             self._mapping = file.map()
-        # Don't use Arrow's threads: a worker that exits while such a thread frees the bytes crashes.
+        # Don't use Arrow's threads: a worker crashes if it exits while such a thread frees the bytes.
         options = _arrow.ipc.IpcReadOptions(use_threads=False)
         self.table: pa.Table = _arrow.ipc.open_file(pa.py_buffer(self._mapping), options=options).read_all()
 
     def let_go(self) -> None:
-        """Removes the pages read so far from this process's memory. They are read from the file again if needed."""
+        """Removes the pages read so far from this process's memory. If needed, the pages are read from the file again."""
         self._mapping.madvise(mmap.MADV_DONTNEED)

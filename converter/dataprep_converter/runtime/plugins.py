@@ -23,7 +23,7 @@ from dataprep_converter.runtime import without_pandas
 
 ENTRY_POINTS: Final = "dataprep.plugins"
 CODE_VARIABLE: Final = "DATAPREP_CODE"
-"""The environment variable with the folder of `spec.code`. It is set in pods and by `provide`."""
+"""The environment variable with the folder of `spec.code`. The variable is set in pods and by `provide`."""
 
 COMMIT_VARIABLE: Final = "DATAPREP_CODE_COMMIT_FILE"
 """The environment variable with the path of a file in the fetched code's top folder. The file contains the commit of `spec.code.git`."""
@@ -69,7 +69,10 @@ def digest() -> str | None:
 
 
 def load(reference: str, *, of: str) -> Callable[..., Any]:
-    """Returns the function for `module:function` or for the name of an entry point. Raises BadSpec, with the name, if it can't be found."""
+    """Returns the function for `module:function` or for the name of an entry point.
+
+    Raises BadSpec, with the name, if there is no such function.
+    """
     module, colon, name = reference.partition(":")
     if not colon:
         points = [point for point in metadata.entry_points(group=ENTRY_POINTS) if point.name == reference]
@@ -85,7 +88,7 @@ def load(reference: str, *, of: str) -> Callable[..., Any]:
         advice = "; is its code in the image or in spec.code?" if isinstance(exc, ModuleNotFoundError) else ""
         raise BadSpec(f"{of}: the plug-in {reference!r} can't be imported: {describe(exc)}{advice}") from exc
     if not callable(value):
-        raise BadSpec(f"{of}: the plug-in {reference!r} is no function but {type(value).__name__}.")
+        raise BadSpec(f"{of}: the plug-in {reference!r} is not a function, but of type {type(value).__name__}.")
     function: Callable[..., Any] = value
     return function
 
@@ -126,7 +129,7 @@ def schema_of(columns: Sequence[MadeColumn]) -> pa.Schema:
         kind = _TYPES[column.type]
         if column.shape is not None:
             if column.ragged or column.type in ("String", "Bytes"):
-                raise BadSpec(f"The column {column.name!r}: a shape is for numbers, and not beside ragged.")
+                raise BadSpec(f"The column {column.name!r}: shape is only for numbers, and can't be combined with ragged.")
             kind = arrow_type(NUMPY_NAMES[kind], tuple(column.shape))
         fields.append(pa.field(column.name, pa.list_(kind) if column.ragged else kind))
     return pa.schema(fields)

@@ -34,7 +34,7 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
             for item in items:
                 if not _put(ready, item, stopped):
                     break
-            # Release the generator's resources now. An error's traceback may keep a reference to it for long.
+            # Release the generator's resources now. An error's traceback may keep a reference to the generator for a long time.
             close_generator(items)
         except BaseException as exc:  # any error is passed to the consumer
             error = exc

@@ -1,7 +1,7 @@
 """Retries calls, with a limit on attempts, a limit on the total time, and jitter.
 
 This is only for small calls that are safe to repeat: stat, get, put of the same bytes, delete, or a page of a listing. Uploads of shards
-aren't retried here. If one fails, the worker uploads the shard again from the beginning, under a new temporary name.
+aren't retried here. If an upload fails, the worker uploads the shard again from the beginning, under a new temporary name.
 """
 
 import logging
@@ -36,8 +36,8 @@ class RetryPolicy:
     def delay(self, failures: int) -> float:
         """Returns the seconds to wait after this many failures.
 
-        The delay doubles with each failure. It is multiplied by a random factor from 0.5 to 1, so that workers don't retry at the same
-        time.
+        The delay doubles with each failure. Each delay is multiplied by a random factor from 0.5 to 1, so that workers don't retry at the
+        same time.
         """
         longest = min(self.first_delay_seconds * 2.0 ** (failures - 1), self.longest_delay_seconds)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
@@ -71,7 +71,10 @@ def retrying(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Returns the result of `call`. Retries it after the errors in `policy`, and raises the last error when the limits are reached."""
+    """Returns the result of `call`.
+
+    Retries the call after the errors in `policy`, and raises the last error when the limits are reached.
+    """
     latest = min(clock() + policy.total_seconds, _no_later_than.get())
     failures = 0
     while True:

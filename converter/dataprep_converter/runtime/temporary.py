@@ -1,4 +1,4 @@
-"""Temporary files in $TMPDIR. They have no names, so the system frees them however the process ends."""
+"""Temporary files in $TMPDIR. Temporary files have no names, so the system frees them however the process ends."""
 
 import errno
 import mmap
@@ -49,7 +49,7 @@ class TemporaryFile(Closeable):
             if in_memory
             else tempfile.TemporaryFile(prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
         )
-        """A file object for libraries that read or write one. Wrap their writes in `room_for`."""
+        """A file object, for libraries that read from file objects or write to them. Wrap such writes in `room_for`."""
 
     @classmethod
     def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:

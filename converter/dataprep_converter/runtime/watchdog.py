@@ -1,12 +1,12 @@
 """Watchdog: kills this process if a blocking call of a native client never returns.
 
-After failed writes, `hdfs-native` may block in `write()` forever. The call raises no error, and no thread can end another thread of its
-process. So another process watches this one. From shared memory, it reads when each thread entered its current call, and after the limit it
-sends SIGKILL. The task is then repeated, as after any other death of a process.
+After failed writes, `hdfs-native` may block in `write()` forever. The call raises no error, and a thread can't end another thread of its
+process. So a separate process watches this one. The watching process reads from shared memory when each thread entered its current call,
+and sends SIGKILL after the limit. The task is then repeated, as after any other death of a process.
 
-There are two variants, because the kernel ignores a SIGKILL from inside a container to the container's first process. `supervise` forks,
-works in the child and watches in the parent. It is for pods, where we are process 1. `Watchdog` starts a small process that watches this
-one. It is for the workers of a local pool.
+There are two variants, because the kernel ignores a SIGKILL that is sent to a container's first process from inside the container.
+`supervise` forks, works in the child and watches in the parent. `supervise` is for pods, where we are process 1. `Watchdog` starts a small
+process that watches this one. `Watchdog` is for the workers of a local pool.
 
     shared memory:  int64 entered[SLOTS]     CLOCK_MONOTONIC in nanoseconds, 0 = not in a call   (native byte order)
 
@@ -30,7 +30,7 @@ from typing import Final, Self
 
 LIMIT_SECONDS: Final = 120.0
 KILLED: Final = 4
-"""The exit code of `supervise` after a kill (`Exit.UNREACHABLE`). It leads to a retry, as for any store that doesn't answer."""
+"""The exit code of `supervise` after a kill (`Exit.UNREACHABLE`). This exit code leads to a retry, as for any store that doesn't answer."""
 
 _SLOTS = 128
 _POLL_SECONDS = 0.5
@@ -76,7 +76,7 @@ class Heartbeats:
         return (time.monotonic_ns() - min(entered)) / 1e9 if entered else 0.0
 
     def close(self) -> None:
-        """Unmaps the memory in this process. It stays mapped in other processes."""
+        """Unmaps the memory in this process. Other processes keep their mappings."""
         self._memory.close()
         os.close(self.descriptor)
 
@@ -86,7 +86,7 @@ _current: Heartbeats | None = None
 
 @contextlib.contextmanager
 def blocking() -> Iterator[None]:
-    """Wraps every call of a client that may hang. Does nothing in a process without a watchdog."""
+    """Wraps calls that may hang. Every call of a native client must be wrapped. Does nothing in a process without a watchdog."""
     if _current is None:
         yield
         return
@@ -190,8 +190,8 @@ def _work_in_child(work: Callable[[], int], beats: Heartbeats) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Don't use sys.exit, because the frames above this one belong to the parent's work. Parked native writers would also block a normal
-        # exit.
+        # Don't use sys.exit, because the frames above this one belong to the parent's work. Native writers that were kept after a failure
+        # would also block a normal exit.
         os._exit(code)
 
 

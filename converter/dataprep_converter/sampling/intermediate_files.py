@@ -1,7 +1,7 @@
 """Files that a reader makes while planning and that every worker needs, such as the rows of a join.
 
-They are written to a local temporary folder, and moved below `_dataprep/<run id>` once the run has claimed its output folder. Until then,
-units refer to them by their local paths.
+The files are written to a local temporary folder, and moved below `_dataprep/<run id>` once the run has claimed its output folder. Until
+the files are moved, units refer to them by their local paths.
 """
 
 import atexit
@@ -24,14 +24,14 @@ _arrow: Any = pa  # the stubs lack some functions
 
 
 class IntermediateFiles:
-    """A folder in $TMPDIR. It is removed when it is no longer needed, at the latest when this process ends."""
+    """A folder in $TMPDIR. The folder is removed when it is no longer needed, at the latest when this process ends."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="dataprep-made-"))
         atexit.register(self.remove)
 
     def remove(self) -> None:
-        """Removes the folder. It may be called more than once."""
+        """Removes the folder. This method may be called more than once."""
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.remove)
 

@@ -33,7 +33,7 @@ class Tables(Closeable):
     units: UnitsFile
     codes: bytes | None = None
     intermediate: IntermediateFiles | None = None
-    """The files that the reader made, which are still on this machine."""
+    """Files that the reader made and that are still on this machine."""
 
     def close(self) -> None:
         """Removes the temporary files."""
@@ -43,8 +43,9 @@ class Tables(Closeable):
 
 
 def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
-    """Raises BadSpec when this release can't make the same records as the plan's release, because they would not match the existing
-    records.
+    """Raises BadSpec if this release would make records that differ from those of the plan's release.
+
+    The new records would not match the existing records.
     """
     if head.encoding_version != run_id.ENCODING_VERSION:
         raise BadSpec(
@@ -57,7 +58,7 @@ def check_versions(head: PlanHead, spec: DataPrepJobSpec, uri: str) -> None:
 
 
 def load_plan(plan: PlanHead, head_bytes: bytes, tables: Tables) -> Plan:
-    """Returns a stored plan with its files. Raises NotWhole when they don't belong together."""
+    """Returns a stored plan with its files. Raises NotWhole if the plan and the files don't belong together."""
     codes_sha256 = hashlib.sha256(tables.codes).hexdigest() if tables.codes is not None else None
     for name, actual, expected in (("units", tables.units.sha256, plan.units_sha256), ("splits", codes_sha256, plan.codes_sha256)):
         if actual != expected:

@@ -1,8 +1,8 @@
 """Selection: finds a sample's number from its rank in a split.
 
-A split consists of ranges of sample numbers. For fractions, only the members of a hash interval or the samples with the split's code belong
-to it. A shuffle is a keyed bijection of the ranks. All of this is arithmetic on arrays, so any worker can compute any part of the order, in
-constant memory.
+A split consists of ranges of sample numbers. In a split by fraction or by code, only samples whose hash is in the split's interval, or
+samples with the split's code, belong to the split. A shuffle is a keyed bijection of the ranks. All of this is arithmetic on arrays, so any
+worker can compute any part of the order, in constant memory.
 """
 
 from collections import OrderedDict
@@ -55,9 +55,10 @@ def hashes(units: UnitTable, samples: Samples, *, seed: int) -> npt.NDArray[np.u
 
 
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
-    """Returns the images of `ranks` under a seeded permutation of 0 … size-1, by a version of the part `shuffle`.
+    """Applies a seeded permutation of 0 … size-1 to `ranks`. `version` is a version of the part `shuffle`.
 
-    The first version was a network of four rounds for every size, which prefers some orders if there are few ranks.
+    Version 1 used a network of four rounds for every size. If there are few ranks, such a network makes some orders more likely than
+    others.
     """
     if size <= 1:
         return ranks.copy()
@@ -71,7 +72,7 @@ def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int
 
 @lru_cache(maxsize=4)
 def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
-    """Returns all numbers in the order of their seeded hashes, so that all orders are equally likely."""
+    """Returns the numbers 0 … size-1 in the order of their seeded hashes. All orders are equally likely."""
     numbers = np.arange(size, dtype=np.uint64) * np.uint64(_GOLDEN)
     order = np.argsort(mix(mix(numbers) ^ mix_one(seed + 1)), kind="stable")
     order.flags.writeable = False
@@ -99,7 +100,7 @@ def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds
 
 @lru_cache(maxsize=4)
 def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]]:
-    """Returns the functions of the network's rounds, from `half` bits to `half` bits.
+    """Returns the function of each round of the network. Each function maps `half` bits to `half` bits.
 
     If `half` is small, the functions look values up in tables, which all shards share.
     """
@@ -169,7 +170,7 @@ class Selection:
         return positions
 
     def _members(self, block: int) -> npt.NDArray[np.uint16]:
-        """Returns the positions within the block of the samples that belong to the split, from a cache if possible."""
+        """Finds the samples of a block that belong to the split. Returns their positions within the block, from a cache if possible."""
         if block in self._blocks:
             self._blocks.move_to_end(block)
             return self._blocks[block]
@@ -180,7 +181,7 @@ class Selection:
         return members
 
     def members(self, block: int) -> npt.NDArray[np.uint16]:
-        """Computes the positions within the block of the samples that belong to the split."""
+        """Finds the samples of a block that belong to the split, and returns their positions within the block."""
         interval = self._split.hash
         if self._codes is not None and self._split.code is not None:
             return np.flatnonzero(self._codes.block(self._split.first_block + block) == self._split.code).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""Codes: the split of each sample, where it can't be computed. They are stored as one byte per sample, zstd-compressed (`splits.parquet`).
+"""Codes: the split of each sample, where it can't be computed. Codes are stored as one byte per sample, zstd-compressed (`splits.parquet`).
 
 A row group is a block of HASH_BLOCK samples, so that a worker decompresses only the blocks that its shards need.
 """

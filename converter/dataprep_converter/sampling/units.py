@@ -82,11 +82,11 @@ BLOCK: Final = 65_536
 BATCH_BYTES: Final = 8 << 20
 """Bytes of the input in a batch of samples."""
 _MANY: Final = 1024
-"""Batches of fewer samples are not rounded to a power of two, because this would cost more than it saves."""
+"""Batch sizes below this number are not rounded to a power of two, because rounding would cost more than it saves."""
 
 
 def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
-    """Returns the 64-bit key of each file, which its split hash is computed from. It is the BLAKE2b of `<root>\\0<path>`."""
+    """Returns each file's 64-bit key, from which the file's split hash is computed. The key is the BLAKE2b of `<root>\\0<path>`."""
     digest = hashlib.blake2b
     names = map(str.encode, map("{}\0{}".format, roots, paths), repeat("utf-8"), repeat("surrogateescape"))
     return np.frombuffer(b"".join([digest(name, digest_size=8).digest() for name in names]), "<u8").astype(np.uint64, copy=False)
@@ -122,7 +122,7 @@ class _Block:
             column += values[name]
 
     def take_first(self, count: int, *, first: int) -> pa.RecordBatch:
-        """Removes and returns the first `count` units. Their samples are numbered from `first`."""
+        """Removes and returns the first `count` units. The units' samples are numbered from `first`."""
         columns: dict[str, Any] = {name: column[:count] for name, column in self._columns.items()}
         self._columns = {name: column[count:] for name, column in self._columns.items()}
         records = np.array(columns["records"], np.int64)
@@ -132,7 +132,10 @@ class _Block:
 
 
 def _array(values: Any, kind: pa.DataType) -> Any:
-    """Returns an Arrow array of numbers or texts. It is quicker for a list that repeats one value, as many columns of files do."""
+    """Returns an Arrow array of numbers or texts.
+
+    This function is faster than Arrow's if a list repeats one value. Many columns of file lists contain only one value.
+    """
     if isinstance(values, list) and values[0] == values[-1] and values.count(values[0]) == len(values):
         return _arrow.repeat(pa.scalar(values[0], kind), len(values))
     return pa.array(values, kind)
@@ -183,7 +186,10 @@ class UnitTable:
 
     @classmethod
     def concatenate(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":
-        """Returns the table of these batches. If there is more than one, they are written to a file as they arrive. Raises StoreFull."""
+        """Returns the table of these batches.
+
+        If there is more than one batch, the batches are written to a file as they arrive. Raises StoreFull.
+        """
         remaining = iter(batches)
         first_batches = list(islice(remaining, 2))
         if len(first_batches) < 2:
@@ -206,7 +212,7 @@ class UnitTable:
             rows: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
             return rows
         columns_of = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
-        # Rows are taken one by one. They may be in any batch, and Arrow would join all batches to take from several.
+        # Take rows one by one. The rows may be in any batch, and to take rows from several batches, Arrow would first join all batches.
         return [
             {name: column[row].as_py() for name, column in zip(columns, columns_of[number], strict=True)}
             for number, row in zip(which.tolist(), within.tolist(), strict=True)
@@ -262,9 +268,10 @@ class UnitTable:
 
 
 def samples_of_a_batch(bytes_in: int, samples: int, *, most: int) -> int:
-    """Returns how many samples to read in one batch: about BATCH_BYTES of the input, and at most `most`.
+    """Returns how many samples to read in one batch: about BATCH_BYTES of the input, and at most `most` samples.
 
-    Large numbers are rounded to a power of two. So batches need not be cut for statistics, which describe runs of 65,536 samples.
+    Large numbers are rounded to a power of two. Statistics describe runs of 65,536 samples, so a batch whose size is a power of two needn't
+    be split at the end of a run.
     """
     size = max(1, min(most, BATCH_BYTES // max(1, bytes_in // max(1, samples))))
     return size if size < _MANY else 1 << (size.bit_length() - 1)

@@ -15,7 +15,7 @@ _parquet: Any = pq  # the stubs lack Python's file objects and the methods of a 
 
 
 class UnitsFile(Closeable):
-    """The file `units.parquet`. A small one is in memory, a larger one in a temporary file."""
+    """The file `units.parquet`. A small file is kept in memory, a larger file in a temporary file."""
 
     def __init__(self, pieces: Iterable[bytes] = ()) -> None:
         """Creates the file with these bytes. Raises StoreFull."""

@@ -24,7 +24,7 @@ _MOST_FILES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """A file's attributes for display, beside its size; None if the store doesn't know one."""
+    """A file's attributes for display, in addition to its size. An attribute that the store doesn't know is None."""
 
     modified: float
     """Seconds since the epoch."""
@@ -44,7 +44,7 @@ class Entry:
     pin: str
     """Identifies this version of the object and changes with it: the ETag, or size and modification time in nanoseconds."""
     details: Details | None = field(default=None, compare=False, repr=False)
-    """Always set in listings; elsewhere only if the store's answer includes the details anyway."""
+    """Listings always set the details. Other calls only set them if the store's answer includes them anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,11 @@ class StoreSettings:
     """`AES256` or `KMS`."""
     kms_key_id: str | None = None
     signed: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Maps each web address without its signature, the form in which it is stored, to the signed address in the job's spec."""
+    """Maps each web address without its signature (only this form is stored) to the signed address in the job's spec."""
 
 
 class Upload(Protocol):
-    """An upload of one object. Either `commit` or `abort` ends it. An upload that is never ended publishes nothing."""
+    """An upload of one object. Either `commit` or `abort` ends the upload. An upload that is never ended publishes nothing."""
 
     blocks: bool
     """Whether `write` may block on a disk or a server in a call that signals can't interrupt."""
@@ -108,7 +108,8 @@ class Upload(Protocol):
     def abort(self) -> None:
         """Discards the upload. Never raises.
 
-        A signal may interrupt this, and cleanup at exit then calls it again. So the upload must be marked as ended only at the very end.
+        A signal may interrupt this method, and cleanup at exit then calls it again. So the method must mark the upload as ended only at the
+        very end.
         """
         ...
 
@@ -120,7 +121,7 @@ class OnDisk(Protocol):
     def write_with(self, put: Callable[[int], int]) -> None:
         """Calls `put` with the file's descriptor.
 
-        It writes bytes to the file and returns their number. Its OSErrors are handled like those of `write`.
+        `put` writes bytes to the file and returns how many it wrote. OSErrors of `put` are handled like those of `write`.
         """
         ...
 
@@ -151,7 +152,7 @@ class Input(Protocol):
 
 
 SMALL_PIECE: Final = 16 << 10
-"""Pieces of a file up to this size are read many in one call; a larger piece is worth a separate call."""
+"""Of pieces up to this size, many are read in one call. Each larger piece is read in a separate call."""
 
 
 class ReadsAt(Protocol):
@@ -164,7 +165,7 @@ class ReadsAt(Protocol):
 
 @runtime_checkable
 class ReadsEach(Protocol):
-    """An Input that does many small reads in one call at less cost than with a call for each."""
+    """An Input that can do many small reads in one call, which costs less than one call for each read."""
 
     def read_each(self, offsets: "npt.NDArray[np.int64]", length: int) -> bytes:
         """Returns the results of `read_at` for all offsets, concatenated. All the pieces must be within the object."""
@@ -184,7 +185,7 @@ def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -
 
 
 class PinnedInput(Input, Protocol):
-    """An Input that also knows which version of the object it reads. A store's `open` returns one."""
+    """An Input that also knows which version of the object it reads. A store's `open` returns such an Input."""
 
     @property
     def pin(self) -> str | None:
@@ -193,7 +194,7 @@ class PinnedInput(Input, Protocol):
 
 
 class Store(Protocol):
-    """A client of one store. It belongs to one process and must not be used after a fork."""
+    """A client of one store. The client belongs to one process and must not be used after a fork."""
 
     def __init__(self, settings: StoreSettings) -> None: ...
 
@@ -228,7 +229,7 @@ class Store(Protocol):
         ...
 
     def delete(self, uri: str) -> None:
-        """Removes one file. Does nothing if it is absent."""
+        """Removes one file. Does nothing if the file is absent."""
         ...
 
     def sweep(self, uri: str) -> int:
@@ -242,10 +243,13 @@ class Store(Protocol):
 
 @runtime_checkable
 class HasWarnings(Protocol):
-    """A store that may know of a setting to warn its users about."""
+    """A store that can check its settings and warn users about them."""
 
     def warnings(self, uri: str) -> Sequence[str]:
-        """Returns the warnings about the output folder `uri`, one sentence each. There are none if we have no right to read the setting."""
+        """Returns the warnings about the output folder `uri`, one sentence each.
+
+        If we have no right to read a setting, there is no warning about it.
+        """
         ...
 
 
@@ -254,12 +258,12 @@ class ListsFolders(Protocol):
     """A store that lists files faster folder by folder than one by one."""
 
     def list_folders(self, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
-        """Yields the same files as `list`, in the same order, some files of one folder at a time."""
+        """Yields the same files as `list`, in the same order. Each item holds some files of one folder."""
         ...
 
 
 def folders_of(store: Store, uri: str, *, recursive: bool = True) -> Iterator[FolderFiles]:
-    """Yields the same files as `store.list`, in the same order, some files of one folder at a time."""
+    """Yields the same files as `store.list`, in the same order. Each item holds some files of one folder."""
     if isinstance(store, ListsFolders):
         yield from store.list_folders(uri, recursive=recursive)
         return
@@ -278,8 +282,8 @@ class ReadsFiles(Protocol):
     ) -> Sequence[float | None]:
         """Reads complete files into the buffer `room`, one after another, and returns the seconds that each file took.
 
-        A file that can't be read, or no longer matches its pin, has None instead, and its part of the buffer is undefined. Open that file
-        separately to get its error or, after a retry, its data.
+        For a file that can't be read or no longer matches its pin, returns None instead of the seconds, and the file's part of the buffer
+        is undefined. Open that file separately to get its error or, after a retry, its data.
         """
         ...
 

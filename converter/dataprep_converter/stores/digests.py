@@ -2,7 +2,7 @@
 
 The ETag of an object that was uploaded in one request is its MD5. There are two exceptions: objects encrypted with a key of the store's key
 service, and servers that compute ETags differently. So a mismatch alone doesn't prove damage. In that case the object is read again, and
-the bytes are accepted if both reads returned the same ones. Neither store has a checksum for a range of an object; only TLS protects
+the bytes are accepted if both reads returned the same bytes. Neither store has a checksum for a range of an object; only TLS protects
 ranges.
 """
 
@@ -16,7 +16,7 @@ _MD5 = re.compile(r"[0-9a-fA-F]{32}")
 
 
 def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
-    """Returns a complete object's bytes. `read` returns them with the ETag. Raises Unreachable if they were damaged in transit."""
+    """Returns a complete object's bytes. `read` returns the bytes and the ETag. Raises Unreachable if the bytes were damaged in transit."""
     content, etag = read()
     if not _MD5.fullmatch(etag) or _md5([content]) == etag.lower() or read()[0] == content:
         return content
@@ -24,7 +24,7 @@ def checked(read: Callable[[], tuple[bytes, str]], *, uri: str) -> bytes:
 
 
 def checked_stream(pieces: Iterable[bytes], *, size: int, etag: str, uri: str, again: Callable[[], Iterable[bytes]]) -> Iterator[bytes]:
-    """Yields the pieces of a complete object of `size` bytes, and the last piece only if the object's digest is right.
+    """Yields the pieces of a complete object of `size` bytes, but yields the last piece only if the object's digest is right.
 
     `again` starts a second read of the object. Raises Unreachable if the bytes were damaged in transit.
     """
@@ -49,4 +49,6 @@ def _md5(pieces: Iterable[bytes]) -> str:
 
 
 def _damaged(uri: str) -> Unreachable:
-    return Unreachable(f"The bytes of {uri} were changed on the way: its MD5 is not its ETag, and a second reading differs.", uri=uri)
+    return Unreachable(
+        f"The bytes of {uri} were changed in transit: their MD5 is not the object's ETag, and a second read returned other bytes.", uri=uri
+    )

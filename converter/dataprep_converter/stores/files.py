@@ -37,7 +37,7 @@ TEMPORARY: Final = ".dataprep-tmp-"
 
 _BLOCK = 4 << 20
 _WRITE_BACK_BYTES = 32 << 20
-"""Bytes written before the kernel is asked to start flushing them."""
+"""Each time this many bytes have been written, the kernel is asked to start flushing them."""
 
 
 def temporary_name(name: str) -> str:
@@ -174,7 +174,8 @@ class FileUpload:
         except OSError as exc:
             translate(exc, self._path)
         if self._size - self._on_its_way >= _WRITE_BACK_BYTES:
-            # For dirty pages, this advice makes the kernel start writing them. Otherwise fsync would have to write them all at the end.
+            # For dirty pages, this advice makes the kernel start writing them. Without the advice, fsync would have to write all dirty
+            # pages at the end.
             _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
             self._on_its_way = self._size
 
@@ -215,7 +216,7 @@ class FileUpload:
 
 
 class FileInput(Closeable):
-    """Positioned reads of one open file. They still read this file after another file has taken its name."""
+    """Positioned reads of one open file. Even after another file has taken its name, the same open file is read."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -269,7 +270,7 @@ class FileInput(Closeable):
                     return data
             self._one_by_one = True
             self._unmap()
-        # Single reads either recover from the fault or report it.
+        # Read the pieces one by one, which either recovers from the fault or reports it.
         return one_by_one(self, offsets, length)
 
     def stream(self, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
@@ -302,8 +303,8 @@ class FileInput(Closeable):
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 translate(exc, self._path)
-        # The NFS server no longer knows the handle, after a restart or because the file was replaced. Reopen the path if it is the same
-        # file.
+        # The NFS server no longer knows the handle, because the server was restarted or the file was replaced. Reopen the path if it is the
+        # same file.
         reopened = FileInput(self.uri)
         if (reopened._size, reopened._modified_ns) != (self._size, self._modified_ns):
             reopened.close()
@@ -353,7 +354,7 @@ def _open_file(path: str) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK)
     except BlockingIOError:
-        # Another process holds a lease on the file. A blocking open waits until that process gives it up.
+        # Another process holds a lease on the file. A blocking open waits until that process gives up the lease.
         return os.open(path, flags)
     os.set_blocking(descriptor, True)
     return descriptor
@@ -369,7 +370,7 @@ def _advise(descriptor: int, offset: int, length: int, advice: str) -> None:
 def _parents_of_new(folder: str) -> list[str]:
     """Returns the folders that get a new entry when this folder and its missing parents are created.
 
-    They must be synced so that the new folder survives a crash.
+    These folders must be synced so that the new folder survives a crash.
     """
     folders = []
     while folder and not os.path.isdir(folder):

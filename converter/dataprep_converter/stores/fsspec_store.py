@@ -27,7 +27,7 @@ from dataprep_converter.stores.read_only import ReadOnlyStore
 _PIECE: Final = 4 << 20
 _RECEIVED: Final = 1 << 20
 _MARKS: Final = ("ETag", "etag", "checksum", "mtime", "modified", "modify", "LastModified", "last_modified", "created")
-"""Keys of a file's metadata that show whether it has changed, the most reliable first."""
+"""Keys of a file's metadata that show whether the file has changed, the most reliable key first."""
 _LOGIN: Final = {"username": "username", "password": "password"}
 _LOGIN_REFUSED: Final = ("530", "331", "332")
 
@@ -75,7 +75,8 @@ class FsspecStore(ReadOnlyStore):
 
     def refusal(self, uri: str) -> BadSpec:
         return BadSpec(
-            f"{uri}: nothing is written to {scheme_of(uri)}://, which is read by fsspec and promises no whole files under their names. Name a folder of another store."
+            f"{uri}: dataprep doesn't write to {scheme_of(uri)}://, because fsspec doesn't guarantee that only complete files "
+            "appear under their names. Name a folder of another store."
         )
 
     def read(self, uri: str, start: int, end: int) -> Iterator[bytes]:
@@ -114,7 +115,7 @@ class FsspecStore(ReadOnlyStore):
             system.ftp.close()
 
     def _list_folder(self, folder: str) -> Iterator[Entry | str]:
-        """Yields entries of a folder's files and URIs of its subfolders, in the order of complete paths: a-1, a.b, a/b."""
+        """Yields an entry for each file of a folder, and a URI for each subfolder, in the order of complete paths: a-1, a.b, a/b."""
 
         def attempt() -> list[Info]:
             try:

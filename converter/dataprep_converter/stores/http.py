@@ -31,7 +31,10 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 60.0
 _PIECE: Final = 4 << 20
 _WITHOUT_HEAD: Final = (400, 403, 405, 501)
-"""Servers that only support GET refuse HEAD with one of these statuses. So do servers that get a HEAD for an address signed for GET."""
+"""Servers that only support GET refuse HEAD with one of these statuses.
+
+An address that was signed for GET also gets one of these answers to a HEAD.
+"""
 _AS_WRITTEN: Final = "!#$%&'()*+,/:;=?@[]~"
 
 
@@ -52,7 +55,8 @@ class HttpStore(ReadOnlyStore):
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:  # noqa: ARG002 - there is nothing to list
         raise NotFound(
-            f"{_without_secrets(uri)} is no file there, and no folder of the web can be listed: name each file by its own address.", uri=uri
+            f"{_without_secrets(uri)} is not a file on the server, and web folders can't be listed: name each file by its own address.",
+            uri=uri,
         )
         yield  # makes this function a generator, like `list` of other stores
 
@@ -74,7 +78,7 @@ class HttpStore(ReadOnlyStore):
     def _address(self, uri: str) -> str:
         """Returns the address to request, with the signature in the job's spec if it has one.
 
-        Plans of older releases contain an older signature.
+        Plans made by older releases contain the signature from the time of planning, which is replaced.
         """
         return self.settings.signed.get(unsigned(uri), uri)
 

@@ -72,7 +72,8 @@ def translate(error: OSError, path: str) -> NoReturn:
         raise loop_error(path) from error
     if error.errno == errno.ENAMETOOLONG:
         raise BadSpec(
-            f"{path} is too long a name for its file system ({_longest(path)} bytes in one part, most take 255).", uri=path
+            f"{path} is too long for its file system (one part of the path has {_longest(path)} bytes; most file systems allow 255).",
+            uri=path,
         ) from error
     if error.errno in (errno.EINVAL, errno.EFBIG):
         raise StoreError(f"{path}: {error.strerror}.", uri=path) from error

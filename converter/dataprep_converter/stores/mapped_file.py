@@ -3,7 +3,7 @@
 With rows in random order, a call for each row would cost more than reading the row's bytes.
 
 The file is mapped into memory, and the kernel copies the pieces from the mapping into an anonymous file in memory. If our own code copied
-them, a page that can't be read, after a truncation or a disk error, would raise a signal that ends the process. When the kernel copies the
+the pieces, an unreadable page (after a truncation or a disk error) would raise a signal that ends the process. When the kernel copies the
 pieces, the system call fails instead.
 """
 
@@ -36,24 +36,24 @@ class MappedFile(Closeable):
         if _pwritev is None or not hasattr(os, "memfd_create"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         self._mapped = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
-        # Otherwise the kernel would read 128 KiB around each piece.
+        # Without this advice, the kernel would read 128 KiB around each piece.
         self._mapped.madvise(mmap.MADV_RANDOM)
         self._address = np.frombuffer(self._mapped, np.uint8).ctypes.data
         self._buffer = os.fdopen(os.memfd_create("dataprep", os.MFD_CLOEXEC), "r+b", buffering=0)
         self._lock = Lock()
 
     def read_each(self, offsets: npt.NDArray[np.int64], length: int) -> bytes:
-        """Returns the pieces of `length` bytes at these offsets, concatenated. They must be within the file's size.
+        """Returns the pieces of `length` bytes at these offsets, concatenated. All pieces must be within the file's size.
 
-        If a piece can't be read, raises OSError or returns fewer bytes. Raises ValueError if this is closed. If the file was truncated, the
-        rest of its last page reads as zeros, so the caller must check the file's size afterwards.
+        If a piece can't be read, raises OSError or returns fewer bytes. Raises ValueError if this object is closed. If the file was
+        truncated, the rest of its last page reads as zeros, so the caller must check the file's size afterwards.
         """
         # struct iovec: the address and the size of a piece.
         pieces = np.empty((len(offsets), 2), np.uint64)
         pieces[:, 0] = offsets.astype(np.uint64) + np.uint64(self._address)
         pieces[:, 1] = length
-        # Hold the lock, so that no other thread closes the buffer. Its descriptor might be reused for another file, which we would
-        # overwrite.
+        # Hold the lock, so that no other thread closes the buffer. After a close, the buffer's descriptor might be reused for another file,
+        # which we would overwrite.
         with self._lock:
             buffer = self._buffer.fileno()
             for first in range(0, len(offsets), _AT_ONCE):

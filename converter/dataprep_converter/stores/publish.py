@@ -11,8 +11,8 @@ from dataprep_converter.stores import Entry, Store, Upload
 def publish(upload: Upload, store: Store, uri: str, *, size: int, sha256: str) -> Entry:
     """Commits the upload, unless an object with the same bytes already exists.
 
-    In that case, another attempt finished first, or the answer to our own commit was lost. The existing object is kept, because another
-    attempt's report may contain its pin, and its entry is returned. An object with other bytes was written by an older run, and is
+    In that case, another attempt finished first, or the answer to our own commit was lost. The existing object is kept and its entry is
+    returned, because another attempt's report may contain the object's pin. An object with other bytes was written by an older run, and is
     replaced.
     """
     existing = store.stat(uri)
@@ -52,7 +52,7 @@ def copied(
 ) -> Entry:
     """Copies a file and returns the copy's entry.
 
-    The copy isn't visible until it is complete. Raises NotWhole if its digest is not `sha256`.
+    The copy isn't visible until it is complete. Raises NotWhole if the SHA-256 of the copied bytes is not `sha256`.
     """
     digest = hashlib.sha256()
     size = 0

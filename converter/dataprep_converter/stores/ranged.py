@@ -1,4 +1,4 @@
-"""Inputs that read each range with a separate request. They keep no connection open between reads."""
+"""Inputs that read each range with a separate request. No connection stays open between reads."""
 
 # Input in __init__.py documents the public methods.
 # ruff: noqa: D102
@@ -23,7 +23,10 @@ class RangedInput(Closeable, ABC):
         self.uri = entry.uri
         self._entry = entry
         self._digest = digest
-        """The object's ETag if it may be an MD5 in hexadecimal, to check reads of the complete object (see `digests`), or empty."""
+        """The object's ETag if it may be an MD5 in hexadecimal, or else empty.
+
+        It is used to check reads of the complete object (see `digests`).
+        """
 
     @property
     def size(self) -> int:

@@ -58,7 +58,8 @@ Aliases of our schemes, and schemes that wrap others, are left out.
 def store_class(scheme: str) -> type[Store]:
     """Returns the store class for a scheme.
 
-    Raises BadSpec for an unknown scheme, with the known ones, or if the scheme's client is not installed, with the extra to install.
+    Raises BadSpec for an unknown scheme, and names the known schemes. Raises BadSpec if the scheme's client is not installed, and names the
+    extra to install.
     """
     if scheme in FSSPEC:
         # Not imported at the top, because fsspec takes long to import and most commands don't need it.

@@ -1,7 +1,7 @@
 """Requests to stores that speak HTTP and XML, with retries. S3, Cloud Storage and Azure differ in how requests are signed.
 
-They use the standard library's HTTP client with persistent connections. The stores' own clients don't report whether an attempt without an
-answer may have succeeded.
+Requests use the standard library's HTTP client with persistent connections. The stores' own clients don't report whether an attempt without
+an answer may have succeeded.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ _CODE_HEADER = "x-ms-error-code"
 
 @dataclass(frozen=True)
 class Answer:
-    """The server's answer. `code` is its error code, empty on success or if there is none."""
+    """The server's answer. `code` is the answer's error code, or empty if the answer has none."""
 
     status: int
     headers: Mapping[str, str]
@@ -132,7 +132,7 @@ class Requests(ABC):
     ) -> Answer:
         """Returns the answer to a request.
 
-        Retries after faults of the server or the network, and then raises Unreachable, with host and port.
+        Retries after faults of the server or the network. If the last attempt fails, raises Unreachable, with host and port.
         """
         attempts = attempts or ATTEMPTS
         in_doubt = False
@@ -189,7 +189,7 @@ class Requests(ABC):
         return Answer(response.status, answer_headers, content)
 
     def path(self, key: str) -> str:
-        """Returns the path to request, not encoded. The empty key means the bucket itself."""
+        """Returns the path to request, not encoded. An empty key means the bucket itself."""
         return f"{self.address.path}/{key}"
 
     def question(self, query: Mapping[str, str]) -> str:
@@ -204,7 +204,7 @@ class Requests(ABC):
 
     def _connection(self) -> http.client.HTTPConnection:
         while self._idle:
-            with contextlib.suppress(IndexError):  # another thread took the last one
+            with contextlib.suppress(IndexError):  # another thread took the last connection
                 since, connection = self._idle.pop()
                 if time.monotonic() - since < _IDLE_SECONDS:
                     return connection

@@ -81,8 +81,8 @@ def test_every_fault_of_a_spec_has_its_own_line_with_field_and_advice(tmp_path: 
         ),
         pytest.param("a: 2026-13-45", ["job.yaml is not YAML", "month must be in 1..12"], id="an impossible date"),
         pytest.param("a: \u0007", ["job.yaml is not YAML"], id="a control character"),
-        pytest.param("", ["must hold one DataPrepJob", "0 in 0 documents"], id="an empty file"),
-        pytest.param(f"{MINIMAL}---{MINIMAL}", ["must hold one DataPrepJob", "2 in 2 documents"], id="two jobs"),
+        pytest.param("", ["must contain exactly one DataPrepJob", "0 in 0 documents"], id="an empty file"),
+        pytest.param(f"{MINIMAL}---{MINIMAL}", ["must contain exactly one DataPrepJob", "2 in 2 documents"], id="two jobs"),
         pytest.param("- 1", ["job.yaml: expected a mapping with apiVersion, kind, metadata and spec, got list"], id="a list"),
         pytest.param(
             MINIMAL.replace("uri: out", "uri: out, format: tfrecrod"), ["got 'tfrecrod'; did you mean tfrecord?"], id="a misspelt format"

@@ -87,4 +87,4 @@ def test_an_override_that_cannot_be_is_refused(tmp_path: Path, override: str, sa
 
 def test_a_param_that_nothing_names_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     loaded(tmp_path, "params.inptu=there", "params.input=there")
-    assert caplog.messages == ["--set params.inptu has no effect: nothing in the job says ${inptu}"]
+    assert caplog.messages == ["--set params.inptu has no effect: the job doesn't contain ${inptu}"]

@@ -302,7 +302,7 @@ def test_links_in_a_zip_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_devices_are_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path / "a.tar", a_tar_of(a_link(tarfile.FIFOTYPE))).endswith("the member 'l' is no plain file.")
+    assert refused(tmp_path / "a.tar", a_tar_of(a_link(tarfile.FIFOTYPE))).endswith("the member 'l' isn't a regular file.")
 
 
 def test_encrypted_members_are_refused(tmp_path: Path) -> None:
@@ -321,8 +321,8 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_member_out_of_proportion_is_refused(tmp_path: Path) -> None:
     data = a_zip({"zeros": bytes(80 << 20)})
     told = refused(tmp_path / "a.zip", data)
-    assert told.startswith(f"{tmp_path}/a.zip: the member 'zeros' would have 83,886,080 bytes, made of ")
-    assert told.endswith(": more than 200 times as many.")
+    assert told.startswith(f"{tmp_path}/a.zip: the member 'zeros' would have 83,886,080 bytes when decompressed from ")
+    assert told.endswith(", more than 200 times as many.")
 
 
 @pytest.mark.parametrize("suffix", ["zip", "tar.gz"])
@@ -355,7 +355,7 @@ def test_more_members_than_are_held_in_memory_are_refused(tmp_path: Path, monkey
 def test_a_broken_header_in_the_middle_is_found(tmp_path: Path) -> None:
     data = bytearray(a_tar({"a": b"x" * 600, "b": b"y"}, form=tarfile.USTAR_FORMAT))
     data[1536] ^= 1
-    assert refused(tmp_path / "a.tar", bytes(data)) == f"{tmp_path}/a.tar: there is no good header of a member at offset 1536."
+    assert refused(tmp_path / "a.tar", bytes(data)) == f"{tmp_path}/a.tar: there is no valid member header at offset 1536."
 
 
 @pytest.mark.parametrize(("cut", "told"), [(700, "is no whole tar file: unexpected end of data"), (300, "is no whole tar file: ")])

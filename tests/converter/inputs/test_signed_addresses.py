@@ -138,8 +138,8 @@ def test_addresses_that_differ_in_what_signs_them_alone_are_refused(site: Site, 
         made(a_job([site.at("/get?token=one"), site.at("/get?token=two")], tmp_path / "out"))
 
     assert str(refused.value) == (
-        f"Two addresses of the source are {site.at('/get')} without what signs them or holds a token, so nothing stored could tell them "
-        "apart. Name each file by an address of its own, or copy them to a store."
+        f"Two addresses of the source are {site.at('/get')}, apart from their signatures or tokens. Signatures and tokens aren't stored, so "
+        "the two files can't be told apart. Name each file by an address of its own, or copy them to a store."
     )
     site.files["/get"] = b"n\n3\n"
     with pytest.raises(BadSpec, match="Two addresses of the source are"):

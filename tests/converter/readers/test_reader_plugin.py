@@ -172,7 +172,7 @@ def test_an_entry_point_is_found_by_its_name() -> None:
         ("mine:changes_type", "{file}: The plug-in 'mine:changes_type': behind record 0: key: Could not convert 'a' with type str: tried to convert to int64; expected int64."),
         ("mine:vague", "{file}: The plug-in 'mine:vague': behind record 0: key is None in the first record, which shows no type; declare it in columns."),
         ("mine:absent", "source.plugin: the plug-in 'mine:absent' can't be imported: AttributeError: module 'mine' has no attribute 'absent'"),
-        ("mine:number", "source.plugin: the plug-in 'mine:number' is no function but int."),
+        ("mine:number", "source.plugin: the plug-in 'mine:number' is not a function, but of type int."),
         ("nowhere:read", "source.plugin: the plug-in 'nowhere:read' can't be imported: ModuleNotFoundError: No module named 'nowhere'; is its code in the image or in spec.code?"),
         ("broken:read", "source.plugin: the plug-in 'broken:read' can't be imported: ModuleNotFoundError: No module named 'absent_module_of_mine' (broken.py, line 1, in <module>); is its code"),
     ],
@@ -190,7 +190,7 @@ def test_a_batch_that_does_not_fit_the_declared_columns_is_named(tmp_path: Path)
 
 def test_text_has_no_shape(tmp_path: Path) -> None:
     message = refusal(put(tmp_path / "a.bin"), columns=[{"name": "key", "type": "String", "shape": [2]}])
-    assert message == "The column 'key': a shape is for numbers, and not beside ragged."
+    assert message == "The column 'key': shape is only for numbers, and can't be combined with ragged."
 
 
 # --- code ---------------------------------------------------------------------------------------------------------

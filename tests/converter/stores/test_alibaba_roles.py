@@ -217,7 +217,7 @@ def test_the_role_of_a_service_account_that_is_refused_is_named_and_no_other_is_
 
 def test_an_sts_that_cannot_be_reached_is_worth_another_try(service_account: FakeRoles) -> None:
     service_account.port = 1
-    with pytest.raises(Unreachable, match=f"cannot connect for the credentials of the role {ROLE} of the service account"):
+    with pytest.raises(Unreachable, match=f"cannot connect to get the credentials of the role {ROLE} of the service account"):
         AlibabaCredentials().get_credential()
 
 

@@ -217,7 +217,7 @@ def an_answer(code: str, *, status: int) -> Answer:
         ),
         (an_answer("AuthorizationPermissionMismatch", status=403), NotPermitted, "missing blobs/write"),
         (an_answer("ServerBusy", status=503), Unreachable, "failed at abfs://c@a/key: 503 ServerBusy words"),
-        (an_answer("InvalidResourceName", status=400), BadSpec, "no name for a container or a blob"),
+        (an_answer("InvalidResourceName", status=400), BadSpec, "not a valid name for a container or a blob"),
         (an_answer("LeaseIdMissing", status=412), StoreError, "refused abfs://c@a/key: 412 LeaseIdMissing"),
         (Answer(507, {}, b""), StoreError, "No space or quota left for abfs://c@a/key"),
     ],

@@ -51,9 +51,9 @@ def test_a_tag_that_is_no_digest_is_believed_to_be_none_after_a_second_reading()
 
 @pytest.mark.parametrize("second", [CONTENT, OTHER], ids=["right", "damaged otherwise"])
 def test_bytes_that_were_changed_on_the_way_are_refused(second: bytes) -> None:
-    with pytest.raises(Unreachable, match=r"The bytes of s3://b/k were changed on the way"):
+    with pytest.raises(Unreachable, match=r"The bytes of s3://b/k were changed in transit"):
         checked(Readings(DAMAGED, second).read, uri="s3://b/k")
-    with pytest.raises(Unreachable, match=r"The bytes of s3://b/k were changed on the way"):
+    with pytest.raises(Unreachable, match=r"The bytes of s3://b/k were changed in transit"):
         list(Readings(DAMAGED, second).streamed())
 
 

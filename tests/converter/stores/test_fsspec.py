@@ -90,7 +90,7 @@ def test_nothing_is_written(served: tuple[Path, str], tmp_path: Path) -> None:
     with pytest.raises(BadSpec) as told:
         file_copy.copy(str(tmp_path / "file"), f"{uri}/file", access_to(uri), overwrite=False)
     assert str(told.value) == (
-        f"{uri}/file: nothing is written to ftp://, which is read by fsspec and promises no whole files under their names. "
+        f"{uri}/file: dataprep doesn't write to ftp://, because fsspec doesn't guarantee that only complete files appear under their names. "
         "Name a folder of another store."
     )
 

@@ -82,7 +82,7 @@ def test_what_is_not_there_is_named(site: Site, store: HttpStore) -> None:
     assert store.stat(site.at("/absent")) is None
     with pytest.raises(NotFound, match=r"/absent does not exist"):
         store.open(site.at("/absent"))
-    with pytest.raises(NotFound, match="no folder of the web can be listed: name each file"):
+    with pytest.raises(NotFound, match="web folders can't be listed: name each file"):
         next(store.list(site.at("/folder")))
 
 

@@ -115,7 +115,9 @@ def test_a_uri_with_nul_that_is_found_elsewhere_is_refused(store: FileStore) -> 
 def test_a_name_of_300_characters_is_refused(lines: Path, tmp_path: Path, where: str) -> None:
     name = "n" * 300
     job = a_job(f"{lines}/{name}", tmp_path / "out") if where == "input" else a_job(str(lines), tmp_path / name)
-    with pytest.raises(BadSpec, match=r"is too long a name for its file system \(300 bytes in one part, most take 255\)"):
+    with pytest.raises(
+        BadSpec, match=r"is too long for its file system \(one part of the path has 300 bytes; most file systems allow 255\)"
+    ):
         run_job(job)
 
 
@@ -166,7 +168,7 @@ def test_a_folder_of_nobody_knows_whom_is_refused_under_never(lines: Path, tmp_p
     with pytest.raises(OutputExists) as told:
         run_job(a_job(str(lines), tmp_path / "out", limit=1))
     assert str(told.value) == (
-        f"{tmp_path}/out/_dataprep/OWNER is damaged, so it can't be told whose files these are. It holds files of the run {made_by}, and "
+        f"{tmp_path}/out/_dataprep/OWNER is damaged, so it is unknown whose files these are. It holds files of the run {made_by}, and "
         "overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri."
     )
 
@@ -188,7 +190,7 @@ def test_whatever_is_cut_short_is_no_defect_of_ours(lines: Path, tmp_path: Path,
 def test_nothing_is_removed_by_an_owner_that_can_not_be_read(lines: Path, tmp_path: Path) -> None:
     run_id = run_job(a_job(str(lines), tmp_path / "out"))[0].run_id
     cut(tmp_path / "out", "OWNER")
-    with pytest.raises(ConvertError, match=r"OWNER is damaged, so it can't be told whose files these are; nothing was removed\."):
+    with pytest.raises(ConvertError, match=r"OWNER is damaged, so it is unknown whose files these are; nothing was removed\."):
         remove(str(tmp_path / "out"), Access(), runs=[run_id])
     assert (tmp_path / "out/_SUCCESS").exists()
 

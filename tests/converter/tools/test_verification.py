@@ -103,7 +103,7 @@ def test_records_that_are_not_as_the_manifest_says_are_named(finished: Path, cha
 def test_a_manifest_and_success_that_were_edited_together_are_noticed(finished: Path) -> None:
     rewritten(finished, lambda document: document["content"].update(limit=7))
     assert [fault.text.partition(": ")[2] for fault in Verification(str(finished), Access()).faults()] == [
-        f"run {next((finished / '_dataprep').glob('*/plan.json')).parent.name} was not made by the spec and inputs that it names"
+        f"run {next((finished / '_dataprep').glob('*/plan.json')).parent.name} was not made from the spec and inputs in this manifest"
     ]
 
 

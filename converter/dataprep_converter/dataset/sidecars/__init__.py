@@ -28,7 +28,8 @@ METADATA: Final[Mapping[str, str]] = {
 }
 """Maps a kind of metadata to its function.
 
-To add a kind, add one line here and one module. If only some formats have the kind, also name it in their entries in `FORMATS`.
+To add a kind, add one line here and one module. If only some formats have this kind of metadata, also name the kind in the entries of these
+formats in `FORMATS`.
 """
 
 _OF_SOME_FORMATS: Final = frozenset(kind for format_ in FORMATS.values() for kind in format_.sidecars)
@@ -39,7 +40,7 @@ PLACED: Final[Mapping[str, str]] = {
 }
 """Maps a kind of metadata that contains the data set's location to its function.
 
-The manifest is the same at any location, so it doesn't list these files. A copy of the data set gets its own.
+The manifest is the same at any location, so it doesn't list these files. A copy of the data set gets new files with its own location.
 """
 
 
@@ -51,10 +52,10 @@ class FinishedDataSet:
     uri: str
     """The data set's location.
 
-    Files must not contain it, because it would be wrong in a copy of the folder, except for those of `PLACED`.
+    Files other than those of `PLACED` must not contain the location, because it would be wrong in a copy of the folder.
     """
     manifest: Manifest
-    """The manifest, not yet with the metadata files."""
+    """The manifest as it is before the metadata files are added."""
     reports: Sequence[ShardReport]
     """The shards' reports, in the order of `manifest.files`."""
     features: Sequence[FeatureSpec]
@@ -63,7 +64,7 @@ class FinishedDataSet:
 
 
 Made: TypeAlias = Iterator[tuple[str, bytes]]
-"""The (path relative to the output, content) of each file. A part of each path begins with `_`."""
+"""A pair (path relative to the output, content) for each file. In each path, at least one part begins with `_`."""
 
 
 def files(finished: FinishedDataSet) -> Made:
@@ -78,7 +79,7 @@ def files(finished: FinishedDataSet) -> Made:
 def location_files(uri: str, manifest: Manifest) -> Made:
     """Yields the files that contain the data set's location, for a data set in this folder.
 
-    Files in the manifest are left out. Older versions made them in a form without the location.
+    Files that the manifest lists are left out: older versions of dataprep made these files without the location.
     """
     manifest_files = {file.file for file in manifest.metadata}
     for place in PLACED.values():

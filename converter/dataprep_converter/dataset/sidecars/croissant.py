@@ -22,7 +22,7 @@ Column: TypeAlias = tuple[str, str, bool]
 
 FILE: Final = f"{names.SIDE}/croissant.json"
 _MOST_COLUMNS: Final = 1000
-"""CSV files with more columns, such as pixels, get no description of columns. It would make this file larger than the shards."""
+"""The columns of CSV files with more columns (such as pixels) aren't described, because this file would become larger than the shards."""
 _TYPES: Final = {"int64": "sc:Integer", "float": "sc:Float", "bytes": "sc:Text"}
 _CONTEXT: Final[Mapping[str, Any]] = {
     "@language": "en",
@@ -177,5 +177,5 @@ def _field(place: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def _id(name: str, number: int) -> str:
-    """Returns an identifier for use in the file. It is the number if the name contains white space, which mlcroissant refuses."""
+    """Returns an identifier for use in the file. Uses the number if the name contains white space, which mlcroissant refuses."""
     return str(number) if re.search(r"\s", name) else name

@@ -33,7 +33,10 @@ def label_file(feature: str) -> str:
 
 
 def _numbers(classes: list[str]) -> dict[str, int]:
-    """Returns the number of each name. If several classes have the same name, it is the first number."""
+    """Maps each class name to the class's number.
+
+    If several classes have the same name, the name is mapped to the first of their numbers.
+    """
     return {name: number for number, name in reversed(list(enumerate(classes)))}
 
 

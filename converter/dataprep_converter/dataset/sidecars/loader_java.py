@@ -121,7 +121,10 @@ def dl4j_dataset(finished: FinishedDataSet) -> str:
 
 
 def _folders(finished: FinishedDataSet) -> str:
-    """Returns a sentence with the folders for loaders that take all files of a folder, or empty if splits have no separate folders."""
+    """Returns a sentence that names the splits' folders, for loaders that take all files of a folder.
+
+    If splits have no separate folders, returns the empty string.
+    """
     version = finished.manifest.parts.get("dl4jFolders", 1)
     output, splits = finished.spec.output, [split.name for split in finished.manifest.splits]
     folders = [

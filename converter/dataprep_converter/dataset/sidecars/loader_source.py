@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 
 def quoted(text: str) -> str:
-    """Returns the source of a string literal."""
+    """Returns the text as a string literal of Python."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -33,23 +33,23 @@ def filled(template: Template, **parts: str) -> str:
 
 
 def files_function(library: str, remote: str = "hdfs://, s3:// or oss://") -> str:
-    """Returns the source of `files(split, folder)`, for a library that can't open files on the stores in `remote`."""
+    """Returns the Python source of the function `files(split, folder)`, for a library that can't open files on the stores in `remote`."""
     return _FILES.substitute(library=library, remote=remote)
 
 
 def splits(finished: FinishedDataSet) -> str:
-    """Returns the source of a dictionary from each split to its number of records."""
+    """Returns Python source that maps each split to its number of records."""
     return dictionary("SPLITS", {split.name: str(split.records) for split in finished.manifest.splits}, "Records of each split.")
 
 
 def classes(finished: FinishedDataSet) -> str:
-    """Returns the source of a dictionary from each label to its class names, or the empty string if no classes have names."""
+    """Returns Python source that maps each label to its class names, or the empty string if no classes have names."""
     labels = finished.manifest.labels
     lists = {name: f"[{', '.join(map(quoted, class_names))}]" for name, class_names in labels.items()}
     return dictionary("CLASSES", lists, "Names of the classes, by their numbers.") if lists else ""
 
 
 def dictionary(name: str, values: Mapping[str, str], comment: str) -> str:
-    """Returns the source of a dictionary, below a comment. The values are source code."""
+    """Returns Python source: a comment, followed by the definition of a dictionary. The values are source code."""
     lines = "".join(f"    {quoted(key)}: {value},\n" for key, value in values.items())
     return f"# {' '.join(comment.split())}\n{name} = {{\n{lines}}}\n"

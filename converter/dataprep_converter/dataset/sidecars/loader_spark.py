@@ -98,7 +98,10 @@ def csv(finished: FinishedDataSet) -> str:
 
 
 def hadoop(finished: FinishedDataSet) -> str:
-    """Returns the file for `sequenceFile` and `mapFile`. Raises Unreadable for values that PySpark can't convert for Python."""
+    """Returns `load_spark.py` for `sequenceFile` and `mapFile`.
+
+    Raises Unreadable for values that PySpark can't convert to Python's types.
+    """
     return _fill(_HADOOP, finished, value=_value(finished))
 
 
@@ -112,7 +115,10 @@ def _message(finished: FinishedDataSet) -> str:
 
 
 def _value(finished: FinishedDataSet) -> str:
-    """Returns a sentence on the form in which Python gets a value. Raises Unreadable for values that PySpark can't convert for Python."""
+    """Returns a sentence that says in which form Python gets a value.
+
+    Raises Unreadable for values that PySpark can't convert to Python's types.
+    """
     kind, key = hadoop_options(finished).value, hadoop_options(finished).key
     if kind == "Record":
         raise loader_source.Unreadable("PySpark can't hand DL4J's records over to Python; LoadHadoop.java reads them.")

@@ -87,7 +87,7 @@ def _describe_steps(feature: FeatureSpec) -> str:
 
 
 def _decode_lines(feature: FeatureSpec) -> str:
-    """Returns the line that converts bytes to a tensor, for features that are stored as bytes, or else the empty string."""
+    """For a feature that is stored as bytes, returns the line that converts the bytes to a tensor. Otherwise returns the empty string."""
     value = f"record[{loader_source.quoted(feature.name)}]"
     if feature.raw:
         decoded = f"tf.io.decode_raw({value}, tf.{_UNSIGNED.get(feature.dtype, feature.dtype)})"

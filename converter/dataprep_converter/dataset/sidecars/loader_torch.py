@@ -1,4 +1,7 @@
-"""`load_torch.py`: PyTorch datasets. They read TFRecord files by their indexes or in order, and tables with pyarrow."""
+"""`load_torch.py`: PyTorch datasets.
+
+The datasets read TFRecord files in order or, if the files have indexes, in any order. They read tables with pyarrow.
+"""
 
 from collections.abc import Sequence
 from string import Template
@@ -170,7 +173,7 @@ def jsonl(finished: FinishedDataSet) -> str:
 
 
 def _table(finished: FinishedDataSet, format_: str) -> str:
-    """Returns the file for a format that pyarrow reads, by pyarrow's name of the format."""
+    """Returns `load_torch.py` for a format that pyarrow reads. `format_` is pyarrow's name for the format."""
     return loader_source.filled(_TABLE, needs="Needs torch and pyarrow.", format=f'"{format_}"', **_common(finished))
 
 
@@ -185,7 +188,7 @@ def examples(finished: FinishedDataSet) -> str:
 
 
 def _common(finished: FinishedDataSet) -> dict[str, str]:
-    """Returns the parts that all these files share."""
+    """Returns the parts that are the same in `load_torch.py` for all formats."""
     return {
         "splits": loader_source.splits(finished),
         "classes": loader_source.classes(finished),
@@ -194,7 +197,7 @@ def _common(finished: FinishedDataSet) -> dict[str, str]:
 
 
 def _parsing(features: Sequence[FeatureSpec]) -> dict[str, str]:
-    """Returns the source of the tables of features and of the body of `parse`."""
+    """Returns Python source for the tables of features and for the body of the function `parse`."""
     if any(feature.record for feature in features):
         return {"features": "", "parse": "    return serialized  # whole records, as the source had them\n"}
     alone = {feature.name: repr((feature.dtype, feature.shape)) for feature in features if not feature.sequence}

@@ -1,7 +1,7 @@
 """Loaders: `_dataprep/loaders/load_<framework>.py`, short files that load exactly this data set.
 
 Each framework has a module that makes its loader. Loaders find the data set's folder by their own paths, so they also work in a copy of it.
-If a framework can't read the format, its file says so.
+If a framework can't read the format, the framework's file exits with a message that says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +21,9 @@ FRAMEWORKS: Final[Mapping[str, str]] = {
     "spark": "there is one for {readable}",
     "numpy": "this one is for {readable}",
 }
-"""Maps a framework to a sentence for data sets that it can't read.
+"""Maps a framework to a phrase that says which formats it can read, for the message about other formats.
 
-`{readable}` stands for the formats with a loader for it in `FORMATS`.
+`{readable}` is replaced with the formats that have a loader for the framework in `FORMATS`.
 """
 
 _OF_ANY_FORMAT: Final[Mapping[str, str]] = {"sagemaker": "dataprep_converter.dataset.sidecars.loader_sagemaker:text"}
@@ -31,7 +31,7 @@ _OF_ANY_FORMAT: Final[Mapping[str, str]] = {"sagemaker": "dataprep_converter.dat
 
 
 def make(finished: FinishedDataSet) -> Made:
-    """Yields one file for each framework, and the format's programs."""
+    """Yields one file for each framework, followed by the programs listed in the format's entry in `FORMATS`."""
     for framework in FRAMEWORKS:
         try:
             text = _loader(framework, finished.manifest.format)(finished)

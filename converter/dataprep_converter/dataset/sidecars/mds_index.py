@@ -1,4 +1,6 @@
-"""`<split>/index.json` of the format `mds`: the split's shards and their columns. MosaicML Streaming opens it first, so it must be visible.
+"""`<split>/index.json` of the format `mds`: the split's shards and their columns.
+
+MosaicML Streaming opens this file first, so its name must not be hidden.
 
 Shards without records are left out, because the library doesn't need them.
 """
@@ -33,7 +35,10 @@ class _Files(TypedDict):
 
 
 def _files(report: ShardReport) -> _Files:
-    """Returns a shard's file in its raw form, and in its compressed form if it is compressed. The raw name lacks the last extension."""
+    """Returns a shard's file in its raw form and, if it is compressed, in its compressed form.
+
+    The raw file's name lacks the compression's extension.
+    """
     name = report.file.rpartition("/")[2]
     there = MdsFile(name, report.size, report.sha256)
     if report.sha256 == report.raw_sha256:

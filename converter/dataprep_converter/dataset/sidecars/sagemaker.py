@@ -1,7 +1,7 @@
 """SageMaker: `_dataprep/input_data_config.json` is the `InputDataConfig` of a training job, with a channel for each split.
 
-A channel names its shards by the common prefix of their keys. A copy made by dataprep gets its own file. `load_sagemaker.py` prints the
-same configuration for any other location.
+A channel names its shards by the common prefix of their keys. If dataprep copies the data set, it writes a new configuration for the copy.
+`load_sagemaker.py` prints the same configuration for any other location.
 """
 
 import json
@@ -64,7 +64,7 @@ def _inputs() -> list[str]:
 def beginnings(manifest: Manifest) -> dict[str, str]:
     """Returns the common prefix of the file names of each split.
 
-    If all the files are in the split's folder, this is its name and a slash.
+    If all files of the split are in a folder of their own, the prefix is the folder's name and a slash.
     """
     by_split: dict[str, str] = {}
     for split in manifest.splits:
@@ -77,5 +77,5 @@ def beginnings(manifest: Manifest) -> dict[str, str]:
 
 
 def compression(manifest: Manifest) -> str:
-    """Returns SageMaker's name of the compression."""
+    """Returns SageMaker's name for the compression."""
     return "Gzip" if manifest.compression == "gzip" else "None"

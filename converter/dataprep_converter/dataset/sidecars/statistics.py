@@ -1,4 +1,4 @@
-"""`_dataprep/statistics.json`: for each split, statistics of the features and the balance of classes; and how the splits differ."""
+"""`_dataprep/statistics.json`: statistics of each split's features, the balance of its classes, and differences between the splits."""
 
 import hashlib
 import json
@@ -48,7 +48,8 @@ class _Json(str):
 def _to_json(value: Any, indent: str = "\n") -> str:
     """Returns JSON in which a dict that contains other dicts has a line for each entry. All other values are on one line.
 
-    The `indent` of Python's json module formats each value in Python. For 22 features, this takes longer than converting 200,000 records.
+    With `indent`, Python's json module formats each value in Python code instead of C. For 22 features, such formatting takes longer than
+    converting 200,000 records.
     """
     if isinstance(value, _Json):
         return value
@@ -101,7 +102,7 @@ def _feature(summary: Summary, feature: Mapping[str, Any]) -> dict[str, Any]:
 
 def _numbers(numbers: NumberSummary, *, is_whole: bool) -> dict[str, Any]:
     moments, histogram = numbers.moments, numbers.histogram
-    # The outermost buckets extend beyond the values, so clip them.
+    # The outermost buckets extend beyond the minimum and the maximum, so clip their boundaries.
     least, greatest = numbers.least, numbers.greatest
     buckets = (
         [] if least is None or greatest is None else [(max(low, least), min(high, greatest), n) for low, high, n in histogram.buckets()]
@@ -124,7 +125,7 @@ def _numbers(numbers: NumberSummary, *, is_whole: bool) -> dict[str, Any]:
 def _histogram(buckets: Sequence[tuple[float, float, int]]) -> _Json:
     """Returns the JSON text of a histogram.
 
-    Most ends of buckets are also the start of the next one. Formatting thousands of them here avoids doing so twice for each.
+    Most bucket boundaries belong to two buckets. Formatting the boundaries here avoids formatting thousands of them twice.
     """
     ends = {end for low, high, _ in buckets for end in (low, high)}
     texts = {end: f"{end:.{_DIGITS}g}" if isinstance(end, float) else str(end) for end in ends}

@@ -5,8 +5,8 @@
     _tfds/dataset/1.0.0/<feature>.labels.txt      class names, one on each line
 
 Name and version are always the same, so that equal data sets have equal folders with a known path. The files are only made for uncompressed
-TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names: it numbers shards with five digits. They have the same
-form as those of tensorflow_datasets 4.9.10.
+TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names: it numbers shards with five digits. The files have the
+form that tensorflow_datasets 4.9.10 writes.
 """
 
 import json
@@ -23,7 +23,7 @@ FOLDER: Final = f"{names.TFDS}/dataset/1.0.0"
 _UP: Final = "../../../"
 _FEATURES: Final = "tensorflow_datasets.core.features"
 _DECODABLE: Final = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "float16", "float32", "float64"})
-"""Those of our types that `tf.io.decode_raw` supports."""
+"""Our types that `tf.io.decode_raw` supports."""
 IMAGE: Final = "image/encoded"
 """The column in which our image readers put encoded images. TensorFlow's own tools use the same name for such a feature."""
 
@@ -75,11 +75,14 @@ def _template(files: Sequence[ManifestFile], split: str, finished: FinishedDataS
 
 
 def _classes(feature: FeatureSpec, finished: FinishedDataSet) -> list[str] | int | None:
-    """Returns the names of a feature's classes, or their number. Returns None if the feature's value isn't a single class."""
+    """Returns the names of a feature's classes or, if there are no names that TFDS accepts, the number of classes.
+
+    Returns None if the feature's value isn't a single class.
+    """
     if not feature.label or feature.kind != "int64" or feature.shape:
         return None
     class_names = finished.manifest.labels.get(feature.name, [])
-    # TFDS strips the lines of its file, ignores empty ones, and requires unique names.
+    # TFDS strips white space from the lines of its file of class names, ignores empty lines, and requires unique names.
     if (
         class_names
         and len(set(class_names)) == len(class_names)

@@ -1,8 +1,8 @@
 """Credentials of Alibaba Cloud's roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, profiles.
 
 This module calls the providers of Alibaba Cloud's library one by one instead of using the library's chain. If a provider fails, the chain
-tries the next one. So a service account with a misconfigured role would get the node's rights, or another provider's error. The chain also
-reads its environment variables when it is imported.
+tries the next one. So a service account with a misconfigured role would get the node's rights, or another provider's error. Besides, the
+library's chain reads its environment variables as soon as it is imported.
 """
 
 import logging
@@ -49,12 +49,12 @@ class AlibabaCredentials:
             for source, provider in self._providers:
                 try:
                     self._credentials = provider.get_credentials()
-                except Exception as exc:  # their own errors, those of requests, and any error from a malformed file
+                except Exception as exc:  # errors of the provider and of requests, and any error from a malformed file
                     if self._credentials is not None and (self._credentials.get_expiration() or 0) > time.time() + _NEARLY_SECONDS:
                         logger.warning("could not refresh the credentials of %s yet: %s", source, _line(exc))
                         return self._credentials
                     if isinstance(exc, RetryError) and len(self._providers) == 1:
-                        raise Unreachable(f"cannot connect for the credentials of {source}: {_line(exc)}.") from exc
+                        raise Unreachable(f"cannot connect to get the credentials of {source}: {_line(exc)}.") from exc
                     failures.append(f"{source}: {_line(exc)}")
                 else:
                     # Keep the first provider that answers, even if it fails later.
@@ -74,7 +74,7 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
     # Not imported at the top, because a job with a key doesn't need this library.
     from alibabacloud_credentials import provider as library  # type: ignore[import-untyped] # ships no types
 
-    # The library's own handlers log each error it raises, with a traceback. With DEBUG=sdk they log every header, including tokens.
+    # The library's own handlers log each error it raises, with a traceback. With DEBUG=sdk the handlers log every header, including tokens.
     for name in ("credentials", "alibabacloud-tea"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if environment.get(_KEY) and environment.get(_SECRET):

@@ -1,6 +1,6 @@
 """Credentials for S3: from the job's Secret, the environment, a shared file, or a role, tried in the same order as in AWS's own tools.
 
-They aren't in `s3.py` because two clients sign requests with them: obstore, and our own client for multipart uploads.
+The credentials aren't in `s3.py` because two clients sign requests with them: obstore, and our own client for multipart uploads.
 """
 
 import configparser
@@ -143,7 +143,7 @@ def _from_instance() -> AwsCredentials | None:
         headers = {"X-aws-ec2-metadata-token": token.decode()}
         role = ask(roles, what="the instance's role", headers=headers).decode().split("\n")[0]
     except (Unreachable, BadCredentials):
-        return None  # not on an instance, or one without a role
+        return None  # not on an instance, or on an instance without a role
     return _from_json(ask(f"{roles}{role}", what=f"role {role} of the instance", headers=headers))
 
 

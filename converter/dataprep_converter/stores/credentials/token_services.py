@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 EARLY: Final = timedelta(minutes=5)
 """Credentials are refreshed this long before they expire."""
 _NEARLY: Final = timedelta(minutes=1)
-"""A failed refresh is only logged until this long before the held credentials expire; then it becomes an error."""
+"""If the held credentials are valid for longer than this, a failed refresh is only logged. Otherwise, it is an error."""
 _TIMEOUT_SECONDS: Final = 5.0
 
 
@@ -64,7 +64,8 @@ def ask(
 ) -> bytes:
     """Returns the body of the service's answer.
 
-    Raises BadCredentials, with `what` and the hint, if the service refuses the request. Raises Unreachable, with its host, if it fails.
+    Raises BadCredentials, with `what` and the hint, if the service refuses the request. Raises Unreachable, with the service's host, if the
+    service fails or can't be reached.
     """
     request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)  # noqa: S310 - the environment's own addresses
     try:

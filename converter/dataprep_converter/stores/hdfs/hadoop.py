@@ -42,13 +42,13 @@ def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions
 def check_length(uri: str, actual: int, expected: int) -> None:
     """Raises Unreachable if the file in HDFS doesn't have as many bytes as were written."""
     if actual != expected:
-        raise Unreachable(f"HDFS has {actual} bytes of {uri}, {expected} were written.", uri=uri)
+        raise Unreachable(f"HDFS has {actual} bytes of {uri}, but {expected} were written.", uri=uri)
 
 
 def gone(uri: str) -> Unreachable:
     """Returns the error for an upload whose temporary file is gone.
 
-    A commit of the data set may have swept it. A new attempt writes it again.
+    A commit of the data set may have swept the temporary file. A new attempt writes the file again.
     """
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 

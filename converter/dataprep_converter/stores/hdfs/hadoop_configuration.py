@@ -1,4 +1,7 @@
-"""Reads the Hadoop configuration, `core-site.xml` and `hdfs-site.xml`, without an HDFS client. It is only used to resolve names."""
+"""Reads the Hadoop configuration, `core-site.xml` and `hdfs-site.xml`, without an HDFS client.
+
+This module only uses the configuration to resolve names.
+"""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +14,7 @@ from dataprep_converter.core.errors import BadSpec
 def configuration(folder: str | None) -> Mapping[str, str]:
     """Returns the names and values in the configuration files of a folder.
 
-    Without a folder, the environment names it, in the same variables that hdfs-native reads itself.
+    If no folder is given, takes the folder from the environment variables that hdfs-native also reads.
     """
     home = os.environ.get("HADOOP_HOME")
     folder = folder or os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")

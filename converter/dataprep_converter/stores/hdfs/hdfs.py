@@ -1,7 +1,7 @@
 """HDFS through `hdfs-native` (Rust, no JVM). This file works around the library's known traps.
 
-- When a `with` block ends by an exception, hdfs-native still writes the data so far. So we write to a temporary file `.dataprep-tmp-…` in
-  the target's folder and then rename it.
+- If an exception ends a `with` block, hdfs-native still writes out the data that it has received so far. So we write to a temporary file
+  `.dataprep-tmp-…` in the target's folder and then rename it.
 - After failed writes, `write()` of the same client may hang forever. So each upload has a new client, and every call is wrapped in
   `watchdog.blocking()`. Writers that failed are kept, because dropping a writer may block too.
 - With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a
@@ -153,7 +153,7 @@ class HdfsStore:
 
     def _overrides(self) -> dict[str, str]:
         """Returns options for hdfs-native that extend the configuration it reads: our failover keys, if the configuration has none."""
-        # Also remove blanks from the NameNodes' keys. Hadoop allows `nn1, nn2`, but hdfs-native would find only nn1 in this.
+        # Remove blanks from the values of the NameNodes' keys. Hadoop allows `nn1, nn2`, but hdfs-native would find only nn1 in this.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
         options = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
         if self.settings.keytab is not None:
@@ -262,14 +262,14 @@ class HdfsUpload:
         if self._ended:
             return
         if self._writer is not None:
-            # Until the file is closed, the NameNode keeps its lease. Deleting the file ends the lease.
+            # Until the file is closed, the NameNode keeps the file's lease. Deleting the file ends the lease.
             self._park()
 
         def attempt() -> None:
             with contextlib.suppress(NotFound), border(self._addresses, self._path):
                 self._client.delete(self._temporary, False)
 
-        # Retry, because no sweep removes the file if the data set has been committed.
+        # Retry the deletion, because once the data set has been committed, no sweep will remove the temporary file.
         with contextlib.suppress(StoreError):
             retrying(attempt, what=f"deleting {self._temporary}", policy=CLEANUP_POLICY)
         self._ended = True
@@ -414,7 +414,7 @@ def _act_as(user: str) -> None:
     """Sets this process's user on HDFS. hdfs-native has no setting per client, so two stores in one process can't have two users."""
     current = _users.get("user")
     if current is not None and current != user:
-        raise BadSpec(f"One job can be one HDFS user only; stores ask for {current} and {user}.")
+        raise BadSpec(f"A job can act as only one HDFS user; its stores ask for {current} and {user}.")
     _users["user"] = user
     if os.environ.get(USER_VARIABLE) != user:
         os.environ[USER_VARIABLE] = user

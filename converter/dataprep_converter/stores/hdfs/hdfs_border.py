@@ -41,7 +41,7 @@ def border(addresses: Sequence[str], path: str) -> Iterator[None]:
     except (OSError, RuntimeError, NotImplementedError) as exc:
         _translate(exc, addresses, path)
     except BaseException as exc:
-        # A panic in Rust. The class can't be imported, and is no subclass of Exception.
+        # A panic in Rust. The panic's class can't be imported, and isn't a subclass of Exception.
         if type(exc).__name__ == "PanicException":
             raise Unreachable(f"{', '.join(addresses) or 'HDFS'}: hdfs-native failed at {path}: {exc}.", uri=path) from exc
         raise
@@ -77,8 +77,9 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
     if isinstance(error, OSError) and any(word in text for word in ("refused", "lookup", "unreachable", "timed out", "No route")):
         raise Unreachable(f"HDFS: cannot connect to {hosts} (NameNode or one of its DataNodes): {line}.", uri=path) from error
     if "RPC listener disconnected" in text:
-        line += f" (a NameNode that restarts does so, and one with Kerberos when the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
-    # The cluster is in safe mode, on standby, lacks DataNodes, or a write pipeline broke. After it recovers, another attempt may succeed.
+        line += f" (the NameNode is restarting, or requires Kerberos while the client has no {hdfs_kerberos.AUTHENTICATION}=kerberos)"
+    # The cluster is in safe mode or on standby, or lacks DataNodes, or a write was interrupted. After the cluster recovers, another attempt
+    # may succeed.
     raise Unreachable(f"HDFS at {hosts} failed at {path}: {line}.", uri=path) from error
 
 

@@ -59,7 +59,7 @@ def refusal(text: str, hosts: str) -> StoreError | None:
         general, _, special = match["said"].replace('\\"', '"').partition(": ")
         reason = special or general
         if "Cannot contact any KDC" in reason:
-            return Unreachable(f"HDFS at {hosts}: no login by Kerberos: {reason}.")
+            return Unreachable(f"HDFS at {hosts}: the Kerberos login failed: {reason}.")
         advice = next((advice for words, advice in _ADVICE if any(word in reason for word in words)), _NEEDED)
         return BadCredentials(f"HDFS at {hosts} refused the login: {reason}; {advice}.")
     if any(word in text for word in ("GSSAPI", "SASL", "Sasl", "InvalidToken")):

@@ -1,8 +1,8 @@
 """HDFS over HTTP, `webhdfs://namenode:9870/path`, for when only the web ports can be reached. `hdfs://` is faster and supports failover.
 
 The NameNode handles names, and redirects the client to a DataNode to read or write bytes. A file is written under a temporary name by one
-streaming PUT, and then renamed. The request to rename always has `renameoptions`. Without it, renaming a file to the path of a folder would
-move the file into the folder, and renaming it to the path of another file would do nothing.
+streaming PUT, and then renamed. The request to rename always has `renameoptions`. Without this parameter, renaming a file to the path of a
+folder would move the file into the folder, and renaming it to the path of another file would do nothing.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -54,7 +54,7 @@ _IMPOSSIBLE = ("IllegalArgumentException", "InvalidPathException", "HadoopIllega
 
 
 class WebHdfsStore:
-    """NameNodes, or gateways in front of them, which the URIs name by their web addresses."""
+    """A store of files on NameNodes, or on gateways in front of NameNodes. URIs contain their web addresses."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -173,7 +173,7 @@ class Place:
     def begin(self, method: str, operation: str, headers: Mapping[str, str], **parameters: str) -> http.client.HTTPConnection:
         """Returns a connection to the DataNode that the NameNode redirects to.
 
-        The request's headers are already sent. Call it within `border`.
+        When this method returns, the request's headers have been sent to the DataNode. Call it within `border`.
         """
         with contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
@@ -233,7 +233,7 @@ class Place:
             return BadSpec(f"HDFS refuses {path}: {line}.", uri=path)
         if not name and status == http.client.NOT_FOUND:
             return StoreError(f"{self.peer} is no WebHDFS: {line}.", uri=path)
-        # The cluster is in safe mode, on standby, or lacks DataNodes. After it recovers, another attempt may succeed.
+        # The cluster is in safe mode or on standby, or lacks DataNodes. After the cluster recovers, another attempt may succeed.
         return Unreachable(f"WebHDFS at {self.peer} failed at {path}: {line}.", uri=path)
 
     def _truncation_error(self, body: bytes) -> Unreachable:
@@ -348,7 +348,8 @@ class WebHdfsUpload:
                 try:
                     yield connection
                 except (BrokenPipeError, ConnectionResetError):
-                    # A server that refuses a request before reading all of its body answers and closes the connection.
+                    # If a server refuses a request before it has read the complete body, the server sends an answer and closes the
+                    # connection.
                     self._take_answer(connection)
                     raise
         except NotFound as exc:

@@ -1,8 +1,8 @@
 """Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, by the Blob service's REST API.
 
 An upload sends blocks, and one conditional request with a block list turns them into the blob. Uncommitted blocks belong to the blob's
-name, not to an upload. Any commit under that name discards them, and the service does so after a week. So uploads can't be aborted, and a
-sweep has nothing to remove.
+name, not to an upload. Any commit under that name discards uncommitted blocks, and the service discards them after a week. So uploads can't
+be aborted, and a sweep has nothing to remove.
 """
 
 # Bucket and Transfer in objects.py document the public methods.
@@ -159,7 +159,7 @@ class Container(Bucket):
             return Entry(uri=uri, size=int(answer.headers.get("content-length", 0)), pin=tag), _digest(answer)
         if _is_absent(answer):
             return None
-        # The answer to HEAD has no body, so send a GET to learn the reason. By then the fault may be gone.
+        # The answer to HEAD has no body, so send a GET to learn the reason. The fault may be gone by the time the GET is sent.
         second_answer = self.requests.send("GET", key, headers={"range": "bytes=0-0"})
         if _is_absent(second_answer):
             return None
@@ -208,7 +208,7 @@ class Container(Bucket):
         if code in _BAD_CREDENTIALS or message.startswith(_UNAUTHENTICATED):
             return BadCredentials(f"Azure at {self.peer} refused the credentials: {reason}.", uri=uri)
         if code in ("InvalidResourceName", "OutOfRangeInput"):
-            return BadSpec(f"{uri}: no name for a container or a blob: {reason}.", uri=uri)
+            return BadSpec(f"{uri}: not a valid name for a container or a blob: {reason}.", uri=uri)
         if status == 507:
             return StoreFull(f"No space or quota left for {uri}: {reason}.", uri=uri)
         if status in (401, 403):
@@ -349,7 +349,7 @@ def _entries(uri: str, prefix: str, name: str, blob: ET.Element) -> Iterator[Ent
 
 
 def _is_absent(answer: Answer) -> bool:
-    """Returns whether the container exists, but the blob doesn't."""
+    """Returns whether the answer says that the blob doesn't exist in an existing container."""
     return answer.code in ("BlobNotFound", "ResourceNotFound", "PathNotFound") or (answer.status == 404 and not answer.code)
 
 

@@ -2,8 +2,8 @@
 
 The API is S3's protocol with three differences: it uses tokens and other headers for conditions, and uploads are completed differently.
 
-Completing a multipart upload can't have a condition in this API. So its parts become a hidden object in the target's folder. The store then
-copies the hidden object to the target's name, on the condition that no object has this name, and deletes the hidden object.
+Completing a multipart upload can't have a condition in this API. So the upload's parts become a hidden object in the target's folder. The
+store then copies the hidden object to the target's name, on the condition that no object has this name, and deletes the hidden object.
 """
 
 # Bucket and Transfer in objects.py document the public methods.

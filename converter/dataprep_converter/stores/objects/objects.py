@@ -1,7 +1,8 @@
 """Object stores: the common part of S3, Cloud Storage and Azure. obstore reads objects; our own requests write, list and delete them.
 
-Each store has its own file with a `Bucket` and a `Transfer`, which know how to address, sign for, list and write one bucket. An object
-isn't visible until its upload is completed. Completion is conditional, so that exactly one of several writers succeeds.
+Each store has its own file with a `Bucket` and a `Transfer`. These two classes define how a bucket is addressed, listed and written, and
+how requests are signed. An object isn't visible until its upload is completed. Completion is conditional, so that exactly one of several
+writers succeeds.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -78,14 +79,14 @@ class Bucket(ABC):
 
     @abstractmethod
     def look(self, uri: str, key: str) -> tuple[Entry, str] | None:
-        """Returns the object's entry and its MD5, or what may be its MD5, in hexadecimal; see `digests`.
+        """Returns the object's entry and a hexadecimal digest that is, or may be, its MD5 (see `digests`).
 
         Returns None if there is no object.
         """
 
     @abstractmethod
     def put(self, uri: str, key: str, data: bytes, *, replace: bool) -> Entry:
-        """Writes an object in one request, on the condition that none exists unless `replace` is set."""
+        """Writes an object in one request. Unless `replace` is set, the request is conditional: no object may exist under this name."""
 
     @abstractmethod
     def delete(self, key: str) -> None:
@@ -108,7 +109,7 @@ class Bucket(ABC):
         """Returns the error for the store's refusal. `doing` is one of write, read, list, delete and sweep."""
 
     def get(self, key: str) -> tuple[bytes, str]:
-        """Returns a complete object and its MD5, as in `look`."""
+        """Returns a complete object and the digest that `look` returns."""
         result = obstore.get(self.client, key)
         return bytes(result.bytes()), unquoted(result.meta["e_tag"])
 
@@ -299,7 +300,7 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """Returns the retry settings of obstore's clients. They hardly retry, because `retrying` does."""
+    """Returns the retry settings of obstore's clients. The clients hardly retry, because `retrying` does."""
     return {
         "max_retries": 1,
         "retry_timeout": timedelta(seconds=8),

@@ -3,8 +3,8 @@
 An object isn't visible until its upload is completed. Completion sends x-oss-forbid-overwrite, so that exactly one of several writers
 succeeds. On buckets with versioning, OSS ignores this header, as its documentation says.
 
-The SDK's own check of uploads is switched off. It computes CRC-64 while holding the GIL, which makes four threads slower than one. Every
-part is sent with its MD5 instead, and OSS checks the MD5 before it stores the part.
+The SDK's own check of uploads is switched off, because it computes CRC-64 while holding the GIL. This makes four threads slower than one.
+Instead of that check, every part is sent with its MD5, and OSS checks the MD5 before it stores the part.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -291,7 +291,7 @@ class OssUpload:
         return tag
 
     def _own_entry(self) -> Entry | None:
-        """Returns the object at our URI if its CRC-64, which OSS keeps for complete objects, is that of our parts, or else None."""
+        """Returns the object at our URI if its CRC-64 is that of our parts, or else None. OSS keeps the CRC-64 of complete objects."""
         head = self._store._head(self.uri)  # noqa: SLF001 - in the same module
         if head is None or head[0].size != self._parts.size:
             return None

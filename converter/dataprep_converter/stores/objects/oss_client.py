@@ -45,7 +45,10 @@ _BAD_CREDENTIALS = {
     "RequestTimeTooSkewed",
 }
 _DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
-"""Codes for a body that was damaged or truncated in transit, or a sweep while parts were being sent. A new attempt sends the data again."""
+"""Error codes if a body was damaged or truncated in transit, or if a sweep removed the upload while parts were being sent.
+
+A new attempt sends the data again.
+"""
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _COMPLETION_POLICY = RetryPolicy(attempts=4, total_seconds=40)
 
@@ -64,7 +67,10 @@ class OssClient:
             return getattr(self._client, operation)(request, **options)
 
     def persistently(self, operation: str, request: Any, *, place: tuple[str, str], doing: str) -> Any:
-        """Returns the result of an operation that is safe to repeat. Retries it, because the SDK's own retries miss some network faults."""
+        """Returns the result of an operation that is safe to repeat.
+
+        Retries the operation, because the SDK's own retries miss some network faults.
+        """
         return retrying(lambda: self.call(operation, request, place=place, doing=doing), what=f"{operation} of oss://{place[0]}/{place[1]}")
 
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
@@ -123,7 +129,8 @@ class OssClient:
         if isinstance(error, sdk.ServiceError):
             return self._service_error(error, place[0], uri, doing=doing)
         if isinstance(error, sdk.DeserializationError):
-            # A gateway in front of OSS may answer in its own format. Its 502 response lacks the Date header, which the SDK requires.
+            # A gateway in front of OSS may answer in its own format. A gateway's 502 response lacks the Date header, which the SDK
+            # requires.
             return Unreachable(f"OSS at {self.peer}: the answer for {uri} doesn't have the format of OSS: {_line(error)}.", uri=uri)
         if isinstance(error, sdk.RequestError | sdk.ResponseError | requests.RequestException | OSError):
             return Unreachable(f"OSS: cannot connect to {self.peer}, or the connection broke at {uri}: {_line(error)}.", uri=uri)

@@ -8,9 +8,9 @@ from typing import Final
 
 PART_BYTES: Final = 8 << 20
 PART_LIMIT: Final = 10_000
-"""The most parts that an upload may have, on S3 and OSS."""
+"""The maximum number of parts of an upload, on S3 and OSS."""
 IN_FLIGHT: Final = 4
-"""The most parts that are sent concurrently. An upload holds at most one more in memory."""
+"""The maximum number of parts that are sent concurrently. An upload holds at most one more part in memory."""
 
 _GROWN_AFTER = 5_000
 _SHOWN = 5
@@ -32,8 +32,8 @@ def unfinished(right: str, folder: str, keys: Sequence[str]) -> str:
 class Parts:
     """The parts of one upload.
 
-    `begin` is called once, before the first part is sent. `send` is called in another thread, with a part's number (from 1) and bytes. It
-    returns the part's ETag, which is needed to complete the upload.
+    `begin` is called once, before the first part is sent. `send` is called in another thread, with a part's number (from 1) and bytes.
+    `send` returns the part's ETag, which is needed to complete the upload.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Parts:
 
     @property
     def begun(self) -> bool:
-        """Whether a part has been sent. If not, the object so far fits into one request."""
+        """Whether a part has been sent. Until then, the object fits into one request."""
         return self._sent > 0
 
     @property
@@ -100,7 +100,7 @@ class Parts:
         self._sent += 1
         self._pending.append(self._threads.submit(self._send, self._sent, self.rest))
         if self._sent == _GROWN_AFTER:
-            # The object's size wasn't given. It has 40 GB so far; with larger parts there is room for 160 GB more.
+            # The object's size wasn't given. The object has 40 GB so far, and larger parts leave room for 160 GB more.
             self._part_bytes *= 4
         self._buffer = bytearray(self._part_bytes)
         self._filled = 0

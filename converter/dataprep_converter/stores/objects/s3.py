@@ -223,7 +223,7 @@ class XmlBucket(Bucket):
         if code in _FULL or status == 507:
             return StoreFull(f"No space or quota left for {uri}: {reason}.", uri=uri)
         if status in (401, 403):
-            hint = f" (or {self.rights['list']}, without which an absent object is refused too)" if doing == "read" else ""
+            hint = f" (or {self.rights['list']}: without it, requests for absent objects are refused as well)" if doing == "read" else ""
             return NotPermitted(f"missing {self.rights[doing]} on {uri}{hint}: {reason}.", uri=uri)
         if status == 404:
             return NotFound(f"{uri} does not exist.", uri=uri)
@@ -295,8 +295,8 @@ class Multipart:
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
-        # An earlier attempt, which got no answer, may have completed the upload. Then the upload no longer exists, or our own object
-        # fails the condition.
+        # An earlier attempt, which got no answer, may have completed the upload. In that case, the upload no longer exists, or our own
+        # object fails the condition.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
             existing = self._bucket.look(uri, self._key)
             if existing is not None and existing[0].size == size and existing[0].pin == _pin_of_parts(tags):
