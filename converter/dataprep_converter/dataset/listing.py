@@ -75,7 +75,10 @@ def abbreviate(items: Sequence[str]) -> str:
 
 
 def load_manifest(uri: str, access: Access) -> Manifest:
-    """Returns the manifest of a finished data set. Raises NotFound if there is none, and BadData if it was changed."""
+    """Returns the manifest of a finished data set.
+
+    Raises NotFound if there is no finished data set, and BadData if the manifest was changed.
+    """
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()

@@ -96,7 +96,7 @@ class OutputFolder:
         self._store.put(self.at(names.SUCCESS), success.to_bytes())
 
     def remove_success(self) -> None:
-        """Removes `_SUCCESS`. This must happen before any visible file changes."""
+        """Removes `_SUCCESS`. Call this method before any visible file is changed."""
         self._store.delete(self.at(names.SUCCESS))
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
@@ -110,7 +110,7 @@ class OutputFolder:
         return self._list()
 
     def known_files(self) -> set[str]:
-        """Returns the paths that any run of dataprep has planned here. A new run may delete them."""
+        """Returns the paths of all files that runs of dataprep have planned here. A new run may delete these files."""
         paths: set[str] = set()
         reports: list[str] = []
         for path, _ in self._list(names.SIDE):
@@ -142,7 +142,7 @@ class OutputFolder:
         self._store.put(self.at(relative), data)
 
     def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
-        """Writes small files of metadata durably, several concurrently. `hdfs` applies to the visible files.
+        """Writes small files of metadata durably, several concurrently. The options `hdfs` apply only to visible files.
 
         Syncing a file takes longer than writing it, and syncing several files concurrently takes no longer than syncing one.
         """

@@ -1,7 +1,7 @@
 """Refuses jobs that would write to a folder that they read, before any file is changed.
 
-Such a job would replace its own input, or read its own output in the next run. `check` compares the URIs in the job's spec. `check_units`
-compares the listed files, because symbolic links may lead to any folder.
+A job that writes to a folder that it reads would replace its input, or read its output in the next run. `check` compares the URIs in the
+job's spec. `check_units` compares the listed files, because symbolic links may lead to any folder.
 """
 
 import re
@@ -109,7 +109,8 @@ def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str,
 def _may_match_below(pattern: str, below: Steps) -> bool:
     """Returns whether a pattern may match a path below this folder.
 
-    It may if the pattern's first parts match the parts of the folder's path, or if one of the pattern's parts matches folders at any depth.
+    A pattern may match if its first parts match the parts of the folder's path, or if one of the pattern's parts matches folders at any
+    depth.
     """
     parts = pattern.lstrip("/").split("/")
     for part, step in zip(parts, below, strict=False):

@@ -104,7 +104,7 @@ class _Archive:
     def member(self, source: PinnedInput, place: Place, pin: str) -> "_Member":
         """Returns an Input of a member's contents.
 
-        `source` is the opened archive; it is closed with the Input, or earlier if not needed.
+        `source` is the opened archive. It is closed together with the Input, or earlier if it is no longer needed.
         """
         if not isinstance(place, TarMember):
             if place.deflated:

@@ -316,7 +316,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
         region_name=settings.region,
         # We run no SQL, so this address is never used. Without the address, the SDK would ask the service where its SQL logs are.
         logview_host=endpoint,
-        # Otherwise the SDK would store the key in a global variable of this process.
+        # By default, the SDK would store the key in a global variable of this process.
         overwrite_global=False,
     )
 

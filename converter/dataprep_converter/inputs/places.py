@@ -172,7 +172,7 @@ def _local_place(path: str) -> Place:
 
 
 def _place_at(roots: Sequence[Root], above: Steps, path: str) -> Place:
-    """Returns the place of a path, named both by the path as written and by the percent-decoded path."""
+    """Returns the place of a path. The place is named twice: by the path as written, and by the percent-decoded path."""
     return Place([(root, (*above, *steps)) for root in roots for steps in dict.fromkeys((_steps(path), _steps(unquote(path))))])
 
 

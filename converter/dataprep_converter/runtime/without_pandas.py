@@ -1,8 +1,8 @@
 """Prevents Arrow from loading pandas, which our processes don't use.
 
-If pandas is installed, Arrow loads it when it converts the first value. This takes longer than all other imports together. Arrow checks for
-pandas only once, so we hide pandas during this check. Before a user's functions are loaded, Arrow checks again, because they may return
-pandas objects.
+If pandas is installed, Arrow loads pandas when it converts the first value. Loading pandas takes longer than all other imports together.
+Arrow checks for pandas only once, so we hide pandas during this check. Before a user's functions are loaded, Arrow checks again, because
+they may return pandas objects.
 """
 
 import sys

@@ -39,7 +39,7 @@ class SplitAssignments:
 
 
 def to_parquet(blocks: Iterable[Array]) -> bytes:
-    """Returns the file for blocks of HASH_BLOCK codes. The last block may be shorter."""
+    """Returns the contents of `splits.parquet` for these blocks of HASH_BLOCK codes. The last block may be shorter."""
     buffer = io.BytesIO()
     with _parquet.ParquetWriter(buffer, _SCHEMA, compression="zstd", write_statistics=False) as writer:
         for block in blocks:

@@ -235,8 +235,8 @@ class Store(Protocol):
     def sweep(self, uri: str) -> int:
         """Removes all temporary files and unfinished multipart uploads below the folder `uri`, and returns their number.
 
-        This includes uploads still in progress, because our clock may differ from the store's, so we can't compute an upload's age. Raises
-        NotPermitted if this needs a right that jobs don't otherwise need; the error names the right and the leftovers.
+        Removes uploads that are still in progress, too. We can't compute an upload's age, because our clock may differ from the store's.
+        Raises NotPermitted if this needs a right that jobs don't otherwise need; the error names the right and the leftovers.
         """
         ...
 

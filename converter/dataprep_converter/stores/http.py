@@ -1,4 +1,6 @@
-"""Web addresses, `http://` and `https://`. They can only be sources, and are read in ranges. There are no folders, so jobs name each file.
+"""Web addresses, `http://` and `https://`.
+
+Web addresses can only be sources, and are read in ranges. The web has no folders, so jobs name each file.
 
 An address is used as written, including its query and percent signs. Signatures stay in the job's spec: inputs and plans name a file
 without its signature, which is added for each request. The pin of an input is its ETag or, without an ETag, its size and Last-Modified.
@@ -144,7 +146,8 @@ def _entry(uri: str, answer: _Body) -> Entry:
     size = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
     if size is None or not size.isdigit():
         raise StoreError(
-            f"{_without_secrets(uri)}: the server doesn't tell how large it is, so it can't be read in parts: copy it to a store.", uri=uri
+            f"{_without_secrets(uri)}: the server doesn't report the file's size, so the file can't be read in parts: copy it to a store.",
+            uri=uri,
         )
     modified = headers["Last-Modified"]
     tag = headers["ETag"]

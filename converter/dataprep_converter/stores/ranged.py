@@ -25,7 +25,7 @@ class RangedInput(Closeable, ABC):
         self._digest = digest
         """The object's ETag if it may be an MD5 in hexadecimal, or else empty.
 
-        It is used to check reads of the complete object (see `digests`).
+        The ETag is used to check reads of the complete object (see `digests`).
         """
 
     @property

@@ -88,7 +88,7 @@ def test_what_is_not_there_is_named(site: Site, store: HttpStore) -> None:
 
 def test_a_server_that_tells_no_size_is_named(site: Site, store: HttpStore) -> None:
     site.sizes = site.ranges = False
-    with pytest.raises(StoreError, match="doesn't tell how large it is"):
+    with pytest.raises(StoreError, match="doesn't report the file's size"):
         store.open(site.at("/rows.csv"))
 
 

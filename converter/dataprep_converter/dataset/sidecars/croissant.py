@@ -1,7 +1,7 @@
 """Croissant: `_dataprep/croissant.json` describes the data set in MLCommons' vocabulary (JSON-LD, version 1.0).
 
-It contains the shards with their digests, the features and the classes. Shards are named relative to this file, so the file is also right
-in a copy of the folder. Publishers must add the data set's name, license and author.
+The file contains the shards with their digests, the features and the classes. Shards are named relative to this file, so the file is also
+right in a copy of the folder. Publishers must add the data set's name, license and author.
 """
 
 import json

@@ -60,7 +60,7 @@ class Transfer(Protocol):
 
 
 class Bucket(ABC):
-    """One bucket or container, with our requests to it and obstore's client for reading."""
+    """One bucket or container, accessed by our own requests and, for reading, by obstore's client."""
 
     def __init__(self, root: str, name: str, *, requests: Requests, client: "Client") -> None:
         self.root = root
@@ -294,7 +294,7 @@ def client_options(scheme: str) -> "ClientConfig":
         "allow_http": scheme == "http",
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
         "read_timeout": timedelta(seconds=ANSWER_SECONDS),
-        # This covers the complete body, which may be large and read slowly.
+        # This timeout covers the complete body, which may be large and read slowly.
         "timeout": timedelta(hours=12),
     }
 

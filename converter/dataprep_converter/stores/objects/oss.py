@@ -3,7 +3,7 @@
 An object isn't visible until its upload is completed. Completion sends x-oss-forbid-overwrite, so that exactly one of several writers
 succeeds. On buckets with versioning, OSS ignores this header, as its documentation says.
 
-The SDK's own check of uploads is switched off, because it computes CRC-64 while holding the GIL. This makes four threads slower than one.
+The SDK's own check of uploads is switched off, because it computes CRC-64 while holding the GIL, so that four threads are slower than one.
 Instead of that check, every part is sent with its MD5, and OSS checks the MD5 before it stores the part.
 """
 
