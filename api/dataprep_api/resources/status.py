@@ -88,7 +88,7 @@ class Progress(Model):
     percent: Annotated[int, Field(ge=0, le=100)] = 0
     """Percent done."""
     summary: Annotated[str, Field(max_length=64)] = ""
-    """Finished and total shards: `3/8`."""
+    """Finished and total shards. An example is `3/8`."""
     shards: ShardProgress = ShardProgress()
     """Shards by state."""
     records: RecordProgress = RecordProgress()
@@ -104,7 +104,7 @@ class Progress(Model):
     estimated_seconds_remaining: Count | None = None
     """Seconds left. The field is empty until 5 % and 5 seconds of work are done."""
     eta: Annotated[str, Field(max_length=32)] | None = None
-    """Readable time left: `1m20s`."""
+    """Readable time left. An example is `1m20s`."""
     updated_at: Time | None = None
     """Time of these numbers."""
 
@@ -343,7 +343,7 @@ class DataPrepJobStatus(Model):
     tasks: Count | None = None
     """Tasks of the convert Job."""
     failed_indexes: Ranges | None = None
-    """Tasks that failed finally: `0-3,7`."""
+    """Tasks that failed finally. An example is `0-3,7`."""
     progress: Progress | None = None
     """Progress of the job."""
     ignored_files: Count | None = None

@@ -97,7 +97,7 @@ class Retry(Model):
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
     """Factor by which a retry raises memory. A task that ran out of memory runs again with this many times the memory, until it succeeds or `maxMemory` is reached. The same holds for the plan and commit steps."""
     max_memory: Quantity
-    """Upper limit of memory per pod, such as `8Gi`."""
+    """Upper limit of memory per pod. An example is `8Gi`."""
 
 
 DeadlineSeconds = Annotated[int, Field(ge=1, le=31_536_000)]
@@ -211,7 +211,7 @@ class DataPrepJobSpec(Model):
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
     """Failed tasks allowed before conversion stops. A job with a failed task can't succeed. This field limits the work that is done before it fails. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
-    """Seconds from the job's end until it is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
+    """Seconds until the ended job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
     """What to remove some time after the end. Default: everything is kept, so that the pods' logs stay available."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"

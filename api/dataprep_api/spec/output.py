@@ -50,7 +50,7 @@ class Shards(Model):
     count: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Shards per split. A split with fewer records than that has fewer shards."""
     target_size: Quantity | None = None
-    """Wanted size of a shard, such as `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
+    """Wanted size of a shard. An example is `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
     records: Annotated[int, Field(ge=1)] | None = None
     """Maximum number of records per shard."""
 
@@ -74,7 +74,7 @@ class HdfsOptions(Model):
     replication: Annotated[int, Field(ge=1, le=512)] | None = None
     """Replicas per block. Default: the cluster's setting."""
     permission: Annotated[str, Field(pattern=r"^0?[0-7]{3}$", max_length=4)] | None = None
-    """Octal file permission, such as `"644"`."""
+    """Octal file permission. An example is `"644"`."""
     block_size: Quantity | None = None
     """HDFS block size. Default: the cluster's setting."""
 
@@ -83,7 +83,7 @@ class TableOutput(Model):
     """A MaxCompute table, or a partition of it, that receives the records as rows."""
 
     uri: TableUri
-    """URI of a table, `odps://project/tables/t`, or a partition. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. The rows of the table or partition are replaced in one step when the data set is finished."""
+    """URI of a table or partition. A table is `odps://project/tables/t`, for example. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. The rows of the table or partition are replaced in one step when the data set is finished."""
 
 
 _NO_SHARDS: Final = f"with granularity: Minibatch each file of {', '.join(ONE_MINIBATCH)} holds one minibatch: leave shards out"
@@ -170,7 +170,7 @@ class Output(Model):
     array_record: ArrayRecordOptions = ArrayRecordOptions()
     """Options of `arrayRecord`."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """Unit that shards never divide: record or minibatch. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for more. `Record` divides splits between any two records."""
+    """Unit that shards never divide. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for more. `Record` divides splits between any two records."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Records per minibatch. A split's last minibatch may have fewer. Default: 32."""
     shards: Shards = Shards()

@@ -30,11 +30,11 @@ class Split(Model):
     )
 
     name: SplitName
-    """Split name, such as `train`."""
+    """Split name. An example is `train`."""
     subset: _Subset | None = None
     """Take only samples of this subset. For a folder, write its name unchanged: `train set`."""
     first: Annotated[int, Field(ge=0)] | None = None
-    """Take the first N samples, in source order."""
+    """Take the first N samples. The order is that of the source."""
     count: Annotated[int, Field(ge=0)] | None = None
     """Take N samples, drawn by `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -30,7 +30,7 @@ class Store(Model):
     )
 
     uri_prefix: Uri
-    """Prefix of the URIs: `oss://bucket/`, `s3://`, `hdfs://ns1`."""
+    """Prefix of the URIs. Examples are `oss://bucket/`, `s3://` and `hdfs://ns1`."""
     secret_ref: LocalObjectReference | None = None
     """Secret with the credentials. For OSS, S3 and MaxCompute its keys are `accessKeyId`, `accessKeySecret` and `securityToken`. For HDFS with Kerberos they are `principal` and `keytab`."""
     config_map_ref: LocalObjectReference | None = None

@@ -15,7 +15,7 @@ class MapFileOptions(Model):
     value: Literal["Example", "Feature", "Record"] = "Record"
     """Form of the values. `Example`: a BytesWritable with a tf.train.Example. `Feature`: the only feature except the key, as a Writable of its type. `Record`: DL4J's RecordWritable, or SequenceRecordWritable if a feature is a sequence."""
     compression: Literal["None", "Record", "Block"] = "None"
-    """Unit of compression: none, records or blocks. The codec is Hadoop's DefaultCodec (zlib). Blocks store keys and values separately."""
+    """Unit of compression. The codec is Hadoop's DefaultCodec (zlib). Blocks store keys and values separately."""
     compression_level: Annotated[int, Field(ge=1, le=9)] = 6
     """Zlib level."""
     index_interval: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -24,6 +24,6 @@ class ParquetOptions(Model):
     compression: Literal["None", "Snappy", "Zstd", "Gzip"] = "Snappy"
     """Compression of pages."""
     compression_level: Annotated[int, Field(ge=1, le=22)] | None = None
-    """Level of Zstd (1-22) or Gzip (1-9). Default: 3 for Zstd and 6 for Gzip."""
+    """Compression level. Zstd has 1 to 22, and Gzip has 1 to 9. Default: 3 for Zstd and 6 for Gzip."""
     hugging_face: HuggingFace | None = None
     """Metadata for Hugging Face's `datasets`. If set, even to `{}`, images and class names are stored so that `datasets` decodes them."""

@@ -34,7 +34,7 @@ class AnnotatedImagesSource(Model):
     )
 
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders or globs, in order. The images of one entry are sorted by name."""
+    """Folders or globs. They are read in the order of this list. The images of one entry are sorted by name."""
     annotations: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Annotations: one entry per entry of `images`. Voc, Yolo: a folder, in which an annotation has the relative path of its image with another extension. Coco: a JSON file for all images."""
     format: Literal["Voc", "Coco", "Yolo"]
@@ -44,11 +44,11 @@ class AnnotatedImagesSource(Model):
     classes: ClassNames | None = None
     """Classes, in order of their numbers. Default: for Voc all classes found, sorted by UTF-8 bytes, for Coco its categories by id, for Yolo `classNames`."""
     classes_from: SubsetName | None = None
-    """Voc: subset that defines the classes, such as `train`. A class that exists only in other subsets is unknown: see `unknownClasses`."""
+    """Voc: subset that defines the classes. An example is `train`. A class that exists only in other subsets is unknown: see `unknownClasses`."""
     class_names: Uri | None = None
     """Yolo: file with class names. The file has one name per line, or it is YAML with the key `names`."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """Image extensions, in lower case. Case is ignored. Files with other extensions are ignored and counted."""
+    """Image extensions. Write them in lower case. Case is ignored. Files with other extensions are ignored and counted."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
     first_pixel: Annotated[int, Field(ge=0, le=1)] = 0

@@ -11,13 +11,13 @@ class ArrowSource(Model):
     """Arrow IPC files and streams. Feather v2 files are included. Columns: the files' columns. A field of a struct is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read, in order. `a` stands for all fields of a struct `a`. Default: all columns."""
+    """Columns to read. The columns get the order of this list. `a` stands for all fields of a struct `a`. Default: all columns."""
     defaults: NullDefaults | None = None
     """Values for nulls, by column. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a null is bad."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of columns from `KEY=VALUE` folders. Each such folder adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -17,14 +17,14 @@ class CsvColumn(Model):
     default: Annotated[str, Field(max_length=1024)] | None = None
     """Value of an empty cell. Write the default in the same form as values in the file. Without a default, a record with an empty cell is bad, except in a String column, where the cell is an empty string."""
     required: bool = False
-    """Whether empty Strings are bad too. The field applies to empty cells of a String column without a default."""
+    """Whether empty Strings are bad. The field applies to empty cells of a String column without a default."""
 
 
 class CsvSource(Model):
     """CSV files. Columns: the names in the header, or `0`, `1`, … without a header."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
@@ -36,11 +36,11 @@ class CsvSource(Model):
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each has a name and a type. Default: planning infers the columns once, and every file must have them."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words for empty cells, such as `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
+    """Words for empty cells. An example is `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read, in order. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
+    """Columns to read. The columns get the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of columns from `KEY=VALUE` folders. Each such folder adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

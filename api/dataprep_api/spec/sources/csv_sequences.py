@@ -33,7 +33,7 @@ class CsvSequencesSource(Model):
     )
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`."""
+    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`."""
     order: Literal["Bytes", "Numbers"] = "Bytes"
     """Order of the files of a URI. `Bytes`: by the bytes of their paths, so `10.csv` comes before `2.csv`. `Numbers`: digits count as numbers, so `10.csv` comes after `2.csv`."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
@@ -47,9 +47,9 @@ class CsvSequencesSource(Model):
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each has a name and a type. Default: planning infers the columns once from the first files, and every file must have them."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words for empty cells, such as `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
+    """Words for empty cells. An example is `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read, in order. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Default: all columns."""
+    """Columns to read. The columns get the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Default: all columns."""
     per_sequence: Annotated[list[Column], Field(max_length=64)] = []
     """Columns with one value per sequence. Every row repeats the value. A file whose rows differ is a bad record."""
     labels: CsvSequenceLabels | None = None

@@ -8,7 +8,7 @@ from dataprep_api.spec.model import Model, Uri
 
 
 class DatasetSource(Model):
-    """A finished data set of a DataPrepJob, in any format. Columns: its features and labels. Its splits are subsets."""
+    """A finished data set of a DataPrepJob. It may have any format. Columns: its features and labels. Its splits are subsets."""
 
     uri: Uri
     """Folder of the data set. A folder without `_SUCCESS` is refused."""

@@ -11,7 +11,7 @@ class IdxSubset(Model):
     """One pair of IDX files."""
 
     name: SplitName
-    """Subset name, such as `train`. Splits can choose samples by it."""
+    """Subset name. An example is `train`. Splits can choose samples by it."""
     images: Uri
     """IDX file of the samples. The file may be gzipped. The file's first dimension is the number of records."""
     labels: Uri | None = None
@@ -19,7 +19,7 @@ class IdxSubset(Model):
 
 
 class IdxSource(Model):
-    """IDX files, such as those of MNIST. Types: u8, i8, i16, i32, f32, f64. Files may be gzipped.
+    """IDX files. MNIST, for example, consists of such files. Types: u8, i8, i16, i32, f32, f64. Files may be gzipped.
 
     Columns: `image` (a tensor of the file's other dimensions), `label` (int64), and `height`, `width`, `depth` (int64).
     """

@@ -104,11 +104,11 @@ class ImagesSource(Model):
     )
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)] | None = None
-    """Folders, globs or files, in order. The files of one entry are sorted by name. The path of a sample is relative to its folder."""
+    """Folders, globs or files. They are read in the order of this list. The files of one entry are sorted by name. The path of a sample is relative to its folder."""
     listed: Annotated[ImageList | None, Field(alias="list")] = None
     """File that lists the images. The list is used instead of `uris`, and images are read in the order of the list."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """File extensions to read, in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. If `list` is set, all images of the list are read."""
+    """File extensions to read. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted. If `list` is set, all images of the list are read."""
     recursive: bool = True
     """Whether to search sub-folders."""
     label_from: Literal["ParentFolder", "FileName", "List", "OriginalUri", "None"] = "ParentFolder"
@@ -120,7 +120,7 @@ class ImagesSource(Model):
     classes: ClassNames | None = None
     """Classes, in order of their numbers. A file of another class is an error. Default: all classes found, sorted by UTF-8 bytes."""
     classes_from: SubsetName | None = None
-    """Subset that defines the classes, such as `train`. If a file of another subset has a class that doesn't exist in this subset, that is an error."""
+    """Subset that defines the classes. An example is `train`. If a file of another subset has a class that doesn't exist in this subset, that is an error."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"

@@ -24,11 +24,11 @@ class JsonlSource(Model):
     """JSON Lines: one object per line. Files may be gzipped. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
     """Keys to read. Other keys are ignored. Default: planning infers the keys once, and a record with any other key is then bad."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of columns from `KEY=VALUE` folders. Each such folder adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -23,17 +23,17 @@ class MasksSource(Model):
     )
 
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders or globs, in order. The images of one entry are sorted by name."""
+    """Folders or globs. They are read in the order of this list. The images of one entry are sorted by name."""
     masks: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders of masks, one per entry of `images`. Images and masks may be in the same folder. A mask has the relative path of its image, except for suffix and extension."""
     image_suffix: _Suffix = ""
-    """Suffix of image names, such as `_leftImg8bit`. The suffix comes before the extension."""
+    """Suffix of image names. An example is `_leftImg8bit`. The suffix comes before the extension."""
     mask_suffix: _Suffix = ""
-    """Suffix of mask names, such as `_mask`. The suffix comes before the extension: the mask of a.jpg is a_mask.png."""
+    """Suffix of mask names. The suffix comes before the extension. With `_mask`, the mask of a.jpg is a_mask.png."""
     extensions: Extensions = IMAGE_EXTENSIONS
-    """Image extensions, in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted."""
+    """Image extensions. Write them in lower case. The case of files' extensions is ignored. Files with other extensions are ignored and counted."""
     mask_extensions: Extensions = ["png"]
-    """Mask extensions, in lower case."""
+    """Mask extensions. Write them in lower case."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/a/1.jpg. `Root`: the last part of the URI itself."""
     missing: Literal["Fail", "BadRecord", "Skip"] = "Fail"

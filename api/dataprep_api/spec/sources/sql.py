@@ -40,7 +40,7 @@ class SqlSource(Model):
     )
 
     url: Annotated[str, AfterValidator(_a_url), Field(max_length=1024)]
-    """PostgreSQL or SQLite URL, without password. A URL is `postgresql://user@host:5432/database?sslmode=require`, for example, or `sqlite:///` and the path of a file. The password comes from a Secret."""
+    """PostgreSQL or SQLite URL. The URL has no password. It is `postgresql://user@host:5432/database?sslmode=require`, for example, or `sqlite:///` and the path of a file. The password comes from a Secret."""
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
     """SELECT statement. The SELECT becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]

@@ -11,13 +11,13 @@ class TextSource(Model):
     """Text files: one record per line. Files may be gzipped. Column: `text`, the line without its end (LF or CRLF)."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs, in order. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     type: Literal["String", "Bytes"] = "String"
-    """Type of the column: `String` (UTF-8) or `Bytes`. `String`: a line that isn't UTF-8 is a bad record, and a byte order mark is removed. `Bytes`: lines are kept unchanged."""
+    """Type of the column. `String`: UTF-8. A line that isn't UTF-8 is a bad record, and a byte order mark is removed. `Bytes`: lines are kept unchanged."""
     skip_blank: bool = False
     """Whether to skip blank lines. A blank line is empty or contains only spaces and tabs."""
     hive_partitions: Literal["Infer", "String"] | None = None
-    """Type of columns from `KEY=VALUE` folders. Each such folder adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
+    """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

@@ -35,16 +35,16 @@ class Filter(Model):
     """Keeps records that match an expression. The other records are counted as filtered."""
 
     where: Annotated[str, Field(min_length=1, max_length=2048)]
-    """Expression over columns, such as `width > 32`. Expressions may use comparisons (`==`, `!=`, `<`, `in`), arithmetic, `and`, `or`, `not`, and the functions listed in docs/transforms/columns.md. Example: `width > 32 and label != 'cat'`. For a column whose name is not an identifier, write `col("image/width") > 32`."""
+    """Expression over columns. Expressions may use comparisons (`==`, `!=`, `<`, `in`), arithmetic, `and`, `or`, `not`, and the functions listed in docs/transforms/columns.md. Example: `width > 32 and label != 'cat'`. For a column whose name is not an identifier, write `col("image/width") > 32`."""
 
 
 class Hash(Model):
     """Pseudonymises values. Each value is replaced by a keyed digest. Equal values have equal digests, but the values can't be read from them."""
 
     columns: Columns
-    """Columns of text, bytes or integers."""
+    """Columns to hash. They contain text, bytes or integers."""
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)] | None = None
-    """Environment variable with the key (1 to 64 bytes). Set the variable in `workers.env` from a Secret. Without a key, short values can be found by trying all of them."""
+    """Environment variable with the key. The key has 1 to 64 bytes. Set the variable in `workers.env` from a Secret. Without a key, short values can be found by trying all of them."""
     bits: Literal[64, 128, 256] = 128
     """Length of the digest in bits."""
 
@@ -59,4 +59,4 @@ class TokenizeSplit(Model):
     lower: bool = False
     """Whether to convert to lower case first."""
     max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Maximum number of words to keep, from the start."""
+    """Maximum number of words. The first words are kept."""

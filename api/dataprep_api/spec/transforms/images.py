@@ -13,7 +13,7 @@ MOST_PIXELS = 178_956_970
 
 
 class Decode(Model):
-    """Decodes image files to pixels: uint8[height, width, channels]. The files are JPEG, PNG, BMP, GIF (the first frame), WebP or TIFF.
+    """Decodes image files to pixels. The result is uint8[height, width, channels]. The files are JPEG, PNG, BMP, GIF (the first frame), WebP or TIFF.
 
     The column `image/encoded` is renamed to `image`. Any other column keeps its name. `image/height` and `image/width` are updated, and
     `image/format` is dropped.
@@ -32,7 +32,7 @@ class Decode(Model):
     column: Column = "image/encoded"
     """Column of file bytes."""
     channels: Literal[1, 3, 4] = 3
-    """Number of channels: 1 (grey), 3 (RGB) or 4 (RGBA). With 3, an alpha channel is dropped. With 4, alpha is 255 for images without an alpha channel."""
+    """Number of channels. 1 is grey, 3 is RGB and 4 is RGBA. With 3, an alpha channel is dropped. With 4, alpha is 255 for images without an alpha channel."""
     apply_orientation: bool = True
     """Whether to apply EXIF orientation. TensorFlow doesn't apply it, and the boxes of annotations are not rotated."""
     palette_indexes: bool = False
@@ -48,7 +48,7 @@ class Decode(Model):
 
 
 class Resize(Model):
-    """Resizes images to `height` and `width`, or by `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
+    """Resizes images. Set `height` and `width`, or `shortestSide`. Shrinking averages over all pixels (antialiasing)."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -115,9 +115,9 @@ class Standardize(Model):
     column: Column = "image"
     """Column of tensors."""
     mean: Numbers | None = None
-    """Numbers to subtract: one, or one per channel. The numbers are on the scale of the input values (0 … 255 right after `decode`)."""
+    """Numbers to subtract. Give one number, or one per channel. The numbers are on the scale of the input values (0 … 255 right after `decode`)."""
     deviation: Numbers | None = None
-    """Numbers to divide by: one, or one per channel."""
+    """Numbers to divide by. Give one number, or one per channel."""
     split: SplitName | None = None
     """Split to collect statistics from. Planning collects the mean and deviation of each channel in this split. The collected values apply to all splits."""
     dtype: Literal["float32", "float16"] = "float32"
