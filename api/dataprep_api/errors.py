@@ -23,7 +23,7 @@ class Fault:
     message: str
 
     unknown: bool = False
-    """Whether the model has no field of this name: the name is a typo, or a later version's field."""
+    """Whether the model has no field of this name: the name may be a typo, or a field of a later version."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message

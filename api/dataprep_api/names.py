@@ -45,7 +45,7 @@ def child_base(name: str, uid: str) -> str:
 def first_child_base(name: str, uid: str) -> str:
     """Return the name prefix that older releases gave a job's child objects, for jobs whose status doesn't contain the prefix.
 
-    This prefix has fewer digits of the uid. Among some thousands of jobs whose names begin alike, two could get the same prefix.
+    This prefix has fewer digits of the uid. Among several thousand jobs whose names begin alike, two could get the same prefix.
     """
     return _child_base(name, uid, most=40, digits=6)
 
@@ -200,7 +200,7 @@ def file_name_template(
 def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
     """Return the file name of one shard.
 
-    Numbers have five digits, or as many as `{shard:06}` asks for. All numbers get more digits if the number of shards has more.
+    Numbers have five digits, or as many as `{shard:06}` asks for. If the number of shards has more digits, all numbers get as many.
     """
 
     def value(match: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ _WORD: Final = re.compile(r"\S+")
 _PASSWORD: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)(?!\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?(?:[/?#\s]|$))[^\s/:@'"<>]*:(?![0-9]{1,5}(?:[/?#\s]|$))"""
 )
-"""Matches up to the beginning of a password. IPv6 addresses, which also contain colons, don't match.
+"""Matches the part of a URI before a password. IPv6 addresses, which also contain colons, don't match.
 
 A password that isn't percent-encoded may contain any character, so it extends to the last @.
 """
@@ -26,12 +26,12 @@ _USER_WITHOUT_SCHEME: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
 _CUT_OFF_PASSWORD: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
 )
-"""Matches a text in the position of a port. Such a text may be a password, if the address was cut off before its @."""
+"""Matches a text that isn't a number but is where a port would be. Such a text may be a password, if the address was cut off before its @."""
 _SECRET_PARAMETER: Final = re.compile(
     r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
 _WITH_NAMES: Final = ("postgresql://", "postgres://", "abfs://", "abfss://")
-"""Schemes for which the name before the @ isn't a secret. The name is the user of a database, or a container."""
+"""Schemes for which the name before the @ isn't a secret. This name is a database's user, or a container of a storage account."""
 
 _CONTROL_CHARACTERS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -74,7 +74,7 @@ _SIGNATURE_DETAILS: Final = frozenset(
 
 
 def redacted(text: str) -> str:
-    """Replace by `…` the passwords and users in URIs, the query of each web address, and the values of parameters with names like secrets."""
+    """Mask credentials with `…`: passwords and users in URIs, queries of web addresses, and values of parameters whose names suggest a secret."""
     if "://" not in text:
         return text
     return _SECRET_PARAMETER.sub(r"\1…", _QUERY.sub(_without_query, _CUT_OFF_PASSWORD.sub(r"\1…", _without_users(text))))
@@ -119,7 +119,7 @@ def _without_query(match: re.Match[str]) -> str:
 
 
 def has_user(uri: str) -> bool:
-    """Whether a URI contains a user or a key before its host. For `abfss://container@account…` and databases: whether it contains a password.
+    """Whether a URI contains a user or a key before its host. For `abfss://container@account…` and databases, only a password counts.
 
     `key:secret@bucket` counts as a URI without its scheme, so the result is true. To name such a file, write `./key:secret@bucket`.
     """

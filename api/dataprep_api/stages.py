@@ -10,9 +10,9 @@ from typing import Final
 SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
 """The stages, grouped by the thread that runs them."""
 READ_WAIT: Final = "readWait"
-"""The key for the seconds that the encoder waited for a shard's next batch. It is stored beside the stages."""
+"""The key for the seconds for which the encoder waited for a shard's next batch. This key is stored beside those of the stages."""
 SHARD_BOUNDS: Final = (1, 5, 15, 60, 300, 900, 3600)
-"""Upper bounds, in seconds, of the histogram of shard durations. A last bucket counts the shards that took longer."""
+"""Upper bounds, in seconds, of the histogram of shard durations. One more bucket counts the shards that took longer than the last bound."""
 REFUSALS: Final = ("Unreadable", "Transform", "Feature")
 """Why a record is bad: its source can't be read, a step of `spec.transforms` can't process it, or it doesn't fit its feature."""
 _VERDICTS: Final = {

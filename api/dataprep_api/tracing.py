@@ -1,7 +1,7 @@
 """Optional OpenTelemetry traces: a span for each reconciliation of the operator and for each step of a run.
 
 This module is in the API package because both the operator and the converter create spans. Tracing needs an OTLP endpoint in the
-environment (`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). Without one, OpenTelemetry isn't imported and a
+environment (`OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). Without an endpoint, OpenTelemetry isn't imported and a
 span costs one comparison. All other settings are the usual environment variables of OpenTelemetry.
 """
 
@@ -48,7 +48,7 @@ def set_up(service: str, *, processor: Any = None) -> None:
     except ImportError as exc:
         logger.warning("tracing is off, although %s is set: %s. Run pip install 'dataprep-operator[tracing]'", " or ".join(ENDPOINTS), exc)
         return
-    # A name from the environment (OTEL_SERVICE_NAME) wins over ours.
+    # A name from the environment (OTEL_SERVICE_NAME) takes precedence over this one.
     _provider = TracerProvider(resource=Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}))
     _provider.add_span_processor(processor)
 

@@ -63,7 +63,7 @@ class PlanResult(Model):
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
-    """The class names of all `labels`, compressed by `_with_packed_classes`. Set only in a written message in which the plain names don't fit."""
+    """The class names of all `labels`, compressed by `_with_packed_classes`. Set only in messages that are written, and only if the plain names don't fit."""
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
     """The commit to which `spec.code.git` was resolved."""
     reused: bool = False
@@ -90,10 +90,10 @@ class CommitResult(Model):
     """All files, or an empty list if they don't fit."""
     bad: Annotated[list[BadRecord], Field(max_length=20)] = []
     seconds: Annotated[dict[Annotated[str, Field(max_length=32)], Annotated[float, Field(ge=0)]], Field(max_length=16)] = {}
-    """Seconds by stage (read, transform, encode, statistics, sink), summed over all workers. `readWait` is the time that encoding waited."""
+    """Seconds by stage (read, transform, encode, statistics, sink), summed over all workers. `readWait` is the time for which encoding waited for input."""
     bad_reasons: Annotated[dict[Annotated[str, Field(max_length=32)], Count], Field(max_length=8)] = {}
     shard_seconds: Annotated[float, Field(ge=0)] = 0.0
-    """The sum over all shards of the seconds from the first to the last byte."""
+    """The seconds between the first and the last byte of each shard, summed over all shards."""
     channels: Channels | None = None
     shards_within: Annotated[list[Count], Field(max_length=16)] = []
     """The number of shards in each bucket of `stages.SHARD_BOUNDS`."""
@@ -121,9 +121,9 @@ class RemoveResult(Model):
     kept: Count = 0
     """The number of files that have one of the job's file names but a different content. They are kept."""
     kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
-    """The first of the kept files."""
+    """The first few of the kept files."""
     owner: Annotated[str, Field(max_length=64)] | None = None
-    """The run that has taken over the folder since. If it is set, no file was removed."""
+    """The run that took over the folder in the meantime. If this field is set, no file was removed."""
 
 
 class FailureResult(Model):
@@ -148,7 +148,7 @@ class ProgressReport(Model):
     """One worker pod's counts since the start of its task. The counts are absolute numbers, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]
-    """The name of the DataPrepJob. Its namespace and the pod's name and uid are in the token."""
+    """The name of the DataPrepJob. The token contains the namespace, and the pod's name and uid."""
     attempt: Count
     index: Count
     sequence: Count
@@ -205,7 +205,7 @@ def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
 
 
 def _with_packed_classes(plan: PlanResult, count: int) -> PlanResult:
-    """Return the plan with the first `count` class names of each label, packed as a JSON list of lists, compressed by zlib, in base 85."""
+    """Return the plan with the first `count` class names of each label. They are packed: a JSON list of lists, compressed by zlib, in base 85."""
     names = canonical.dumps([label.classes[:count] for label in plan.labels])
     labels = [label.model_copy(update={"classes": []}) for label in plan.labels]
     return plan.model_copy(update={"labels": labels, "packed_classes": base64.b85encode(zlib.compress(names, 9)).decode()})

@@ -1,11 +1,11 @@
 """The plan, which assigns every sample to a split and a shard before any conversion starts.
 
-A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately: an image
-file, an IDX file, or a range of rows of a CSV file. Samples are numbered 0, 1, … over the units in order. A split is a set of these
-numbers, defined by ranges and, for fractions, a hash interval. A shard is a range of a split's ranks.
+A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately: an image file,
+an IDX file, or a range of rows of a CSV file. Samples are numbered from 0 across all units, in the order of the units. A split is a set of
+these numbers, defined by ranges and, for fractions, a hash interval. A shard is a range of a split's ranks.
 
-So the plan stores no data per sample or per shard, and every worker derives the same assignment. The exception are splits that depend on
-values or ranks (a column, groups, classes, exact fractions, counts, a limit). For these, `splits.parquet` stores one byte per sample,
+So the plan stores no data per sample or per shard, and every worker derives the same assignment. Splits that depend on values or ranks (a
+column, groups, classes, exact fractions, counts, a limit) are the exception. For these splits, `splits.parquet` stores one byte per sample,
 compressed.
 """
 
@@ -42,14 +42,14 @@ class SplitPlan(Model):
     code: int | None = None
     """If set, only samples with this code in `splits.parquet` belong to the split."""
     block_counts: list[int] | None = None
-    """With `hash` or `code`: the number of members in each block. Blocks are HASH_BLOCK consecutive samples of the concatenated ranges."""
+    """With `hash` or `code`: the number of members in each block. Each block consists of HASH_BLOCK consecutive samples of the concatenated ranges."""
     records: int
     batch: int = 1
     """The number of samples in a minibatch, which is never divided between shards. Without minibatches the number is 1."""
     expected: int | None = None
     """The number of records that the split's rule expects, if the rule is a number or a fraction."""
     tolerance: int | None = None
-    """The allowed deviation from `expected`. For randomly drawn fractions it is four standard deviations."""
+    """The allowed deviation from `expected`. For randomly drawn fractions, the tolerance is four standard deviations."""
     shards: int
     template: str
     """The file name template."""
@@ -65,11 +65,11 @@ class Earlier(Model):
     run_id: str
     inputs_sha256: str
     content: dict[str, Any]
-    """The fields of its spec that affect the output's bytes, without the source's URIs."""
+    """The fields of its spec that affect the output's bytes, except for the source's URIs."""
     units: int
     samples: int
     splits: int
-    """The number of its entries in `PlanHead.splits`."""
+    """The number of the run's entries in `PlanHead.splits`."""
 
 
 class PlanHead(StoredDocument):
@@ -84,7 +84,7 @@ class PlanHead(StoredDocument):
     """The versions of the parts that affect the bytes (`run_id.PARTS`). Parts of version 1 are left out."""
     spec_sha256: str
     inputs_sha256: str
-    """The digest over every unit's path, size and pin."""
+    """The digest of the paths, sizes and pins of all units."""
     units_sha256: str
     """The digest of `units.parquet`."""
     codes_sha256: str | None = None
@@ -92,7 +92,7 @@ class PlanHead(StoredDocument):
     reader: str
     """The source's key in the registry of readers."""
     reader_state: dict[str, Any] = {}
-    """What the reader fixed while planning, such as columns, types, classes and roots. These are JSON values in a form that the reader defines."""
+    """What the reader determined while planning, such as columns, types, classes and roots. These are JSON values in a form that the reader defines."""
     learned: dict[str, Any] = {}
     """What transforms learned from the data, such as the terms of a vocabulary. The key is the transform's number."""
     samples: int
@@ -102,7 +102,7 @@ class PlanHead(StoredDocument):
     code_sha256: str | None = None
     """The digest of the files of `spec.code`."""
     keys: dict[str, str] = {}
-    """For each environment variable with a key (`hash.keyEnv`), the digest of a constant under this key.
+    """For each environment variable with a key (`hash.keyEnv`), the digest of a constant, computed with this key.
 
     The digest shows whether a key is still the same without revealing the key.
     """
@@ -116,7 +116,7 @@ class PlanHead(StoredDocument):
     warnings: list[str] = []
 
     def version_of(self, part: str) -> int:
-        """Return the version of a part by which this plan's output is written."""
+        """Return the version of the part that applies to this plan's output."""
         return self.parts.get(part, 1)
 
     @property
@@ -137,7 +137,7 @@ class PlanHead(StoredDocument):
 
 @dataclass(frozen=True)
 class Shard:
-    """One file to write. It contains the records of ranks first … first+records-1 of its split."""
+    """One file to write. It contains the records of its split that have the ranks first … first+records-1."""
 
     number: int
     """The number among all shards, from 0."""
@@ -189,4 +189,4 @@ class Owner(StoredDocument):
 
     run_id: str
     epoch: Annotated[int, Field(ge=1)] = 1
-    """A number that rises when another run takes over."""
+    """A number that rises when another run takes over the output."""

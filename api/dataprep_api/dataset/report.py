@@ -46,13 +46,13 @@ class Lossy(Model):
     """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float has, or times, which are
     stored as numbers."""
     type: str
-    """The type in which the values are stored. For times it is their original type."""
+    """The type in which the values are stored. For times, this is the type that they had in the source."""
     records: int
     """The number of records with such a value."""
     value: str
     """The first such value."""
     stored: str
-    """The first such value as it is stored."""
+    """The first such value, in the form in which it is stored."""
 
 
 class ShardReport(StoredDocument):
@@ -90,7 +90,7 @@ class ShardReport(StoredDocument):
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     quarantine: str | None = None
-    """The path, relative to the output, of the file of bad records, if there are any and they are kept."""
+    """The path of the file of bad records, relative to the output. It is set if there are bad records and they are kept."""
     quarantine_sha256: str | None = None
     bytes_in: int = 0
     # The following fields describe the attempt and not the result, so they are never copied into the manifest.
@@ -99,9 +99,9 @@ class ShardReport(StoredDocument):
     attempt: str = ""
     """The pod or process that wrote the shard."""
     seconds: dict[str, float] = {}
-    """Seconds by stage: read, transform, encode, statistics, sink. `readWait` is the time that encoding waited."""
+    """Seconds by stage: read, transform, encode, statistics, sink. `readWait` is the time for which encoding waited for input."""
     took_seconds: float = 0.0
-    """The seconds from the first to the last byte."""
+    """The seconds between the first and the last byte of the shard."""
     finished_at: str = ""
     checksum: str = ""
     """The SHA-256 of all other fields, by which a damaged report is recognised."""
@@ -147,7 +147,7 @@ class ManifestFile(Model):
 
 
 def digest_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """Return the SHA-256 over a line `<sha256>  <file>\\n` for each (sha256, file). It is the digest of the output of `sha256sum`."""
+    """Return the SHA-256 of the lines `<sha256>  <file>\\n`, one for each pair (sha256, file). It is the digest of the output of `sha256sum`."""
     digest = hashlib.sha256()
     for sha256, file in files:
         digest.update(f"{sha256}  {file}\n".encode())
@@ -181,7 +181,7 @@ class Manifest(StoredDocument):
     format: str
     compression: str
     features: list[dict[str, Any]]
-    """The name, kind (int64, float, bytes), dtype and shape of each feature, in the order of the records."""
+    """The name, kind (int64, float, bytes), dtype and shape of each feature, in the order in which records contain the features."""
     labels: dict[str, list[str]] = {}
     """The class names in the order of their numbers, by label feature."""
     records_in: int
@@ -193,9 +193,9 @@ class Manifest(StoredDocument):
     splits: list[ManifestSplit]
     files: list[ManifestFile]
     digest: str
-    """The SHA-256 over a line `<sha256>  <file>\\n` for every file, in order. `sha256sum` prints such lines."""
+    """The SHA-256 of the lines `<sha256>  <file>\\n` of all files, in order. `sha256sum` prints such lines."""
     raw_digest: str
-    """The corresponding SHA-256 over the digests before compression."""
+    """The SHA-256 of the same lines, but with the digests of the records before compression."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     """Columns with values that couldn't be stored without loss."""

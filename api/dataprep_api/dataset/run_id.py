@@ -25,7 +25,7 @@ class Part:
     version: int
     """The version that this release writes. Version 1 is the behaviour of releases without parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """Whether the part may affect the bytes of a job. The function is pure, and returns true if the answer depends on the inputs."""
+    """Whether the part may affect the bytes of a job. The function is pure. If the answer depends on the inputs, it returns true."""
     oldest: int | None = None
     """The oldest version that this release can still write, for existing plans of that version. None: only `version`."""
 
@@ -76,9 +76,9 @@ def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
 
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 changed the job's records although its inputs' digest stayed the same. Since then, infinite times of PostgreSQL are bad.
+    """Whether version 2 changed the job's records although its inputs' digest stayed the same. Since then, records with infinite timestamps of PostgreSQL are bad.
 
-    Only pins by number of rows are affected, because pins by content are digests, which have changed too.
+    Only sources with `pin: Count` are affected. With `pin: Content`, the digest of the inputs has changed.
     """
     queries = [source.sql for source in _tables(spec)]
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
@@ -124,7 +124,7 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
 
 def as_stored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a content, of this or an older release, with the credentials in its texts masked."""
+    """Return `content`, from this release or an older one, with the credentials in its texts masked."""
     return {key: value if key == "output" else with_credentials_masked(value) for key, value in content.items()}
 
 

@@ -15,11 +15,11 @@ class Versioned(Model):
     """A stored file, or a part of one. A new field needs an entry in SINCE, and a default that describes files without the field."""
 
     SINCE: ClassVar[Mapping[str, int]] = {}
-    """Maps each later field to the format version of the file that introduced it."""
+    """Maps each field added later to the format version in which it was added."""
 
 
 class StoredDocument(Versioned):
-    """A stored file. Its version is the lowest that has all fields that are set, so a file without newer fields keeps the same bytes in all releases.
+    """A stored file. Its version is the lowest version that has all fields that are set. So a file without newer fields keeps the same bytes in all releases.
 
     Nested parts of the file count too. Parts with newer fields are subclasses of Versioned.
     """
@@ -27,7 +27,7 @@ class StoredDocument(Versioned):
     FILE: ClassVar[str]
     """The name of this kind of file in error messages."""
     SAYS_FIRST_VERSION: ClassVar[bool] = True
-    """Whether a file of version 1 contains the field `version`. For reports and OWNER it doesn't."""
+    """Whether a file of version 1 contains the field `version`. Reports and OWNER don't contain it."""
 
     @classmethod
     def newest(cls) -> int:
@@ -94,7 +94,7 @@ def _newest(kind: type[BaseModel]) -> int:
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the fields whose parts may have fields newer than version 1. Most files have thousands of parts, but no such field."""
+    """Return the fields whose parts may have fields newer than version 1. Most files have thousands of parts but none of these fields."""
     return frozenset(name for name, field in kind.model_fields.items() if any(_newest(part) > 1 for part in _parts(field.annotation)))
 
 

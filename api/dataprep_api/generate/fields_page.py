@@ -66,7 +66,7 @@ def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, st
 
 
 def _resolve(schema: Schema, definitions: Schema, path: str) -> tuple[str, Schema, str]:
-    """Find the object below optional values, lists and maps. Returns the name of its definition, its schema, and its path."""
+    """Find the object below optional values, lists and maps. Returns the name of the object's definition, the object's schema, and its path."""
     schema = _only_alternative(schema)
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")

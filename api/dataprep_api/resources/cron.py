@@ -98,7 +98,7 @@ class DataPrepCronJob(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            # A job's name adds a dash and the minutes since 1970, and an Event's name is even longer.
+            # A job's name is this name with a dash and the minutes since 1970, and an Event's name is even longer.
             rule("size(self.metadata.name) <= 200", "the name may have at most 200 characters")
         )
     )
@@ -111,7 +111,7 @@ class DataPrepCronJob(Model):
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:  # Any: YAML
-        """Parse `document`. The job template is checked as a job that is due now. Raises SpecError with all faults that were found."""
+        """Parse `document`. The job template is checked as if its job were due now. Raises SpecError with all faults that were found."""
         try:
             cron_job = cls.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as exc:

@@ -43,7 +43,7 @@ class DataPrepJob(Model):
         # If the spec's validator exists first, the job's validator reuses it. Otherwise the spec's validator could be built twice.
         DataPrepJobSpec.model_rebuild()
         try:
-            # Only by alias: Python names such as `file_name` would be accepted here, but the API server would prune them.
+            # Only aliases are accepted, because the API server would prune fields with Python names such as `file_name`.
             return cls.model_validate(filled, by_alias=True, by_name=False)
         except ValidationError as exc:
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc

@@ -1,4 +1,4 @@
-"""Replaces `${NAME}` in the strings of a spec by values from `spec.params`. In the words of a command it may also be an environment variable."""
+"""Replaces each `${NAME}` in the strings of a spec with the value from `spec.params`. Within a command's arguments, NAME may also be the name of an environment variable."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ _VARIABLE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
-    """Return `value` with every `${NAME}` replaced by its param, and `$$` by `$`. Any: `value` is any YAML value.
+    """Return `value` with every `${NAME}` replaced by its param's value, and every `$$` replaced by `$`. Any: `value` is any YAML value.
 
     Raises SpecError, which names each reference without a param and its field path.
     """
@@ -23,10 +23,11 @@ def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
 
 
 def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: Collection[str], path: str) -> list[Any]:
-    """Translate the words of a command to a container's syntax: `$(NAME)` is an environment variable, and `$$` is a dollar sign.
+    """Translate the words of a command into the syntax of a container's command: `$(NAME)` is an environment variable, and `$$` is a dollar sign.
 
-    `${NAME}` becomes the value of the param with this name, or else a reference to one of `variables`. `$$` stays as it is. Any other dollar
-    sign, including those in params' values, is escaped. Raises SpecError, which names each reference that is neither a param nor a variable.
+    `${NAME}` becomes the value of the param with this name, or else a reference to one of `variables`. `$$` stays as it is. All other
+    dollar signs, including those in params' values, are escaped. Raises SpecError, which names each reference that is neither a param nor a
+    variable.
     """
     replacements = {name: f"$({name})" for name in variables} | {name: escaped(value) for name, value in params.items()}
     faults: list[Fault] = []

@@ -19,7 +19,7 @@ DEFAULT: Final = "default"
 
 
 class ProfileWorkers(Model):
-    """Settings of converter pods that many jobs share. Fields are those of `spec.workers`. A field of the job replaces the complete field here."""
+    """Settings of converter pods that many jobs share. Fields are those of `spec.workers`. A field of the job replaces the complete field of the profile."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """The same as in `workers` of a DataPrepJob."""

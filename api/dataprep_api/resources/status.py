@@ -149,7 +149,7 @@ class LabelStatus(Model):
     feature: Short
     """Feature name."""
     num_classes: Count
-    """Number of classes, shown or not."""
+    """Number of all classes. The list may contain fewer."""
     classes: Annotated[list[Short], Field(max_length=MAX_LABELS)] = []
     """Names of the first classes. The list contains as many names as fit. All names are in `_dataprep/labels/<feature>.txt`."""
 
@@ -210,7 +210,7 @@ class Evictions(Model):
     last_time: Time | None = None
     """Time of the last eviction."""
     at_last_time: Count = 0
-    """Evictions in the second of `lastTime`."""
+    """Evictions in the same second as `lastTime`."""
     reason: Short = ""
     """Kubernetes' reason for the last eviction. Examples are `PreemptionByScheduler`, `EvictionByEvictionAPI` and `TerminationByKubelet`."""
 
@@ -369,7 +369,7 @@ class DataPrepJobStatus(Model):
     effective: Effective | None = None
     """Values in effect."""
     child_prefix: Annotated[str, Field(max_length=63)] | None = None
-    """Name prefix of Jobs, pods and ConfigMap."""
+    """Name prefix of the Jobs, pods and ConfigMap."""
     timings: Timings | None = None
     """Seconds of each step."""
     code: CodeStatus | None = None
@@ -381,7 +381,7 @@ class DataPrepJobStatus(Model):
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Shorten `status` to SIZE_LIMIT. Removes first what is also in the manifest, then examples, then the ends of long texts."""
+    """Shorten `status` to SIZE_LIMIT. Removes what is also in the manifest first, then examples, then the ends of long texts."""
     fewer = [partial(_few_classes, most=most) for most in _FEWER_CLASSES]
     steps: list[Callable[[DataPrepJobStatus], DataPrepJobStatus]] = [_unchanged, _without_outputs, *fewer, _few_examples, _short_texts]
     for shorten in steps:

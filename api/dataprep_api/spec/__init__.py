@@ -155,7 +155,7 @@ class DataPrepJobSpec(Model):
     )
 
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
-    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster use them only where any text is valid, such as in URIs, columns and file names, and not in enums, numbers or quantities."""
+    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster, use params only where any text is valid (such as in URIs, columns and file names), and not in enums, numbers or quantities."""
     source: Source | None = None
     """The raw data: set exactly one member. Every job has either a source or a `script`."""
     script: Script | None = None
@@ -197,7 +197,7 @@ class DataPrepJobSpec(Model):
     step_deadlines: StepDeadlines | None = None
     """Time limits of the steps. When a suspended job is resumed, the limits start again."""
     start_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for the start. The job fails if a pod stays unschedulable, or another job that it waits for stays unfinished, for longer than this. Default: no limit."""
+    """Time limit for the start. The job fails if, for longer than this, a pod stays unschedulable or a job that it waits for stays unfinished. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for pods that can't start. The limit applies where someone has to act: if an image, Secret or ConfigMap is missing, or if the API server refuses the pods. Default: as long as the job has worked so far, at least 30 s and at most 6 h. Where a registry or the network may recover, the minimum is 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3

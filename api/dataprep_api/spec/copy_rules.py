@@ -1,4 +1,4 @@
-"""`format: copy`: copies a finished data set byte for byte. The spec can't set fields that would change its records."""
+"""`format: copy`: copies a finished data set byte for byte. The spec can't set fields that would change the data set's records."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final

@@ -1,7 +1,8 @@
 """Reads the descriptions of fields: the docstring below each field in its class.
 
-pydantic can do this (`use_attribute_docstrings`), but it would read all docstrings whenever a process starts, which takes longer than
-everything else about the models. Only the CRD and the page of fields need the descriptions, so they are read when a JSON Schema is made.
+pydantic can do this (`use_attribute_docstrings`), but it would read all docstrings whenever a process starts, which would take longer than
+everything else that is done with the models. Only the CRD and the page of fields need the descriptions, so they are read when a JSON Schema
+is made.
 """
 
 import ast

@@ -41,7 +41,8 @@ def rules(*entries: dict[str, str]) -> dict[str, Any]:
 class Model(BaseModel):
     """The base class of the models. Names are camelCase in YAML and snake_case in Python, unknown fields are refused, and objects are frozen.
 
-    The validators are built when they are first needed, for a complete job in one step. This way, a process that reads a job starts quickly.
+    Validators are built when they are first needed. Those of a complete job are built in one step. This way, a process that reads a job
+    starts quickly.
     """
 
     model_config = ConfigDict(
@@ -112,7 +113,7 @@ class OneOf(Model):
 
     @property
     def kind(self) -> str:
-        """The name of the member that is set. The converter's registry has the same name."""
+        """The name of the member that is set. The converter's registry uses the same name."""
         return next(name for name in type(self).model_fields if getattr(self, name) is not None)
 
     @property
@@ -148,7 +149,7 @@ def _serialise_uri(uri: str, info: SerializationInfo) -> str:
 
 
 STORED: Final = "stored"
-"""A key in the context of `model_dump`. If it is true, URIs are written without their signatures, as stored files may contain them."""
+"""A key in the context of `model_dump`. If it is true, URIs are written without signatures, so that they may be stored in files."""
 Uri = Annotated[
     str,
     AfterValidator(_refuse_nul),

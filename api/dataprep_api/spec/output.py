@@ -30,7 +30,7 @@ MINIBATCH: Final = 32
 
 
 class Shards(Model):
-    """How many files each split has. Set at most one member. The default is a size of 128Mi each. Shards are never empty."""
+    """How many files each split has. Set at most one member. By default, shards have about 128Mi each. Shards are never empty."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -176,7 +176,7 @@ class Output(Model):
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of file names. The template may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default for a single shard is `{split}.{ext}`, otherwise `{split}-{shard}-of-{shards}.{ext}`. With `overwrite: Extend` it is `{split}-{shard}.{ext}`. For sequenceFile and mapFile it is `part-r-{shard}`, which in a mapFile is the name of a folder. Some other formats have their own defaults."""
+    """Template of file names. The template may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default is `{split}.{ext}` for a single shard, and `{split}-{shard}-of-{shards}.{ext}` for several shards. With `overwrite: Extend` it is `{split}-{shard}.{ext}`. For sequenceFile and mapFile it is `part-r-{shard}`, which in a mapFile is the name of a folder. Some other formats have their own defaults."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
     """What to do with an existing output. An output exists if it is finished, or if it contains files of another run. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True
@@ -186,7 +186,7 @@ class Output(Model):
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None
-    """MaxCompute table to write as well. The worker that writes a shard also uploads its rows. Needs format: arrow."""
+    """MaxCompute table that also gets the records. The worker that writes a shard also uploads its rows. Needs format: arrow."""
     statistics: Literal["Sampled", "All", "ClassCounts"] = "Sampled"
     """How much the statistics cover. `Sampled`: in large data sets, means and histograms are computed from every k-th record. `All`: the statistics cover every value, which takes longer. `ClassCounts`: only the records of each class are counted."""
 

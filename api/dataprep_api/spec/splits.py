@@ -83,7 +83,8 @@ class Splits(Model):
                 "the fractions of one subset must sum to 1",
                 path=".into",
             ),
-            # The list isn't of type map, because the order of splits matters: for such lists, CEL's == and server-side apply ignore the order.
+            # The list isn't of type map, because the order of splits matters. CEL's == and server-side apply ignore the order of lists of
+            # type map.
             rule("self.into.all(a, self.into.exists_one(b, b.name == a.name))", "the names of the splits must differ", path=".into"),
             rule(f"has(self.column) || !{_BY_COLUMN}", _NEEDS_COLUMN),
             rule(f"!has(self.column) || {_BY_COLUMN}", _NEEDS_VALUES, path=".column"),
@@ -101,7 +102,7 @@ class Splits(Model):
     seed: Seed = 0
     """Random seed for `fraction` and `count`."""
     exact: bool = False
-    """Whether fractions are exact. If true, they hold to within one record. If false, each sample is assigned independently, and stays in its split when samples are added."""
+    """Whether fractions are exact. If true, each split has its fraction of the records, to within one record. If false, each sample is assigned independently, and stays in its split when samples are added."""
     group_by: Column | None = None
     """Group column: groups stay together. Samples with the same value in this source column belong to the same split. Needs splits with `fraction`."""
     stratify_by: Column | None = None

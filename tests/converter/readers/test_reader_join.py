@@ -269,7 +269,7 @@ def test_a_key_column_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"keys": ["a", "a"]}, "join.keys has 2|the key 'a' is named twice"),
         ({"tables": [0, 0]}, "two tables have the name 'in'"),
         ({"tables": [0]}, "at least 2 items"),
-        ({"order": True}, "the table 'in' has orderBy, so all rows with the same key are used; leave duplicates out"),
+        ({"order": True}, "the table 'in' has orderBy, so all rows with the same key are used; remove the field duplicates"),
     ],
     ids=["too few keys", "a key twice", "a name twice", "one table", "order and rule"],
 )

@@ -42,7 +42,7 @@ class AnnotatedImagesSource(Model):
     label: Literal["AllBoxes", "LargestBox", "ClassSet"] = "AllBoxes"
     """Which labels to write. `AllBoxes`: lists of all boxes, with the names of the TF Object Detection API. `LargestBox`: the class of the object with the largest box. `ClassSet`: the classes in the image, each once, sorted by number."""
     classes: ClassNames | None = None
-    """Classes, in order of their numbers. Default: for Voc all classes found, sorted by UTF-8 bytes, for Coco its categories by id, for Yolo `classNames`."""
+    """Classes, in order of their numbers. Default for Voc: all classes found, sorted by UTF-8 bytes. Default for Coco: its categories, sorted by id. Default for Yolo: `classNames`."""
     classes_from: SubsetName | None = None
     """Voc: subset that defines the classes. An example is `train`. A class that exists only in other subsets is unknown: see `unknownClasses`."""
     class_names: Uri | None = None

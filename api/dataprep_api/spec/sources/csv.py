@@ -15,7 +15,7 @@ class CsvColumn(Model):
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
     """Value type."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value of an empty cell. Write the default in the same form as values in the file. Without a default, a record with an empty cell is bad, except in a String column, where the cell is an empty string."""
+    """Value of an empty cell. Write the default in the same form as values in the file. Without a default, an empty cell of a String column is an empty string. In any other column, it makes the record bad."""
     required: bool = False
     """Whether empty Strings are bad. The field applies to empty cells of a String column without a default."""
 
@@ -28,7 +28,7 @@ class CsvSource(Model):
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
-    """Quote character. Inside a quoted cell it is doubled."""
+    """Quote character. Inside a quoted cell, a quote character is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
     """Lines to skip in each file. These lines come before the header, if there is one."""
     header: bool = False

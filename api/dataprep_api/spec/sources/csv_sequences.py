@@ -11,7 +11,7 @@ _PAIRS = "labels.uris and uris must have the same number of entries"
 
 
 class CsvSequenceLabels(Model):
-    """Labels in separate files. The labels for `a/0.csv` below an entry of `source.csvSequences.uris` are in `a/0.csv` below the same entry here."""
+    """Labels in separate files. The labels for `a/0.csv` below an entry of `source.csvSequences.uris` are in `a/0.csv` below the corresponding entry here."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders of labels, one per entry of `uris`."""
@@ -39,7 +39,7 @@ class CsvSequencesSource(Model):
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     """Cell separator. The separator is one ASCII character."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
-    """Quote character. Inside a quoted cell it is doubled."""
+    """Quote character. Inside a quoted cell, a quote character is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
     """Lines to skip in each file. These lines come before the header, if there is one."""
     header: bool = False

@@ -17,7 +17,7 @@ class FixedField(Model):
     ]  # fmt: skip
     """Type of the numbers, or `bytes`. A `bool` is one byte, which is true unless it is 0."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2_147_483_647)]], Field(max_length=8)] = []
-    """Tensor shape, row-major. An empty shape is a single number."""
+    """Tensor shape, row-major. An empty shape means a single number."""
     length: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = None
     """Length of a `bytes` field in bytes."""
     offset: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = None

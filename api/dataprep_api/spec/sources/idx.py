@@ -11,7 +11,7 @@ class IdxSubset(Model):
     """One pair of IDX files."""
 
     name: SplitName
-    """Subset name. An example is `train`. Splits can choose samples by it."""
+    """Subset name. An example is `train`. Splits can choose samples by subset."""
     images: Uri
     """IDX file of the samples. The file may be gzipped. The file's first dimension is the number of records."""
     labels: Uri | None = None

@@ -43,7 +43,7 @@ class FileNameLabel(Model):
     index: Annotated[int, Field(ge=-64, le=64)] = 0
     """With `split`: the part with the class. Parts are numbered from 0, or from the end with negative numbers: -1 is the last part."""
     pattern: Annotated[str, Field(min_length=1, max_length=512, pattern=r"\(\?P?<label>")] | None = None
-    """Regular expression with a group `label`. The expression has RE2 syntax and is searched for in the name with its extension. Example: `^(?P<label>[a-z]+)[0-9]+`."""
+    """Regular expression with a group `label`. The expression has RE2 syntax and may match any part of the file name, including the extension. Example: `^(?P<label>[a-z]+)[0-9]+`."""
 
     @model_validator(mode="after")
     def _check_exactly_one(self) -> Self:
@@ -127,7 +127,7 @@ class ImagesSource(Model):
     """Whether to check image headers (`Header`). `None`: any bytes are accepted, no image is bad, and the columns `image/format`, `image/height` and `image/width` don't exist."""
 
     def inputs(self) -> list[str]:
-        """Return every URI that is read, except those that a list names, because they aren't known yet."""
+        """Return every URI that is read, except for the images named in a list, which aren't known yet."""
         if self.listed is not None:
             return [self.listed.uri, *([self.listed.root] if self.listed.root else [])]
         return [*(self.uris or [])]

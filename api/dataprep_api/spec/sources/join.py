@@ -45,7 +45,7 @@ class JoinTable(Model):
     keys: Columns | None = None
     """Key columns of this table. The columns are names or positions, as many as in `join.keys` and in the same order. Default: `join.keys`."""
     prefix: Annotated[str, Field(max_length=63)] = ""
-    """Prefix of its other columns. The prefix makes their names different from columns of other tables."""
+    """Prefix of its other columns. The prefix makes their names different from the names of other tables' columns."""
     duplicates: Literal["Refuse", "First", "Last"] = "Refuse"
     """What happens to rows with the same key. `Refuse`: the job fails and names two such rows. `First` and `Last`: the first or last such row of the source is used."""
     order_by: Columns | None = None
@@ -54,14 +54,15 @@ class JoinTable(Model):
     @model_validator(mode="after")
     def _check_duplicates(self) -> Self:
         if self.order_by is not None and self.duplicates != "Refuse":
-            raise ValueError(f"the table {self.name!r} has orderBy, so all rows with the same key are used; leave duplicates out")
+            raise ValueError(f"the table {self.name!r} has orderBy, so all rows with the same key are used; remove the field duplicates")
         return self
 
 
 class JoinSource(Model):
     """Tables, joined by key. The result has one record for each key that all tables have, sorted by key.
 
-    Columns: the keys (written only if the spec names them), then each table's other columns, with its prefix.
+    Columns: the keys (written only if the spec names them), then the other columns of each table, whose names begin with the table's
+    `prefix`.
     """
 
     keys: Columns

@@ -13,7 +13,7 @@ class JsonlColumn(Model):
     name: Column
     """Name of the key. `a/b` is the key `b` of the object `a`, unless the records have a key with exactly this name."""
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
-    """Type of the value, or list values. Whole numbers are accepted as floats. There are no other conversions."""
+    """Type of the value, or of the list's values. Whole numbers are accepted as floats. There are no other conversions."""
     list: bool = False
     """Whether the value is a list of any length."""
     default: Annotated[str, Field(max_length=1024)] | None = None

@@ -9,7 +9,7 @@ from dataprep_api.spec.model import Model, Uri
 
 
 class PluginSource(Model):
-    """Files read by your Python function. The function gets an open binary stream, the file's name, and the options as keywords.
+    """Files read by your Python function. The function gets an open binary stream, the file's name, and the options as keyword arguments.
 
     The function yields dicts (one record each), Arrow record batches or tables, or numpy arrays (one record for each entry of the first dimension).
     """

@@ -15,7 +15,7 @@ class TfrecordFeature(Model):
     type: Literal["Int64", "Float32", "Bytes"]
     """Type of the values, as stored."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2_147_483_647)]], Field(max_length=8)] = []
-    """Tensor shape, row-major. An empty shape is a single value."""
+    """Tensor shape, row-major. An empty shape means a single value."""
     ragged: bool = False
     """Whether the number of values varies. A record without the feature has 0 values."""
     raw: Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool"] | None = None

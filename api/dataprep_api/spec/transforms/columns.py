@@ -44,7 +44,7 @@ class Hash(Model):
     columns: Columns
     """Columns to hash. They contain text, bytes or integers."""
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)] | None = None
-    """Environment variable with the key. The key has 1 to 64 bytes. Set the variable in `workers.env` from a Secret. Without a key, short values can be found by trying all of them."""
+    """Environment variable with the key. The key has 1 to 64 bytes. Set the variable in `workers.env` from a Secret. Without a key, anyone can find out short values by trying all possible ones."""
     bits: Literal[64, 128, 256] = 128
     """Length of the digest in bits."""
 

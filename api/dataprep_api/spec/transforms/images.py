@@ -99,7 +99,8 @@ _GIVEN_OR_COLLECTED: Final = "set either split, or mean and deviation, not both"
 
 class Standardize(Model):
     """Scales images to mean 0 and deviation 1. By default, each image uses its own mean and deviation, as in
-    `tf.image.per_image_standardization`. Otherwise, all images use a mean and deviation that you set or that planning collects from a split.
+    `tf.image.per_image_standardization`. With `mean` and `deviation`, or with `split`, all images use the same values, which you set or
+    planning collects from this split.
 
     The formula for single images is (x - mean) / max(deviation, 1/√N) over the N numbers of the image. A plain image becomes zeros.
     """

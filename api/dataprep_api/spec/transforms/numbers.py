@@ -62,7 +62,7 @@ class OneHot(Model):
 
 
 class Cast(Model):
-    """Converts numbers to another type. A record with a value that the type can't hold is bad. Values are rounded only from floats to narrower floats."""
+    """Converts numbers to another type. A record with a value that the type can't hold is bad. Values are rounded only when floats are converted to narrower floats."""
 
     columns: Annotated[list[Column], Field(min_length=1, max_length=64)]
     """Columns of numbers or tensors."""
