@@ -162,7 +162,7 @@ def test_a_signed_address_in_a_list_of_images_is_refused(site: Site, tmp_path: P
     assert MARK not in str(refused.value)
     assert str(refused.value) == (
         f"{tmp_path}/list.txt, line 1: {site.at('/1.jpg')} is signed or holds a token, which would be stored with the plan. Only addresses in the "
-        "job itself may: list the images of a store, which gets its credentials from an entry of stores."
+        "job's spec may have these. Instead, list images of a store, which gets its credentials from an entry of stores."
     )
 
 
