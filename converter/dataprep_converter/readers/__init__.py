@@ -110,8 +110,8 @@ class Reader(Protocol):
 
 @runtime_checkable
 class ReadsColumns(Protocol):
-    """A reader that can read some columns more cheaply than all of them. Splits by value need only some columns; with a reader of another
-    kind, all columns are read."""
+    """A reader that can read some columns more cheaply than all of them. A split by value needs only some columns; a reader that doesn't
+    implement this protocol reads all columns."""
 
     def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`, but the batches need to contain only these columns and `_sample`."""

@@ -1,7 +1,8 @@
-"""The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with it.
+"""The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with this
+source.
 
 Planning needs only the manifest, which has the features and, for each shard, the split and the number of records. Each shard is a unit, its
-subset is the split, and the columns are the features. A shard is decoded from its beginning, some records at a time. To reach later
+subset is the split, and the columns are the features. A shard is decoded from its beginning, a few records at a time. To reach later
 records, the reader skips earlier ones without decoding them.
 """
 
@@ -139,7 +140,7 @@ def cast(column: Array, kind: pa.DataType) -> Array:
 
 
 class _Walk(Closeable):
-    """Reads the records of one shard in order. To go back to an earlier record, it starts again from the beginning."""
+    """Reads the records of one shard in order. To go back to an earlier record, it decodes the shard again from the beginning."""
 
     def __init__(self, format_: Decoder, source: Input, uri: str) -> None:
         self.format = format_
@@ -149,8 +150,8 @@ class _Walk(Closeable):
         self.position = 0
 
     def take(self, first: int, count: int) -> list[Any]:
-        """The next `count` records from number `first` on. Returns fewer at the end of the shard. Raises BadData, which names the file and
-        the offset."""
+        """The next `count` records from number `first` on. At the end of the shard, returns fewer records. Raises BadData, which names the
+        file and the offset."""
         if first < self.position:
             self.close()
             self._records = self._started()

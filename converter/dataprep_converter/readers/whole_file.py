@@ -1,4 +1,5 @@
-"""The source `wholeFile` makes a record of each file of any kind, with its bytes unchanged. `files_ahead.py` reads the files ahead."""
+"""The source `wholeFile` makes one record of each file, whatever its kind, and leaves the bytes unchanged. `files_ahead.py` reads the files
+ahead."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -119,7 +119,7 @@ class _Field:
         return pa.large_binary() if self.stored is None else arrow_type(self.stored.name, self.shape)
 
     def column(self, records: Bytes) -> Array:
-        """The field's column for these records, which are a byte array of shape (records, bytes per record)."""
+        """The field's column for these records. `records` is a byte array of shape (records, bytes per record)."""
         there = records[:, self.offset : self.offset + self.width]
         if self.stored is None:
             return binary(np.ascontiguousarray(there).reshape(-1), np.arange(len(records) + 1, dtype=np.int64) * self.width)

@@ -3,7 +3,8 @@
     # A .npy file:  93 NUMPY | version | header: dtype, order, shape | values           A .npz file:  a zip file of .npy files
 
 Each unit is one file, or a group of files whose arrays are columns of the same records. Rows are read directly from the file (`rows.py`). A
-deflated array in a .npz file is inflated in one pass. If its rows are requested out of order, it is inflated to an unlinked temporary copy.
+deflated array in a .npz file is inflated in one pass. If the rows of such an array are requested out of order, the array is inflated to an
+unlinked temporary copy.
 """
 
 import io
@@ -173,7 +174,7 @@ class _Planner:
         return {"columns": columns}
 
     def _grouped(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
-        """Yields the units of a source that names separate files for each column. The n-th files of all columns are one unit."""
+        """Yields the units of a source that names separate files for each column. The n-th files of all columns together form one unit."""
         # Sort the columns, because the API server doesn't keep the order of keys.
         names = sorted(arrays, key=str.encode)
         files = {name: list(input_files(self._access, [arrays[name]])) for name in names}
@@ -200,8 +201,8 @@ class _Planner:
             return {VALUES: _whole_file(source, entry)}
 
     def _unit(self, root: int, path: str, entries: Sequence[Entry], found: _Arrays) -> Iterator[Unit]:
-        """Yields the unit, unless it has no records. Raises BadSpec if the arrays differ in length, or in type or shape from those of the
-        first file."""
+        """Yields the unit, unless it has no records. Raises BadSpec if the arrays of a file differ in length, or if their types or shapes
+        differ from those in the first file."""
         names = list(found)
         records = found[names[0]][0].shape[0]
         for name in names:

@@ -67,7 +67,7 @@ class Rows(Closeable):
         self.owned.close()
 
     def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """Reads each row with a separate request. For rows that mostly have no neighbours."""
+        """Reads each row with a separate request. Meant for rows of which few are next to each other."""
         data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
         if len(data) != len(rows) * self._row_bytes:
             raise self._became_shorter()
@@ -91,7 +91,7 @@ class Rows(Closeable):
 
 
 def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Divides ascending rows into reads, which include the gaps between their rows. Yields the (begin, end) of each read as positions in
+    """Groups ascending rows into reads. Each read includes the gaps between its rows. Yields the (begin, end) of each read as positions in
     `rows`."""
     at_once = max(1, _BLOCK_BYTES // row_bytes)
     low = 0
@@ -102,7 +102,7 @@ def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[
 
 
 class RowFiles(Closeable):
-    """A cache of the files of rows that were used last. Each is checked against its pin."""
+    """A cache of the most recently used files of rows. Each file is checked against its pin."""
 
     def __init__(self, access: Access) -> None:
         self._access = access

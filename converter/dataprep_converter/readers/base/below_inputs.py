@@ -19,8 +19,8 @@ _MARK: Final = f"{names.SIDE}/"
 def without_data_sets(
     found: Iterator[FolderFiles], *, folder: str, store: Store, counts: MutableMapping[str, int]
 ) -> Iterator[FolderFiles]:
-    """Yields the listing of `folder` without the data sets below it. `passed_over` gets the number of visible files in each such data set,
-    by the data set's URI."""
+    """Yields the listing of `folder` without the data sets below it. For each such data set, `counts` maps its URI to the number of its
+    visible files."""
     sieve = _DataSetFilter(folder.rstrip("/") + "/", store, counts)
     for files in found:
         yield from sieve.passed(files)

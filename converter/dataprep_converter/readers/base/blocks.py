@@ -93,8 +93,8 @@ class BlockReader(Closeable):
     default_label: ClassVar[str] = "label"
 
     def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
-        """`lost_of` lists columns of decimals. For each column in `lost_of`, blocks have another column, named by `lost_name`, with the
-        original text of the values that lost digits."""
+        """`lost_of` lists columns of decimals. For each column in `lost_of`, blocks contain a second column with the original text of the
+        values that lost digits. `lost_name` returns the name of this second column."""
         self._access = access
         self._lost_of = list(lost_of)
         self._folders = folders
@@ -121,7 +121,8 @@ class BlockReader(Closeable):
         raise NotImplementedError
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - overriding methods use it
-        """Yields the blocks that contain `rows` of the unit, each row once, as pairs: the number of the block's first row, and the block.
+        """Yields a pair for each block that contains some of the unit's `rows`: the number of the block's first row, and the block. Each of
+        these rows is in exactly one of the blocks.
 
         By default this is a single block from `load`, which is cached. Subclasses that override this method cache their blocks with `kept`.
         """

@@ -89,7 +89,7 @@ class FilesReader(Closeable, Generic[T]):
     def __init__(self, access: Access) -> None:
         self._access = access
         self._is_slow = False
-        """Whether the last read took longer than a read from a disk or the page cache takes."""
+        """Whether the last read took longer than reads from a disk or the page cache usually take."""
 
     def schema(self) -> pa.Schema:
         """The columns of the batches; see `Reader`."""
@@ -108,7 +108,7 @@ class FilesReader(Closeable, Generic[T]):
 
     def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:  # noqa: ARG002 - see above
         """The columns of samples whose files are in one buffer: file `n` is `room[offsets[n]:offsets[n + 1]]`. Returns None if each sample
-        must be examined."""
+        must be interpreted separately."""
         return None
 
     def columns(self, found: Sequence[T]) -> dict[str, Array]:

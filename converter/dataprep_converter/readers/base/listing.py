@@ -22,7 +22,7 @@ class FilesOfFolder:
     """Some files of one folder. Each attribute of the files is a sequence, with one entry per file."""
 
     root: int
-    """The index of the URI, among the source's URIs, below which the files are."""
+    """The index, in the source's list of URIs, of the URI below which the files were found."""
     folder: str
     """The URI of the files' folder, with a trailing slash. Empty if the URI is a name without a folder."""
     below: str
@@ -111,7 +111,7 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
         pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
     listed = folders_of(store, folder)
     if pattern is None or "**" in uri[len(folder) :]:
-        # A glob without ** gives every folder of the path, so data sets in these folders are read deliberately.
+        # A glob without ** names every folder of the path, so data sets in these folders are read deliberately.
         listed = without_data_sets(listed, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
     for found in listed:

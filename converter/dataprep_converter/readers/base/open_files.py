@@ -27,16 +27,16 @@ class OpenFiles(Closeable):
         self._files: LruCache[str, Input] = LruCache(KEPT_FILES, evicted=self._close_file)
 
     def pinned(self, uri: str, pin: str) -> Input:
-        """The open file at `uri`. Raises InputChanged if it has changed since planning."""
+        """The open file at `uri`. Raises InputChanged if the file has changed since planning."""
         return self.get(uri, lambda: open_pinned(self._access.store(uri), uri, pin))
 
     def get(self, uri: str, open_file: Callable[[], Input]) -> Input:
-        """The open file at `uri`. Calls `open_file` if it isn't open yet."""
+        """The open file at `uri`. If the file isn't open yet, calls `open_file`."""
         return self._files.get(uri, lambda: MeteredInput(open_file(), self.count))
 
     def views(self, most: int = KEPT_FILES, *, close: Callable[[V], None] = lambda _: None) -> LruCache[str, V]:
-        """A new cache, by URI, of objects that read from the files. Before a file is closed, the object that reads from the file is removed
-        from the cache and passed to `close`."""
+        """A new cache of objects that read from the files. Its keys are URIs. Before a file is closed, the object that reads from the file
+        is removed from the cache and passed to `close`."""
         views: LruCache[str, V] = LruCache(most, evicted=lambda _uri, view: close(view))
         self._views.append(views)
         return views

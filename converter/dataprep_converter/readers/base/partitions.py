@@ -38,10 +38,12 @@ S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
 
 
 def partitioned(written: S, access: Access, *, of: str, units: Callable[[S], Listing[Unit]]) -> Discovery:
-    """The units that the function `units` finds. The function gets the source, without its partition columns, and the state to fill.
+    """The units that the function `units` finds. The arguments of this function are the source without its partition columns, and the state
+    to fill.
 
-    With `hivePartitions`, the state also gets the partition columns. Raises BadSpec for folders without keys, for folders whose keys differ
-    from the first file's (the message names both), and for a value that doesn't have its column's type.
+    With `hivePartitions`, the partition columns are also stored in the state. Raises BadSpec for folders without keys, for folders whose
+    keys differ from those of the first file, and for a value that doesn't have its column's type. If keys differ, the message names both
+    files.
     """
     return Discovery(units(written) if written.hive_partitions is None else _checked(written, access, of, units))
 
@@ -66,7 +68,8 @@ class Partitions:
         ]
 
     def schema(self, files: pa.Schema) -> pa.Schema:
-        """The columns of the files, followed by the columns from the folder names. Raises BadSpec for a column that is in both."""
+        """The columns of the files, followed by the columns from the folder names. Raises BadSpec for a column that is in both the files
+        and the folder names."""
         for column in self._columns:
             if column.name in files.names:
                 raise BadSpec(
@@ -105,7 +108,7 @@ def names_from(state: Mapping[str, Any]) -> list[str]:
 
 
 def of_files(written: S, names: Collection[str], *, of: str) -> S:
-    """The source without its settings for the partition columns `names`. Raises BadSpec if the source lists columns, but only partition
+    """The source without its settings for the partition columns `names`. Raises BadSpec if all columns that the source lists are partition
     columns."""
     changed: dict[str, Any] = {}
     for field in ("columns", "select"):
@@ -196,7 +199,7 @@ def keys_of(root: str, path: str, uri: str) -> list[tuple[str, str | None]]:
     Only folders below the URI `root` count, or all folders if `root` is the URI of the file itself. Raises BadSpec for a duplicate key, and
     for a name that is not UTF-8.
     """
-    # The query of a web address is no part of its path.
+    # The query string of a web address is not part of its path.
     whole = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if unsigned(uri) == unsigned(root) else path
     found: list[tuple[str, str | None]] = []
     for folder in whole.split("/")[:-1]:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 MOST_BYTES: Final = 256 << 20
 """The maximum number of bytes of decoded rows in memory."""
 MOST_ROWS: Final = 8 << 20
-"""The maximum number of rows that a pass stores on disk. Decoding this number of rows takes about ten seconds, in which no batch is
+"""The maximum number of rows that a pass stores on disk. Decoding this number of rows takes about ten seconds, during which no batch is
 returned."""
 
 _PIECE_ROWS = 8192
@@ -90,8 +90,8 @@ class ShuffleWindows(Closeable):
             laid.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and the next windows. Includes only as many windows as memory can hold sample numbers for and the disk can hold rows
-        for."""
+        """This window and the next windows. Includes only as many windows as fit: their sample numbers into the memory, and their rows onto
+        the disk."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
@@ -151,7 +151,7 @@ class _SpilledWindows(Closeable):
         self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
         self._file = TemporaryFile("the rows of a shuffle")
         self.bytes_in = 0
-        """The bytes that the pass read. They are reported with the first window that is taken."""
+        """The number of bytes that the pass read. It is reported with the first window that is taken."""
         self.none: pa.RecordBatch | None = None
 
     def add(self, number: int, rows: pa.RecordBatch) -> None:
@@ -164,7 +164,7 @@ class _SpilledWindows(Closeable):
         self._file.write(memoryview(data))
 
     def add_bad(self, number: int, bad: RejectedSample) -> None:
-        """Adds a sample of a window that can't be read."""
+        """Adds a bad sample to a window."""
         self._bad[number][bad.sample] = bad
 
     def taken(self, window: Window) -> _WindowRows | None:

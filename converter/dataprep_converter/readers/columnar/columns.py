@@ -27,7 +27,7 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
     "String": pa.string(),
     "Bool": pa.bool_(),
 }
-"""The type of a column by its name in specs."""
+"""The type of a column, given the name of this type in specs."""
 
 _SHOWN: Final = 64
 _SHOWN_COLUMNS: Final = 20
@@ -49,7 +49,7 @@ class Column:
     """The type of the values in the input. Only set for times and decimals, which are read as numbers."""
 
     def field(self) -> "pa.Field[Any]":
-        """The column as a field of the reader's schema. The field's metadata has the original type, which later steps also need."""
+        """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""
         metadata = None if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
         made: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
         return made
@@ -251,8 +251,8 @@ def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None"
 
 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
-    """A default as an Arrow scalar. The default of a string or bytes column is its text, and any other is JSON. Raises BadSpec for an invalid
-    default; the message calls the type `called`."""
+    """A default as an Arrow scalar. A default of a string or bytes column is written as plain text, and a default of any other column as
+    JSON. Raises BadSpec for an invalid default; `called` is the name of the type in the message."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return pa.scalar(text, kind)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

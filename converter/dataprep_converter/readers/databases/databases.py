@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 15
 _SERVERS_TYPE: Final = b"POSTGRESQL:type"
 _UNNAMED: Final = "unnamed<oid:"
-"""The prefix of the name that the driver gives to a type that it doesn't know."""
+"""The prefix of the driver's names for types that are unknown to the driver."""
 _READ: Final = frozenset(
     [
         "bool",
@@ -59,7 +59,7 @@ _DAY_MICROSECONDS: Final = 86_400_000_000
 _REASON: Final = "\0reason"
 """The name of the column with the reasons for bad rows. No column of a query can have this name."""
 _BITS: Final = 62
-"""The number of flags that are stored in an SQLite integer, without using its sign."""
+"""The number of flags that are stored in one SQLite integer. Its sign bit isn't used."""
 _SQLITE_ROWS: Final = 65_536
 """The number of rows in a batch. The driver infers the types of the columns from the first batch."""
 
@@ -101,8 +101,8 @@ class Database(Closeable):
     def batches(self, statement: str, schema: pa.Schema, *, lost_of: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Streams the rows of a statement in batches of any size.
 
-        The columns of `schema` are followed by a column for each column in `lost_of`, with the original text of the numerics that lost
-        digits. The last column has the reasons that `unfit` returns.
+        The columns of `schema` are followed by one further column for each name in `lost_of`. It contains the original text of the numerics
+        that lost digits. The last column contains the reasons that `unfit` returns.
         """
         whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
@@ -164,8 +164,8 @@ class Postgres(Database):
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _stored(field.type)) for field in found])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Also finds rows with a date or time that is infinite or that 64 bits can't hold. In these cases, the driver's addition has overflowed to
-        a value before PostgreSQL's first date."""
+        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. In these cases, the driver's addition has
+        overflowed to a value before PostgreSQL's first date."""
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
@@ -191,7 +191,7 @@ class Sqlite(Database):
 
     @classmethod
     def connect(cls, url: str, credentials: Mapping[str, str]) -> "Sqlite":  # noqa: ARG003 - a file needs no credentials
-        """Opens the file for reading. Raises NotFound if it doesn't exist."""
+        """Opens the file for reading. Raises NotFound if the file doesn't exist."""
         try:
             from adbc_driver_sqlite import dbapi
         except ModuleNotFoundError as exc:
@@ -203,7 +203,7 @@ class Sqlite(Database):
             return cls(dbapi.connect(f"file:{quote(path)}?mode=ro"), path)
 
     def columns(self, query: str) -> pa.Schema:
-        """The columns of a query's result. Checks the type of every value. A column of whole and other numbers is float64."""
+        """The columns of a query's result. Checks the type of every value. A column with both whole and fractional numbers is float64."""
         with _translated(self.uri), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({query}) LIMIT 0")
             names = cursor.fetch_record_batch().schema.names
@@ -233,7 +233,7 @@ class Sqlite(Database):
     def selected(self, schema: pa.Schema) -> str:
         """The SQL expressions to select for these columns, with a value in place of each NULL, and further columns that mark the NULLs.
 
-        The NULLs are replaced because the driver infers the type of a column from the first rows, and takes NULL for a whole number. The
+        The NULLs are replaced because the driver infers the type of a column from the first rows, and treats NULL as a whole number. The
         expressions have no names, so that ORDER BY refers to the columns of the query.
         """
         values = [self._WITHOUT_NULL.get(field.type, "{}").format(quoted(field.name)) for field in schema]
@@ -251,7 +251,8 @@ class Sqlite(Database):
         return values
 
     def _marked(self, schema: pa.Schema) -> list[list[str]]:
-        """The columns whose NULLs are marked, in groups. A number has a bit for each column of a group."""
+        """The columns whose NULLs are marked, divided into groups. For each group, every row has one number, with a bit for each column of
+        the group."""
         names = [field.name for field in schema if field.type in self._WITHOUT_NULL]
         return [names[first : first + _BITS] for first in range(0, len(names), _BITS)]
 
@@ -293,7 +294,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _unread(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str, str, str] | None:
-    """The (column, type, brackets of an array type) of a column that can't be read, or None if it can be read.
+    """The (column, type, brackets of an array type) of a column that can't be read, or None if the column can be read.
 
     The driver returns some types as other values (`money` as cents, `oid` with a sign), and some as the server's internal bytes.
     """
@@ -324,8 +325,8 @@ def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[
 
 
 def _said_of_wrapped(value: int, *, is_date: bool) -> str:
-    """The part of a message that describes a date or time before its overflow. The value overflowed because the driver changed its origin
-    from 2000 to 1970."""
+    """The part of a message that describes a date or time before its overflow. The value overflowed when the driver converted it from a
+    time since 2000 to a time since 1970."""
     bits, moved = (32, _EPOCH_DAYS) if is_date else (64, _EPOCH_DAYS * _DAY_MICROSECONDS)
     before = value - moved + (1 << bits if value - moved < -(1 << (bits - 1)) else 0)
     if before == (1 << (bits - 1)) - 1:
@@ -336,8 +337,8 @@ def _said_of_wrapped(value: int, *, is_date: bool) -> str:
 
 
 def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:
-    """The column in its planned type. `wrong` gets the reason for each row with a number that is too large. Raises BadData for a value of another
-    type."""
+    """The column, converted to its planned type. For each row with a number that is too large, adds the reason to `wrong`. Raises BadData
+    for a value of another type."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     if plain.null_count == len(plain) and plain.type != field.type:
         return pc.if_else(pa.scalar(False), pa.nulls(len(plain), field.type), pa.nulls(len(plain), field.type))  # type: ignore[no-any-return]

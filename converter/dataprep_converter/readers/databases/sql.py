@@ -1,8 +1,8 @@
 """The source `sql` reads the rows of a query. The rows are divided into parts, which workers can fetch concurrently.
 
-The planner determines the columns, and the bounds and row counts of the parts. By default it also reads every row once to compute a digest
-of each part. A worker fetches a complete part into a temporary file and checks it against the plan. The worker then reads blocks of this
-file in any order.
+The planner determines the columns, and the bounds and row counts of the parts. By default, the planner also reads every row once, to
+compute a digest of each part. A worker fetches a complete part into a temporary file and checks it against the plan. The worker then reads
+blocks of this file in any order.
 """
 
 import difflib
@@ -48,7 +48,8 @@ class SqlReader(BlockReader):
 
     @staticmethod
     def discover(source: SqlSource, access: Access) -> Discovery:
-        """Queries the database. Raises BadSpec for a query that it rejects or for missing columns, and other errors if the connection fails."""
+        """Queries the database. Raises BadSpec if the database rejects the query or if columns are missing, and other errors if the
+        connection fails."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: SqlSource, state: Mapping[str, Any], access: Access) -> None:
@@ -79,7 +80,7 @@ class SqlReader(BlockReader):
         return self._parts.get(unit.row, lambda: self._fetched(unit))
 
     def _fetched(self, unit: Unit) -> "_Part":
-        """Fetches the rows of a part. Raises InputChanged, which names the part, if they have changed since planning."""
+        """Fetches the rows of a part. Raises InputChanged, which names the part, if the rows have changed since planning."""
         extra = json.loads(unit.extra)
         bounds = _Bounds(extra["low"], extra["high"])
         try:
@@ -107,7 +108,8 @@ class SqlReader(BlockReader):
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The bounds of a part: it has the rows whose value in the column is in [low, high). None means no bound. NULL is below all values."""
+    """The bounds of a part, which contains the rows whose value in the column is in [low, high). None means no bound. NULL is below all
+    values."""
 
     low: int | None
     high: int | None
@@ -168,7 +170,7 @@ class _Rows:
 
     @property
     def with_lost(self) -> pa.Schema:
-        """The schema of the blocks, which have columns for lost digits as well."""
+        """The schema of the blocks, including their columns for lost digits."""
         return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
 
     def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:

@@ -1,8 +1,9 @@
 """The source `table` reads rows of MaxCompute tables, through download sessions that all workers share.
 
-The planner opens a session for each table or partition, and divides its rows into slices. A slice is identified by its position, the time of
-the table's last change, and a digest of its first rows or of each of its blocks. As long as rows are requested in order, a worker reads them
-from one stream. If a session has ended, the worker opens another session and checks its rows against the plan.
+The planner opens a session for each table or partition, and divides the rows into slices. A slice is identified by its position, the time
+of the table's last change, and a digest of the slice's first rows or of each of its blocks. As long as rows are requested in order, a
+worker reads them from one stream. If a session has ended, the worker opens another session and checks the rows of this session against the
+plan.
 """
 
 import difflib
@@ -130,7 +131,7 @@ class TableReader(BlockReader):
             stream.close()
 
     def _session(self, unit: Unit) -> tuple[Session, bool]:
-        """The session for a unit, and whether it is a new one that replaces the session in the plan."""
+        """The session for a unit, and whether this session is new and replaces the session in the plan."""
         if unit.root not in self._sessions:
             self._sessions[unit.root] = (Table(unit.uri, self._access).session(self._planned[unit.root]), False)
         return self._sessions[unit.root]
@@ -212,7 +213,7 @@ class _Extra:
 
 
 class _Stream(Closeable):
-    """Streams the rows of a slice, from a given block to its end."""
+    """Streams the rows from a given block of a slice to the end of the slice."""
 
     def __init__(self, unit: Unit, block_rows: int, session: Session, columns: Sequence[str], number: int) -> None:
         self._slice = (unit.root, unit.row)
@@ -259,8 +260,8 @@ def _compare(unit: Unit, planned: str, block: Block, which: str) -> None:
 
 
 def _schema(source: TableSource, sessions: Sequence[Session]) -> pa.Schema:
-    """The schema of the selected columns, which must be the same in all tables. Raises BadSpec, which names the column, if it is missing, differs,
-    or can't be held by records."""
+    """The schema of the selected columns, which must be the same in all tables. Raises BadSpec, which names the column, if a column is
+    missing or differs, or if records can't hold it."""
     kinds = sessions[0].columns()
     names = list(kinds)
     for session in sessions[1:]:

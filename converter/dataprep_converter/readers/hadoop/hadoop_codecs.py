@@ -1,4 +1,5 @@
-"""Hadoop's compression codecs, which sequence files name by their class. Sizes that compressed data states are never trusted.
+"""Hadoop's compression codecs. A sequence file names the Java class of its codec. Sizes that are stated in compressed data are never
+trusted.
 
 # Snappy:  (int32 bytes of contents | (int32 bytes | raw Snappy)…)…      (big-endian)
 # The other codecs are ordinary streams.
@@ -75,7 +76,8 @@ def _snappy(data: bytes, most: int) -> bytes:
 
 
 def _snappy_size(chunk: bytes, most: int) -> int:
-    """The size of a chunk's contents. It is stored at the start of the chunk, seven bits per byte, low bits first."""
+    """The size of a chunk's contents. This size is stored at the start of the chunk, as a number with seven bits per byte, low bits
+    first."""
     size = 0
     for shift, byte in zip(range(0, 35, 7), chunk, strict=False):
         size |= (byte & 0x7F) << shift

@@ -111,7 +111,8 @@ class _Numbers:
 
 @dataclass(frozen=True)
 class _VariableNumbers:
-    """Numbers of variable length. A small number is one byte. Otherwise, the first byte gives the sign and the number of bytes that follow."""
+    """Numbers of variable length. A small number takes one byte. Otherwise, the first byte gives the sign and the number of bytes that
+    follow."""
 
     name: str
     stored: str

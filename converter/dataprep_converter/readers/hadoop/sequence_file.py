@@ -33,7 +33,7 @@ _PACKED_BYTES = 1 << 20
 """The size of a unit in a compressed file, in bytes. This is smaller than _UNIT_BYTES, because the decompressed contents may be many times
 larger than the compressed data."""
 _WINDOW: Final = 64 << 10
-"""The number of bytes of a local file that are read at a time to find lengths. The contents of larger records are skipped."""
+"""To find lengths, this number of bytes is read from a local file at a time. The contents of larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})

@@ -126,7 +126,7 @@ def pairs(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cells, Ce
 
 
 class _Window:
-    """Reads a file at any offset, and keeps the latest window of it in memory."""
+    """Reads a file at any offset, and keeps the most recently read window of the file in memory."""
 
     def __init__(self, file: Input, window: int) -> None:
         self._file = file

@@ -159,7 +159,8 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, missing: Unmatc
 
 
 def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, found: dict[str, list[str]]) -> Iterator[Pair]:
-    """Yields the pairs, and reads their annotations in a few threads. `found` gets each class in a valid annotation, with its subsets."""
+    """Yields the pairs, and reads their annotations in a few threads. Adds to `found` each class in a valid annotation, with the subsets in
+    which the class occurs."""
     waiting: deque[tuple[Pair, Future[set[str]] | None]] = deque()
     subsets: dict[str, set[str]] = {}
 
@@ -207,7 +208,7 @@ def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[s
 
 
 def _subset_warnings(found: Mapping[str, Sequence[str]], *, of: str) -> list[str]:
-    """Adds a warning for each class that a model can't learn, because the subset for training doesn't have it."""
+    """Returns a warning for each class that a model can't learn because the class doesn't occur in the subset for training."""
     if not any(of in subsets for subsets in found.values()):
         return []
     return [

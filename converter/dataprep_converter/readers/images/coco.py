@@ -1,4 +1,4 @@
-"""Reads COCO's JSON files, which have the objects of many images in one file.
+"""Reads COCO's JSON files, each of which contains the objects of many images.
 
 The planner reads the file in one pass, and stores each image's part in its unit. Memory holds about 50 bytes per object and 250 bytes per
 image, and the longest element of the file's arrays, but never the complete file.

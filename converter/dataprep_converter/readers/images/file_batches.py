@@ -24,7 +24,8 @@ _BEFORE_A_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 def images_of_batches(
     access: Access, uris: Sequence[str], *, extensions: Sequence[str], recursive: bool, subset_from: str, ignored: IgnoredFiles
 ) -> Iterator[Files]:
-    """Yields the images of all zip files at the URIs, in the order of their numbers. `extras` has the names of their original folders.
+    """Yields the images of all zip files at the URIs, in the order of their numbers. `extras` contains the names of the images' original
+    folders.
 
     `ignored` counts files that aren't zip files, and files with other extensions inside zip files. Raises NotFound for a URI without files,
     and BadData for a zip file that isn't a FileBatch.
@@ -80,7 +81,8 @@ def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[s
 
 
 def _folder(original: str, *, where: str) -> str:
-    """The name of the folder in which a URI's or path's file is. If the file is in no folder, raises BadData, which names `where`."""
+    """The name of the folder that contains the file with this URI or path. If the file is in no folder, raises BadData, which names
+    `where`."""
     path = _BEFORE_A_PATH.sub("", original.rstrip("\r"), count=1)
     try:
         folder = unquote(path.rpartition("/")[0].rpartition("/")[2], errors="strict")

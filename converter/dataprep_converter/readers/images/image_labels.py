@@ -70,12 +70,12 @@ class Classes:
                 raise BadSpec(
                     f"{where} is of the class {name!r}, which the subset {self._of!r} doesn't have ({self._option}From): {shown(sorted(self._known))}."
                 )
-        # Python compares strings by code points, which is the order of their UTF-8 bytes.
+        # Python compares strings by code points, which gives the same order as comparing their UTF-8 bytes.
         return list(self._given) if self._given is not None else sorted(self._known)
 
 
 def shown(names: Sequence[Any]) -> str:
-    """The names for a message, shortened after 20."""
+    """The names for a message, of which only the first 20 are listed."""
     return ", ".join(map(str, names[:_SHOWN])) + (f" … and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 

@@ -14,7 +14,7 @@ class ListedFile:
     """An image, or a file that belongs to an image."""
 
     root: int
-    """The index of the URI, among the source's URIs, below which the file is."""
+    """The index, in the source's list of URIs, of the URI below which the file was found."""
     path: str
     """The path relative to that URI, in UTF-8."""
     entry: Entry

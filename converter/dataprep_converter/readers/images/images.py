@@ -104,7 +104,8 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
     lays_out: ClassVar[bool] = True
 
     def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:
-        """The columns of a batch of ordinary JPEGs, whose headers are parsed together. None if an image is anything else."""
+        """The columns of a batch of ordinary JPEGs, whose headers are parsed together. None if any image of the batch isn't an ordinary
+        JPEG."""
         columns = {"image/encoded": binary(room, offsets), "image/filename": pa.array([row["path"] for row in rows], pa.string())}
         if self._checked:
             sizes = jpeg_sizes(room, offsets)

@@ -100,7 +100,7 @@ class Pairing:
     """Finds the pairs of files in two trees for the planner, and the files of a pair for workers."""
 
     def __init__(self, images: Tree, partners: Tree, folders: Sequence[str] = ()) -> None:
-        """`folders` are the partners' folders, known after planning."""
+        """`folders` lists the partners' folders, which are known only after planning."""
         self._images = images
         self._partners = partners
         self.folders = list(folders)
@@ -109,8 +109,8 @@ class Pairing:
     def pairs(self, access: Access, *, subset_from: str, ignored: IgnoredFiles) -> Iterator[Pair]:
         """Yields the images with their partners, in the order of the URIs and, for each URI, sorted by path.
 
-        The images of each URI are followed by its partners without an image. The partners of one URI are held in memory. Raises NotFound
-        for a URI without files, and BadSpec for two files that have the same partner.
+        The images of each URI are followed by the URI's partners that have no image. The partners of one URI are held in memory. Raises
+        NotFound for a URI without files, and BadSpec for two files that have the same partner.
         """
         for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
             waiting, others = self._waiting(access, root, partner_uri, subset_from)
@@ -136,7 +136,8 @@ class Pairing:
                 yield Pair(None, partner)
 
     def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
-        """The partners of a URI, and the number of other files. The key of a partner is the part of its path that its image also has."""
+        """The partners of a URI, and the number of other files. The key of a partner is the part of its path that also occurs in the path
+        of its image."""
         waiting: dict[str, ListedFile] = {}
         folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):
@@ -188,7 +189,7 @@ def unit_of(pair: Pair, extra: Mapping[str, Any]) -> Unit:
 
 
 def extra_of(row: Row) -> dict[str, Any]:
-    """The JSON object in a unit's `extra`. Empty if the unit has none."""
+    """The JSON object in a unit's `extra`. Empty if the unit's `extra` is empty."""
     found: dict[str, Any] = json.loads(row["extra"]) if row["extra"] else {}
     return found
 

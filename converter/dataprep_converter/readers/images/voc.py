@@ -1,6 +1,6 @@
-"""Parses Pascal VOC's XML files, each of which has the objects of one image. Document types and entities are rejected.
+"""Parses Pascal VOC's XML files, each of which contains the objects of one image. Document types and entities are rejected.
 
-# The elements of a file that are read:
+# The elements that are read from a file:
 # annotation / size / width, height
 # annotation / object / name, pose, truncated, difficult, bndbox / xmin, ymin, xmax, ymax      (pixels; some tools write fractions)
 """

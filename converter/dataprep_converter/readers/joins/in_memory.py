@@ -1,6 +1,7 @@
 """Joins tables in memory. The rows are kept as they were read, their keys are matched, and Arrow copies the rows in the order of the keys.
 
-Keys that are whole numbers are matched by sorting (`sorted_keys.py`). DuckDB matches all other keys, but doesn't get the rows' other columns.
+Keys that are whole numbers are matched by sorting (`sorted_keys.py`). DuckDB matches all other keys, but is given only the key columns of
+the rows.
 """
 
 from collections import deque
@@ -20,8 +21,8 @@ from dataprep_converter.readers.joins.tables import Columns
 from dataprep_converter.runtime import limits
 
 _MATCHING_BYTES: Final = 48
-"""The bytes of memory per row for sorting a table. They hold a word that combines key and position, both of them separately, and the
-position of a kept key."""
+"""The bytes of memory per row for sorting a table. For each row, the memory holds a word that combines key and position, the key alone, the
+position alone, and the position of a kept key."""
 _MOST_OF_A_COLUMN: Final = (1 << 31) - 1
 """The largest size of a column in bytes, because Arrow's offsets of lists and text have 32 bits."""
 _SPAN_ROWS: Final = 65_536

@@ -1,8 +1,9 @@
 """The source `join` joins tables by key.
 
 The planner reads every table once through the table's reader, and joins the tables (`joined_tables.py`). It writes the records, in the order
-of their keys, to Arrow files that are stored next to the plan. Workers read these files: each unit is a record batch of a few MiB whose pin is
-a digest of its content. Each bad row of a table is a separate unit, so that it is counted and reported like a bad record of any other source.
+of their keys, to Arrow files that are stored next to the plan. Workers read these files. Each unit is a record batch of a few MiB, and the
+unit's pin is a digest of the batch's content. Each bad row of a table is a separate unit, so that it is counted and reported like a bad
+record of any other source.
 """
 
 import hashlib
@@ -135,7 +136,7 @@ class _TableLoader:
         self._stopped.set()
 
     def read(self, table: _Table) -> list[tuple[int, str]]:
-        """Adds the rows of a table to the join. Returns its bad rows with the reasons. Stops if there are too many bad rows."""
+        """Adds the rows of a table to the join. Returns the table's bad rows with the reasons. Stops if there are too many bad rows."""
         bad: list[tuple[int, str]] = []
         samples = np.arange(table.units.samples, dtype=np.int64)
         size = table.units.size
@@ -197,7 +198,7 @@ class _Planner:
         yield from self._bad
 
     def _opened(self, readers: ExitStack) -> list[_Table]:
-        """Opens the tables. Their readers are closed together with `readers`."""
+        """Opens the tables. Closing `readers` closes the readers of these tables."""
         tables: list[_Table] = []
         for number, written in enumerate(self._source.tables):
             kind = written.source.kind
@@ -363,7 +364,7 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
 
 
 def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
-    """The metadata `key` of the tables' columns, by column name in the join. Columns without this metadata are left out."""
+    """Maps each column's name in the join to the value of the column's metadata `key`. Columns without this metadata are left out."""
     return {
         table.written.prefix + field.name: (field.metadata or {})[key.encode()].decode()
         for table in tables

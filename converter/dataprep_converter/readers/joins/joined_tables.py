@@ -1,7 +1,7 @@
 """Joins tables by key. Rows are added and matched, and returned as joined records in the order of the keys.
 
-Tables that fit into their share of the memory are joined in memory (`in_memory.py`). As soon as they don't fit, all rows are moved to DuckDB,
-which joins them out of core (`out_of_core.py`). Both methods return the same records in the same pieces.
+Tables that fit into their share of the memory are joined in memory (`in_memory.py`). As soon as the tables exceed this share, all rows are
+moved to DuckDB, which joins the tables out of core (`out_of_core.py`). Both methods return the same records in the same pieces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,8 +42,8 @@ class Join(Closeable):
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. Copying needs less, because
-        # columns are copied one at a time.
+        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. Copying the rows needs less
+        # memory than that, because columns are copied one at a time.
         self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
         self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()
@@ -88,7 +88,7 @@ class Join(Closeable):
             wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(found[0]) // max(1, size)))
 
     def _pieces(self, found: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
-        """Yields the records of some keys, in pieces that don't have too many steps."""
+        """Yields the records of some keys, in pieces with a limited number of steps."""
         kinds = self._tables[0].keys.types
         sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
         lengths = {number: to_numpy(column) for number, column in zip(sequences, found[len(kinds) :], strict=True)}
@@ -101,7 +101,7 @@ class Join(Closeable):
             for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
                 sizes = lengths[number][first:stop] if number in lengths else None
                 rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
-                # If a table has only key columns, DuckDB returns a placeholder column for it, which `zip` leaves out.
+                # If a table has only key columns, DuckDB returns a placeholder column for this table, and `zip` leaves that column out.
                 columns += [_grouped(restored(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
             first = stop

@@ -63,7 +63,8 @@ class Matching(Protocol):
 
     def in_order(self) -> tuple[Rows, Sequence[Rows]]:
         """The stream of the keys that exist in all tables, and for each table the stream of its other columns. In the first stream, the key
-        columns are followed by a column for each table of sequences, with the number of rows that each key has in that table."""
+        columns are followed by a column for each table of sequences. This column contains the number of rows that each key has in that
+        table."""
         ...
 
     def close(self) -> None:
@@ -72,7 +73,7 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """The count of missing keys, given the number `keys` of these keys. The example is the smallest example in `counts`, from the first
-    table that has this example."""
+    """The `Count` of the missing keys, whose number is `keys`. Its example is the smallest example in `counts`, from the first table that
+    has this example."""
     found: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(found))

@@ -1,7 +1,8 @@
 """Joins tables out of core: rows are inserted into DuckDB, and returned in the order of the keys.
 
-DuckDB gets the rows from memory, with numbers as names of tables and columns. It can access only its temporary folder, to which it moves data
-that exceeds its share of the memory. Every query has a complete ORDER BY, so the result doesn't depend on threads or on the memory.
+The rows are passed to DuckDB in memory, in tables and columns whose names contain numbers instead of the user's names. DuckDB can access
+only its temporary folder, to which it moves data that exceeds its share of the memory. Every query has a complete ORDER BY, so the result
+depends neither on the number of threads nor on the size of the memory.
 
     t0, t1, …   the tables:   row | k0, k1, … | c0, c1, …
     places      the keys:     k0, k1, … | n0, first0, last0 | n1, first1, last1 | …

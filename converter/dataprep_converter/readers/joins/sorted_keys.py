@@ -156,7 +156,7 @@ def _in_order(numbers: Numbers) -> tuple[Numbers, Places]:
     if high - low >= 1 << (_BITS - bits):
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
-    # Store number and position in one word. Sorting words takes a sixth of the time of sorting positions by number.
+    # Store number and position in one word. Sorting such words takes a sixth of the time that it takes to sort positions by their numbers.
     words = numbers - low
     words <<= bits
     words |= np.arange(len(words))

@@ -46,7 +46,7 @@ class Dialect:
     """Words that mean the same as an empty cell, in any column."""
     missing: tuple[str, ...] = ()
     """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. Can't be combined with `nulls`,
-    because Arrow has only one list of such words."""
+    because Arrow accepts only one list of words for missing values."""
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
         """The complete rows of a text that begins at the start of a row."""
@@ -81,7 +81,8 @@ def parsed(
             delimiter=dialect.delimiter,
             quote_char=dialect.quote,
             newlines_in_values=dialect.quote.encode() in data,
-            # Arrow passes the row to the handler as text. For a row that isn't UTF-8, Arrow would print a traceback instead.
+            # Arrow passes the row to the handler as text. For a row that isn't UTF-8, Arrow would print a traceback instead of calling the
+            # handler.
             invalid_row_handler=skip if _is_utf8(data) else None,
         ),
         convert_options=_arrow_csv.ConvertOptions(
@@ -293,7 +294,7 @@ def _has_digits(text: str) -> bool:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether `data` is UTF-8. Arrow checks it without the copy that decoding would make."""
+    """Whether `data` is UTF-8. Arrow checks the data in place, whereas Python's decoding would make a copy."""
     if data.isascii():
         return True
     ends = pa.py_buffer(np.array([0, len(data)], np.int64).tobytes())

@@ -1,9 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
-Cells with a word for a missing value are ignored. A column gets the type that at least 95% of its other cells have. Rows with a cell that
-is not of this type become bad records later. The version of this rule is the version of the part `inference`. In the first version, a
-column became text if a single cell was of another type. Data sets that were planned with the first version are also extended and planned
-again with the first version.
+Cells with a word for a missing value are ignored. A column's inferred type is the one that at least 95% of its other cells have. Rows with
+a cell that is not of this type later become bad records. The version number of this rule is that of the part `inference`. In the first
+version, a column became text if a single cell was of another type. Data sets that were planned with the first version are also extended and
+planned again with the first version.
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ class Kind:
 
     type: str
     cells: int = 0
-    """The number of filled cells that were examined. Only set if some filled cells are not of the type."""
+    """The number of filled cells that were examined. Set only if some filled cells are not of the inferred type."""
     others: int = 0
-    """The number of cells that are not of the type. For text, the number of cells that aren't numbers."""
+    """The number of filled cells that are not of the inferred type. If this type is text, the number of cells that aren't numbers."""
     other: str = ""
-    """The text of the first such cell."""
+    """The text of the first cell that is not of the inferred type."""
     row: int = 0
-    """The row of the first such cell."""
+    """The row of the first cell that is not of the inferred type."""
 
     @property
     def misfits(self) -> str:
@@ -50,7 +50,8 @@ class Kind:
 
 
 def with_missing(dialect: Dialect, *, rule: int) -> Dialect:
-    """The dialect of files whose columns are inferred. It includes the words in `MISSING`, unless the spec names other words."""
+    """The dialect of files whose columns are inferred. Unless the spec names words for missing values, the dialect includes the words in
+    `MISSING`."""
     return dialect if rule == 1 or dialect.nulls else replace(dialect, missing=MISSING)
 
 

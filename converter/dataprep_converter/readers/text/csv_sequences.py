@@ -1,7 +1,8 @@
 """The source `csvSequences` reads CSV files. Each file is a sequence, and each row is a step.
 
 The labels of a sequence may be in a second file with the same name. Threads read the files ahead (`files_ahead.py`). The rows of all files
-of a batch are parsed together, because it is slow to parse small files separately. Only faulty files are parsed again, to find the line.
+of a batch are parsed together, because it is slow to parse small files separately. Only faulty files are parsed again, to find the faulty
+line.
 """
 
 import json
@@ -158,8 +159,8 @@ class CsvSequencesReader(Closeable):
             yield self._parsed(batch)
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The line of each bad step, in the file of the sequence or in the file of its labels. If the step is unknown, the line of the
-        first row. Reads the files again."""
+        """The line of each bad step, in the file of the sequence or in the file of its labels. If it is unknown which step is bad, the line
+        of the first row. Reads the files again."""
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()
         order = sorted(bad, key=lambda each: each.sample)
         texts = next(self._texts.read(units, iter([np.array([each.sample for each in order], np.int64)]))).records
@@ -232,7 +233,7 @@ class _Part:
         file_of = np.repeat(np.arange(len(rows)), rows)
         faults: dict[int, str] = {}
         for file in np.unique(file_of[list(block.reasons)]).tolist():
-            # Parse the file separately, because the lines in the joined text are not the file's lines.
+            # Parse the file separately, because line numbers in the joined text differ from those in the file.
             alone = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
             faults[file] = alone[min(alone)]
         return cls(texts, rows, first_lines, block.records, block.places, faults)

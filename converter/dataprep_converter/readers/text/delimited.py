@@ -78,7 +78,7 @@ class _Planner:
         self._source = source
         self._access = access
         self._inference: dict[str, Any] = {}
-        """The entries of the state on inferred columns: texts and warnings."""
+        """The state's entries about inferred columns: texts and warnings."""
         self._rule = access.version_of("inference")
         self._dialect = _dialect(source) if source.columns is not None else with_missing(_dialect(source), rule=self._rule)
         self._preamble = Preamble(self._dialect, source.skip_lines, source.header)

@@ -109,7 +109,8 @@ def scan(data: bytes, at_end: bool) -> Lines:
     if not (_IS_SPACE[first] | (first == ord("#"))).any():
         return lines
     inked = np.flatnonzero(~_IS_SPACE[text])
-    # For each line, find the next character that is not white space. If a line has only \v or \f, this character is in a later line.
+    # For each line, find the first character after the line's start that is not white space. If the line contains only \v or \f, the
+    # character that is found is in a later line.
     places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
     has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
     return replace(lines, starts=lines.starts[has_record], ends=lines.ends[has_record])

@@ -136,7 +136,7 @@ class StretchReader(BlockReader):
         self._lines_were_asked_for = False
 
     def scan(self, data: bytes, at_end: bool) -> RecordScan:
-        """Finds records; see `Scan`. This must be the function with which the files were cut into units."""
+        """Finds records; see `Scan`. The files must have been cut into units with this same function."""
         raise NotImplementedError
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:

@@ -67,8 +67,8 @@ def _without_ends(data: bytes, lines: Lines) -> Array:
     last = lines.ends - 1
     is_ended = text[last] == ord("\n")
     has_return = is_ended & (last > lines.starts) & (text[last - 1] == ord("\r"))
-    # Build a column in which lines alternate with the gaps between them. The gaps have the line ends and the skipped lines. Then take every
-    # second row.
+    # Build a column in which lines alternate with the gaps between them. The gaps contain the line ends and the skipped lines. Then take
+    # every second row.
     offsets = np.column_stack((lines.starts, lines.ends - is_ended - has_return)).ravel().astype(np.int32)
     rows: Array = _arrow.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, _arrow.py_buffer(offsets), _arrow.py_buffer(data)])
     return rows.take(to_arrow(np.arange(0, len(offsets) - 1, 2)))

@@ -1,7 +1,7 @@
 """The source `tfrecord` reads TFRecord files of tf.train.Example, plain or gzip. Files from this project and from TensorFlow can be read.
 
 The planner finds the records by their headers (`frames.py`), cuts each file into units of about 4 MiB of complete records, and freezes the
-columns. Workers check every CRC and parse a complete unit together (`examples.py`). A gzip file is cut at offsets in its uncompressed
+columns. Workers check every CRC and parse all records of a unit at once (`examples.py`). A gzip file is cut at offsets in its uncompressed
 contents (`streamed.py`).
 """
 
@@ -43,7 +43,7 @@ RECORD: Final = "record"
 
 _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
-"""The number of bytes of a local file that are read at a time to find headers. The payloads of larger records are skipped."""
+"""To find headers, this number of bytes is read from a local file at a time. The payloads of larger records are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
@@ -52,7 +52,7 @@ _KINDS: Final[Mapping[str, str]] = {"int64": "Int64", "float": "Float32", "bytes
 
 
 class TfrecordReader(BlockReader):
-    """See the module. The columns are the features, or only `record`."""
+    """See the module. The columns are the features, or only the column `record`."""
 
     @staticmethod
     def discover(source: TfrecordSource, access: Access) -> Discovery:
@@ -70,7 +70,7 @@ class TfrecordReader(BlockReader):
         self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
 
     def schema(self) -> pa.Schema:
-        """The columns. Their types are int64, float32, bytes, the types of raw tensors, and lists of all these."""
+        """The columns. Their types are int64, float32, bytes, the types of raw tensors, and lists of any of these."""
         if self._raw:
             return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=IS_RECORD)])
         if self._has_sequences:
@@ -166,8 +166,8 @@ class _Planner:
             yield _zipped(unit, share, contents)
 
     def _subset(self, root: int, path: str, entry: Entry) -> str:
-        """The split of the file, if its folder is a data set of this project. If so, also takes the features from the manifest of the data
-        set."""
+        """The split of the file, if its folder is a data set of this project. For such a folder, also takes the features from the manifest
+        of the data set."""
         if root not in self._splits:
             uri = self._source.uris[root]
             # Look for a manifest only if the URI is a folder, because HDFS rejects paths below a file.
@@ -191,7 +191,7 @@ class _Planner:
         return manifest
 
     def _sample(self, source: Input, uri: str, stretch: Stretch) -> None:
-        """Parses the first records of the first files. Raises BadData if they are not Examples."""
+        """Parses the first records of the first files. Raises BadData if the records are not Examples."""
         self._files += 1
         if self._features is not None or self._source.raw or self._files > _SAMPLED_FILES:
             return
