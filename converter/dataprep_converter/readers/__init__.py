@@ -120,7 +120,8 @@ class ReadsColumns(Protocol):
 
 @runtime_checkable
 class AcceptsReadPlan(Protocol):
-    """A reader that collects scattered samples in passes over its source. It needs fewer passes if it knows the next requests."""
+    """A reader that collects scattered samples in passes over its source. Such a reader needs fewer passes if it knows the next
+    requests."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Tells the reader which arrays of sample numbers each future call of `read` will get, starting with the next call. Calling this is
@@ -139,7 +140,7 @@ class HasLines(Protocol):
 
 @runtime_checkable
 class HasSteps(Protocol):
-    """A reader of text whose samples are sequences. It can report the line of a sequence's faulty step."""
+    """A reader of text whose samples are sequences. Such a reader can report the line of a sequence's faulty step."""
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
         """The location of each faulty step, such as `line 3`. If a step's location is unknown, the location of the start of its sequence.

@@ -1,4 +1,4 @@
-"""The source `numpy` reads .npy and .npz files. The planner reads only their headers. Pickles are never loaded.
+"""The source `numpy` reads .npy and .npz files. The planner reads only the headers of these files. Pickles are never loaded.
 
     # A .npy file:  93 NUMPY | version | header: dtype, order, shape | values           A .npz file:  a zip file of .npy files
 
@@ -67,7 +67,7 @@ class _Place:
     start: int
     """The offset of the first value, in the file or in the contents of `member`."""
     member: Member | None = None
-    """The member of a .npz file that has the array."""
+    """The member of a .npz file that contains the array."""
 
 
 class _Column:
@@ -271,7 +271,8 @@ def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Plac
 
 
 def _header(source: Input, uri: str, size: int) -> _Header:
-    """Reads the header of an array that has `size` bytes in all. If the header is invalid, raises BadData, which says what was expected."""
+    """Reads the header of an array that takes a total of `size` bytes. If the header is invalid, raises BadData, which says what was
+    expected."""
     data = io.BytesIO(source.read_at(0, min(size, _LONGEST_HEADER)))
     try:
         version = np.lib.format.read_magic(data)

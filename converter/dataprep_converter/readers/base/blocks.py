@@ -138,7 +138,7 @@ class BlockReader(Closeable):
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers. If the numbers are in order, each unit is decoded once. For any other order, the
-        latest units are cached. If the input is larger than the cache, many batches are collected in one pass over it."""
+        most recently decoded units are cached. If the input is larger than the cache, many batches are collected in one pass over it."""
         first = next(samples, None)
         if first is None:
             return

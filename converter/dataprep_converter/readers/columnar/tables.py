@@ -27,8 +27,8 @@ class CommonSchema:
         self.columns: list[Column] | None = None
 
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
-        """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the first file. If a column differs,
-        the message names both files."""
+        """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the same column in the first file. If
+        a column differs, the message names both files."""
         found = columns_of(schema, self._source.columns, of=self._of, uri=uri)
         if self.columns is None:
             if not found:

@@ -212,7 +212,7 @@ _FORMS: Final[Mapping[str, Any]] = {
 
 
 class _Records:
-    """DL4J's records: values one after another, each preceded by the code of its type. In a sequence, each step has such values."""
+    """DL4J's records: values one after another, each preceded by the code of its type. In a sequence, each step consists of such values."""
 
     def __init__(self, codes: Sequence[int], *, is_sequence: bool) -> None:
         self._codes = codes

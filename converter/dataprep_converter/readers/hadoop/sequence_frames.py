@@ -278,7 +278,7 @@ def _count(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
 
 
 def _vint(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
-    """The vint that `head` begins with, and the position at which it ends. `at` is the position of `head`."""
+    """The vint that `head` begins with, and the position at which the vint ends. `at` is the position of `head`."""
     try:
         value, size = vint(head, 0)
     except ValueError as exc:

@@ -1,8 +1,8 @@
 """The source `annotatedImages` reads images and their objects with bounding boxes, from Pascal VOC, COCO or YOLO files.
 
 Each image is a unit. For the formats Voc and Yolo, the planner pairs the files, and reads annotations only if it must find the classes.
-Workers read and check the annotations (`voc.py`, `yolo.py`). A Coco file is read once by the planner, and the `extra` of each unit has the
-part for its image (`coco.py`).
+Workers read and check the annotations (`voc.py`, `yolo.py`). A Coco file is read once by the planner, and the `extra` of each unit contains
+the part about the unit's image (`coco.py`).
 """
 
 import hashlib

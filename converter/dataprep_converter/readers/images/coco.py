@@ -162,6 +162,6 @@ def _text(values: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _box(box: Any) -> Sequence[float]:  # Any: any JSON value
+def _box(box: Any) -> Sequence[float]:  # Any, because it may be any JSON value
     is_box = isinstance(box, list) and len(box) == 4 and all(isinstance(v, (int, float)) and math.isfinite(v) for v in box)
     return box if is_box else [math.nan] * 4

@@ -20,8 +20,8 @@ class ListedFile:
     entry: Entry
     subset: str
     folders: Sequence[str]
-    """The names of the folders between the subset's folder and the file, the outermost first. If the URI is a file or a glob, this has at
-    least the file's folder."""
+    """The names of the folders between the subset's folder and the file, the outermost first. If the URI is a file or a glob, this contains
+    at least the name of the file's folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,6 @@ def _offsets(lengths: Sequence[int]) -> Array:
     return pa.array([0, *accumulate(lengths)], pa.int32())
 
 
-def _list_array(offsets: Any, values: Any) -> Array:  # Any: the type stubs require the exact array types
+def _list_array(offsets: Any, values: Any) -> Array:  # Any, because the type stubs require the exact array types
     lists: Array = pa.ListArray.from_arrays(offsets, values)
     return lists

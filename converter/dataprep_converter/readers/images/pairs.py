@@ -1,4 +1,5 @@
-"""Pairs images with their partner files in another folder tree. Both have the same relative path, except for suffix and extension.
+"""Pairs images with their partner files in another folder tree. Except for suffix and extension, an image and its partner have the same
+relative path.
 
 Each image is a unit. Its `extra` is a JSON object that has the partner's extension, size and pin, or the reason why the unit is a bad sample.
 """
@@ -173,7 +174,7 @@ class Pairing:
 
 
 def unit_of(pair: Pair, extra: Mapping[str, Any]) -> Unit:
-    """The unit of a pair, or of a file without a counterpart. Its size is the total size of its files."""
+    """The unit of a pair, or of a file without a counterpart. The unit's size is the total size of its files."""
     main = pair.present
     size = sum(each.entry.size for each in (pair.image, pair.partner) if each is not None)
     return Unit(

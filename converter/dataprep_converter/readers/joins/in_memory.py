@@ -137,7 +137,8 @@ class InMemory:
 
 
 def _places(rows: Any, wanted: Places) -> Places:
-    """The positions of the rows with these numbers. Position and number of a row differ if bad rows before it are missing."""
+    """The positions of the rows with these numbers. The position of a row differs from the row's number if bad rows before this row are
+    missing."""
     there: Places = rows.to_numpy()
     return np.searchsorted(there, wanted) if len(there) and there[-1] != len(there) - 1 else wanted
 
@@ -156,7 +157,7 @@ def _together(table: Columns, waiting: deque[pa.RecordBatch]) -> list[Array]:
 
 
 class _RowStream:
-    """A stream of a table's rows in a given order. While a span of rows is used, the next span is copied in the background."""
+    """A stream of a table's rows in a given order. While one span of rows is in use, the next span is copied in the background."""
 
     def __init__(self, columns: Sequence[Array], places: Places, pool: ThreadPoolExecutor) -> None:
         self._records = pa.RecordBatch.from_arrays(list(columns), names=[str(place) for place in range(len(columns))])

@@ -42,7 +42,7 @@ _READ_RECORDS: Final = 65_536
 _ROW_BYTES: Final = 1024
 """The assumed size of a row in bytes, if the size of the table is unknown."""
 _READER_BYTES: Final = 512 << 20
-"""The memory that each table needs while it is read, if several are read concurrently."""
+"""The memory that each table needs while it is read, if several tables are read concurrently."""
 _MOST_BAD: Final = 100_000
 """The largest accepted number of bad rows in all tables. The number is limited because each bad row is a unit."""
 _SHOWN: Final = 64
@@ -316,8 +316,8 @@ def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, so
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
-    """The type to which keys are converted to compare them. It is the same for whole numbers of all sizes, and the same for all types of
-    text."""
+    """The type to which keys are converted to compare them. This type is the same for whole numbers of all sizes, and it is the same for
+    all types of text."""
     types = pa.types
     if isinstance(kind, pa.DictionaryType):
         return _key_type(kind.value_type, name, of)

@@ -23,8 +23,8 @@ from dataprep_converter.runtime import limits
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
 PIECE_RECORDS: Final = 2048
-"""The maximum number of joined records that are built together. If records are large, fewer records are built, with about _PIECE_BYTES in
-total."""
+"""The maximum number of joined records that are built together. If records are large, fewer records are built together, of about
+_PIECE_BYTES in total."""
 _FIRST_RECORDS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
 _PIECE_ROWS: Final = 65_536
@@ -53,7 +53,7 @@ class Join(Closeable):
         self._matching.close()
 
     def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:
-        """Adds rows of a table. `rows` has the numbers of these rows in the order of the source."""
+        """Adds rows of a table. `rows` contains the numbers of these rows in the order of the source."""
         schema = self._schemas[table]
         columns = [plain(column, kind) for column, kind in zip((rows, *keys, *others), schema.types, strict=True)]
         self._matching.add(table, pa.RecordBatch.from_arrays(columns, schema=schema))

@@ -33,8 +33,8 @@ class Keys(Protocol):
         ...
 
     def chosen(self) -> Sequence[Places]:
-        """For each table, the `row` of each key that exists in all tables, in the order of the keys. Of several rows with the same key, the first or
-        the last is used."""
+        """For each table, the `row` of each key that exists in all tables, in the order of the keys. If several rows have the same key,
+        either the first or the last of them is used."""
         ...
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ class SortedKeys:
         if len(found.numbers) != len(self._kept):
             places = places[_places_in(self._kept, found.numbers)]
         rows: Places = self._rows[table].to_numpy()
-        # The position of a row differs from its number if bad rows before it are missing.
+        # The position of a row differs from the row's number if bad rows before this row are missing.
         return rows[places] if len(rows) and rows[-1] != len(rows) - 1 else places
 
     @cached_property

@@ -1,5 +1,5 @@
 """Parses CSV text into columns with Arrow. If Arrow rejects a block, regular expressions find most of its faulty rows. The other faulty
-rows are found by halving the block."""
+rows are found by repeatedly halving the block."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ from dataprep_converter.readers.text.csv_rows import Rows, scan
 
 _arrow_csv: Any = arrow_csv  # the type stubs lack the types of the options
 
-# If Arrow rejects a row, Python's parser reads it to find the reason. By default, that parser limits cells to 128 KiB.
+# If Arrow rejects a row, Python's parser reads it to find the reason. By default, Python's parser limits cells to 128 KiB.
 csv.field_size_limit(sys.maxsize)
 
 BLANKS: Final = " \t"
@@ -133,8 +133,8 @@ class Parser:
     def _misfits(self, data: bytes) -> dict[int, str]:
         """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that can occur by the thousand.
 
-        Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. Halving finds the other faulty rows,
-        such as rows with numbers that are too large.
+        Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. Repeatedly halving the block finds
+        the other faulty rows, such as rows with numbers that are too large.
         """
         typed = [column for column in self._columns if column.type in _PATTERNS]
         skipped: list[tuple[int, int]] = []

@@ -27,7 +27,7 @@ class Start:
     offset: int
     line: int
     names: list[str] | None
-    """The column names in the header. A column without a name gets its number as its name."""
+    """The column names in the header. A column without a name is named by its number."""
     at_end: bool
     """Whether `data` reaches the end of the file."""
 

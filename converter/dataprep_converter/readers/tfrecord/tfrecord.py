@@ -103,7 +103,7 @@ class TfrecordReader(BlockReader):
 
 
 def _between(data: bytes, starts: Any, ends: Any) -> Array:
-    """The payloads as a column. The payloads are copied to leave out the framing between them."""
+    """The payloads as a column. The payloads are copied so that the framing between them is left out."""
     pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
     return binary(np.frombuffer(b"".join(pieces), np.uint8), offsets)
