@@ -1,4 +1,4 @@
-"""The exit codes of `dataprep`. The operator's podFailurePolicy maps them to actions."""
+"""The exit codes of `dataprep`. The operator's podFailurePolicy maps each exit code to an action."""
 
 from enum import IntEnum
 

@@ -37,7 +37,7 @@ class SplitFile:
 
 @dataclass(frozen=True)
 class FormatRules:
-    """The special properties of one format. A plain format keeps all the defaults."""
+    """The special properties of one format. A format without special properties keeps all defaults of this class."""
 
     file_name: str | None = None
     """A file name template that replaces the default because the format's users expect it. If there are several splits, each split gets a folder."""
@@ -48,7 +48,7 @@ class FormatRules:
     contain only data.
     """
     inner_file: str | None = None
-    """If each shard is a folder: the name of the file in it that contains the records. The template then names the folder."""
+    """If each shard is a folder: the name, within this folder, of the file that contains the records. The template then names the folder."""
     split_file: SplitFile | None = None
     is_one_minibatch: bool = False
     """Whether a file can't be divided into records. With `granularity: Minibatch`, each file is then one minibatch."""
@@ -58,7 +58,7 @@ class FormatRules:
     SageMaker needs a channel named `train`, IDX images as flat vectors, and libsvm data as one sparse tensor.
     """
     fills_tables: bool = False
-    """Whether its records can also be uploaded as rows of a MaxCompute table."""
+    """Whether the format's records can also be uploaded as rows of a MaxCompute table."""
 
 
 RULES: Final[Mapping[str, FormatRules]] = {

@@ -1,4 +1,4 @@
-"""Log formatters of the operator and the converter, for text and for JSON. They remove secrets with `for_display`."""
+"""Log formatters of the operator and the converter, for text and for JSON. The formatters remove secrets with `for_display`."""
 
 import json
 import logging

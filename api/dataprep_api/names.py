@@ -30,7 +30,7 @@ FINALIZER: Final = f"{GROUP}/output"
 """A finalizer of DataPrepJobs with `deletionPolicy: Delete`. The finalizer delays their deletion until the output is removed."""
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
-"""An annotation of pods that run the program of `spec.script`. Their exit codes and termination messages aren't those of `dataprep`."""
+"""An annotation of pods that run the program of `spec.script`. These pods don't use the exit codes and termination messages of `dataprep`."""
 SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 
 
@@ -158,7 +158,7 @@ _NOT_IN_SPLITS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 def split_name(subset: str) -> str:
     """Return the name of a subset's default split. The result is empty if the subset's name has no usable characters.
 
-    Accents are removed. Each run of characters other than ASCII letters, digits, dots, dashes and underscores becomes one dash. Long
+    Accents are removed. Each sequence of characters other than ASCII letters, digits, dots, dashes and underscores becomes one dash. Long
     names are cut.
     """
     letters = (letter for letter in unicodedata.normalize("NFKD", subset) if not unicodedata.combining(letter))
@@ -200,7 +200,8 @@ def file_name_template(
 def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
     """Return the file name of one shard.
 
-    Numbers have five digits, or as many as `{shard:06}` asks for. If the number of shards has more digits, all numbers get as many.
+    Numbers have five digits, or as many as `{shard:06}` asks for. If the number of shards has more digits, all numbers are padded to that
+    many digits.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -241,7 +242,7 @@ def is_hidden(path: str) -> bool:
 
 
 def template_fault(template: str, *, several_splits: bool, several_shards: bool) -> str | None:
-    """Describe what is wrong with a file name template. Returns None if it is valid."""
+    """Describe what is wrong with a file name template. Returns None if the template is valid."""
     fields = [re.sub(r"^(shards?):0[1-9]$", r"\1", field) for field in _FIELD.findall(template)]
     unknown = [name for name in fields if name not in _KNOWN_FIELDS]
     if unknown:

@@ -26,7 +26,7 @@ _USER_WITHOUT_SCHEME: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
 _CUT_OFF_PASSWORD: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
 )
-"""Matches a text that isn't a number but is where a port would be. Such a text may be a password, if the address was cut off before its @."""
+"""Matches non-numeric text at the position where a URI has its port. Such text may be a password whose URI was truncated before the @."""
 _SECRET_PARAMETER: Final = re.compile(
     r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
@@ -80,7 +80,7 @@ def redacted(text: str) -> str:
     return _SECRET_PARAMETER.sub(r"\1…", _QUERY.sub(_without_query, _CUT_OFF_PASSWORD.sub(r"\1…", _without_users(text))))
 
 
-def with_credentials_masked(value: Any) -> Any:  # Any: JSON
+def with_credentials_masked(value: Any) -> Any:  # Any, because this is a JSON value
     """Replace credentials in the texts of a job's spec by `…`, so that the spec can be stored.
 
     A digest is appended to each changed text, so that different texts stay different. The function is idempotent.
@@ -93,7 +93,7 @@ def with_credentials_masked(value: Any) -> Any:  # Any: JSON
     return [with_credentials_masked(item) for item in value] if isinstance(value, list) else value
 
 
-def has_masked_text(value: Any) -> bool:  # Any: JSON
+def has_masked_text(value: Any) -> bool:  # Any, because this is a JSON value
     """Whether `with_credentials_masked` has changed any text in the value, so that the original text is lost."""
     if isinstance(value, str):
         return _MASKED.search(value) is not None
@@ -119,7 +119,8 @@ def _without_query(match: re.Match[str]) -> str:
 
 
 def has_user(uri: str) -> bool:
-    """Whether a URI contains a user or a key before its host. For `abfss://container@account…` and databases, only a password counts.
+    """Whether a URI contains a user or a key before its host. For `abfss://container@account…` and databases, the result is true only if
+    there is a password.
 
     `key:secret@bucket` counts as a URI without its scheme, so the result is true. To name such a file, write `./key:secret@bucket`.
     """

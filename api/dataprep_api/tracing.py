@@ -19,7 +19,7 @@ _PREFIX: Final = "dataprep."
 Tell = Callable[..., None]
 """Adds attributes to a span: `tell(run_id="…")` sets the attribute `dataprep.run_id`."""
 
-# Any: OpenTelemetry may not be installed, so its types can't be named here.
+# Any, because OpenTelemetry may not be installed, so its types can't be named here.
 _provider: Any = None
 
 

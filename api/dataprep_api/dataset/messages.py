@@ -63,11 +63,11 @@ class PlanResult(Model):
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     labels: Annotated[list[LabelStatus], Field(max_length=8)] = []
     packed_classes: Annotated[str, Field(max_length=TERMINATION_LIMIT)] | None = None
-    """The class names of all `labels`, compressed by `_with_packed_classes`. Set only in messages that are written, and only if the plain names don't fit."""
+    """The class names of all `labels`, compressed by `_with_packed_classes`. This field is set only when a message is serialised, and only if the plain names don't fit."""
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
     """The commit to which `spec.code.git` was resolved."""
     reused: bool = False
-    """Whether a finished data set of the same run id was found. Then no conversion or commit is needed, and `commit` describes the data set."""
+    """Whether a finished data set of the same run id was found. If true, no conversion or commit is needed, and `commit` describes the data set that was found."""
     commit: "CommitResult | None" = None
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
@@ -205,7 +205,7 @@ def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
 
 
 def _with_packed_classes(plan: PlanResult, count: int) -> PlanResult:
-    """Return the plan with the first `count` class names of each label. They are packed: a JSON list of lists, compressed by zlib, in base 85."""
+    """Return the plan with the first `count` class names of each label. The names are packed: a JSON list of lists is compressed with zlib and then encoded in base 85."""
     names = canonical.dumps([label.classes[:count] for label in plan.labels])
     labels = [label.model_copy(update={"classes": []}) for label in plan.labels]
     return plan.model_copy(update={"labels": labels, "packed_classes": base64.b85encode(zlib.compress(names, 9)).decode()})
@@ -229,7 +229,7 @@ def _without_details(commit: CommitResult) -> CommitResult:
 
 
 def parse(text: str) -> Message:
-    """Parse a termination message. Raises MessageError if it isn't a message of `dataprep`. Fields of newer converters are ignored."""
+    """Parse a termination message. Raises MessageError if the text isn't a message of `dataprep`. Fields of newer converters are ignored."""
     # JSON can contain single surrogates, which UTF-8 can't encode, so they are replaced.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:

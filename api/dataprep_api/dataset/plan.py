@@ -2,11 +2,11 @@
 
 A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately: an image file,
 an IDX file, or a range of rows of a CSV file. Samples are numbered from 0 across all units, in the order of the units. A split is a set of
-these numbers, defined by ranges and, for fractions, a hash interval. A shard is a range of a split's ranks.
+these sample numbers. Ranges define the set, and for fractions also a hash interval. A shard is a range of a split's ranks.
 
-So the plan stores no data per sample or per shard, and every worker derives the same assignment. Splits that depend on values or ranks (a
-column, groups, classes, exact fractions, counts, a limit) are the exception. For these splits, `splits.parquet` stores one byte per sample,
-compressed.
+So the plan stores no data per sample or per shard, and every worker derives the same assignment. Only splits that depend on values or ranks
+(a column, groups, classes, exact fractions, counts, a limit) can't be derived. For these splits, `splits.parquet` stores one compressed
+byte per sample.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class SplitPlan(Model):
     code: int | None = None
     """If set, only samples with this code in `splits.parquet` belong to the split."""
     block_counts: list[int] | None = None
-    """With `hash` or `code`: the number of members in each block. Each block consists of HASH_BLOCK consecutive samples of the concatenated ranges."""
+    """With `hash` or `code`: how many samples of each block belong to the split. Each block consists of HASH_BLOCK consecutive samples of the concatenated ranges."""
     records: int
     batch: int = 1
     """The number of samples in a minibatch, which is never divided between shards. Without minibatches the number is 1."""
@@ -81,7 +81,7 @@ class PlanHead(StoredDocument):
     run_id: str
     encoding_version: int
     parts: dict[str, int] = {}
-    """The versions of the parts that affect the bytes (`run_id.PARTS`). Parts of version 1 are left out."""
+    """The versions of the parts that affect the bytes (`run_id.PARTS`). Parts that are at version 1 are omitted."""
     spec_sha256: str
     inputs_sha256: str
     """The digest of the paths, sizes and pins of all units."""
@@ -116,7 +116,7 @@ class PlanHead(StoredDocument):
     warnings: list[str] = []
 
     def version_of(self, part: str) -> int:
-        """Return the version of the part that applies to this plan's output."""
+        """Return the part's version with which this plan's output is written."""
         return self.parts.get(part, 1)
 
     @property
@@ -137,10 +137,10 @@ class PlanHead(StoredDocument):
 
 @dataclass(frozen=True)
 class Shard:
-    """One file to write. It contains the records of its split that have the ranks first … first+records-1."""
+    """One file to write. The file contains the records of its split whose ranks are `first` to `first + records - 1`."""
 
     number: int
-    """The number among all shards, from 0."""
+    """The shard's number among all shards, counted from 0."""
     split: str
     index: int
     """The number within the split, from 0."""
@@ -149,7 +149,7 @@ class Shard:
     first: int
     records: int
     part: int = 0
-    """The index of its split in `PlanHead.splits`."""
+    """The index of the shard's split in `PlanHead.splits`."""
 
 
 def shards(plan: PlanHead) -> Iterator[Shard]:

@@ -86,7 +86,7 @@ class ShardReport(StoredDocument):
     companions: list[Companion] = []
     index: IndexFile | None = None
     statistics: str = ""
-    """Statistics of the records' features and the classes of the labels, for the commit step. The statistics are JSON, compressed by zlib, in base 85."""
+    """Statistics of the records' features and the classes of the labels, for the commit step. The statistics are JSON that is compressed with zlib and then encoded in base 85."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     quarantine: str | None = None
@@ -147,7 +147,7 @@ class ManifestFile(Model):
 
 
 def digest_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """Return the SHA-256 of the lines `<sha256>  <file>\\n`, one for each pair (sha256, file). It is the digest of the output of `sha256sum`."""
+    """Return the SHA-256 of the lines `<sha256>  <file>\\n`, one for each pair (sha256, file). This equals the digest of the text that `sha256sum` prints for these files."""
     digest = hashlib.sha256()
     for sha256, file in files:
         digest.update(f"{sha256}  {file}\n".encode())
@@ -174,7 +174,7 @@ class Manifest(StoredDocument):
     run_id: str
     encoding_version: int
     parts: dict[str, int] = {}
-    """The versions of the parts that affect the bytes, as in the plan. Parts of version 1 are left out."""
+    """The versions of the parts that affect the bytes, as in the plan. Parts that are at version 1 are omitted."""
     inputs_sha256: str
     content: dict[str, Any]
     """The fields of the spec that affect the bytes (see `run_id.content`)."""

@@ -23,9 +23,9 @@ class Part:
     """One versioned rule that affects the bytes of some jobs."""
 
     version: int
-    """The version that this release writes. Version 1 is the behaviour of releases without parts."""
+    """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """Whether the part may affect the bytes of a job. The function is pure. If the answer depends on the inputs, it returns true."""
+    """Whether the part may affect the bytes of a job. The function is pure. If the answer depends on the inputs, the function returns true."""
     oldest: int | None = None
     """The oldest version that this release can still write, for existing plans of that version. None: only `version`."""
 
@@ -112,9 +112,10 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """Return the fields of `spec` that affect the bytes, with params filled in, as JSON values.
 
-    Fields at their defaults are left out, so that jobs keep their run ids when a release adds fields. For the same reason, a default may
-    change only together with ENCODING_VERSION. The manifest contains this content, so web addresses are stored without signatures, and
-    credentials in texts are masked. Texts of the output stay unchanged, because they name columns and files.
+    Fields at their defaults are left out, so that jobs keep their run ids when a release adds fields. A default may change only together
+    with ENCODING_VERSION, because jobs that leave out the field would otherwise keep their run ids. The manifest contains this content, so
+    web addresses are stored without signatures, and credentials in texts are masked. Texts of the output stay unchanged, because they name
+    columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = fields.pop("output")
@@ -124,7 +125,7 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
 
 def as_stored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `content`, from this release or an older one, with the credentials in its texts masked."""
+    """Return `content` with the credentials in its texts masked. The content may come from an older release."""
     return {key: value if key == "output" else with_credentials_masked(value) for key, value in content.items()}
 
 
@@ -150,6 +151,6 @@ def of_content(
     encoding_version: int,
     parts: Mapping[str, int],
 ) -> str:
-    """Return the run id for the fields of a manifest. If no part is above version 1, the id is the same as in releases without parts."""
+    """Return the run id for the fields of a manifest. If no part is above version 1, the id is the same as in the releases that didn't yet have parts."""
     fields: dict[str, Any] = {"content": content, "inputs": inputs_sha256, "encoding": encoding_version}
     return canonical.sha256(fields | ({"parts": dict(parts)} if parts else {}))[:16]

@@ -1,4 +1,4 @@
-"""The JSON files of a data set: plan, manifest, report and OWNER. Each has a format version, and older releases refuse newer versions."""
+"""The JSON files of a data set: plan, manifest, report and OWNER. Each file has a format version, and a release refuses files with newer versions than it knows."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,15 +19,16 @@ class Versioned(Model):
 
 
 class StoredDocument(Versioned):
-    """A stored file. Its version is the lowest version that has all fields that are set. So a file without newer fields keeps the same bytes in all releases.
+    """A stored file. A file's version is the lowest format version that knows all of its fields. So a file without newer fields keeps the
+    same bytes in all releases.
 
-    Nested parts of the file count too. Parts with newer fields are subclasses of Versioned.
+    The fields of nested parts also determine the version. Parts with newer fields are subclasses of Versioned.
     """
 
     FILE: ClassVar[str]
     """The name of this kind of file in error messages."""
     SAYS_FIRST_VERSION: ClassVar[bool] = True
-    """Whether a file of version 1 contains the field `version`. Reports and OWNER don't contain it."""
+    """Whether a file of version 1 contains the field `version`. Reports and OWNER don't contain this field."""
 
     @classmethod
     def newest(cls) -> int:
@@ -61,8 +62,8 @@ class StoredDocument(Versioned):
         return canonical.dumps(self.document())
 
 
-def _drop_newer_defaults(value: Any, serialised: Any) -> int:  # Any: whatever a field holds, and its JSON
-    """Remove newer fields with default values from `serialised`. Returns the lowest version that has all remaining fields."""
+def _drop_newer_defaults(value: Any, serialised: Any) -> int:  # Any, because fields have many types
+    """Remove newer fields with default values from `serialised`. Returns the lowest version that knows all remaining fields."""
     if isinstance(value, list | tuple):
         return max(map(_drop_newer_defaults, value, serialised), default=1)
     if isinstance(value, dict):
@@ -94,11 +95,11 @@ def _newest(kind: type[BaseModel]) -> int:
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the fields whose parts may have fields newer than version 1. Most files have thousands of parts but none of these fields."""
+    """Return the names of the fields that may contain parts with fields newer than version 1. Most files have thousands of parts but none of these fields."""
     return frozenset(name for name, field in kind.model_fields.items() if any(_newest(part) > 1 for part in _parts(field.annotation)))
 
 
-def _parts(annotation: Any) -> Iterator[type[BaseModel]]:  # Any: a type as Python writes it
+def _parts(annotation: Any) -> Iterator[type[BaseModel]]:  # Any, because type annotations have no common type
     """Yield the model classes within a field's type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation

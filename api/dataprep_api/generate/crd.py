@@ -1,6 +1,6 @@
 """Generates the CustomResourceDefinitions from the models.
 
-`python -m dataprep_api.generate.crd` writes the files. With `--check` it only compares them with the models.
+`python -m dataprep_api.generate.crd` writes the files. With `--check` the command only compares the files with the models.
 A CRD's schema must be *structural*, which allows less than the JSON Schema that pydantic writes. So this module lists every keyword that
 is kept, dropped, rewritten or refused. Unlisted keywords are refused too, so that no rule of the models is lost silently.
 """
@@ -35,7 +35,7 @@ from dataprep_api.resources.profile import DataPrepProfile
 from dataprep_api.spec import Model, rule
 
 Schema = dict[str, Any]
-"""A JSON Schema or a part of one. Any: its values are JSON values of every kind."""
+"""A JSON Schema or a part of one. Any, because the values can be any JSON values."""
 
 FILE: Final = Path("crds/dataprepjobs.dataprep.io.yaml")
 CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd.yaml")
@@ -46,7 +46,8 @@ PROFILE_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-profile
 SIZE_LIMIT: Final = 110_000
 """The maximum size of a definition as compact JSON, in bytes.
 
-kubectl's client-side apply stores the complete object in an annotation of at most 256 KiB. With this limit, two API versions fit.
+kubectl's client-side apply stores the complete object in an annotation of at most 256 KiB. With this limit, a definition with two API
+versions fits into the annotation.
 """
 
 MUTABLE: Final = frozenset(
@@ -199,7 +200,8 @@ def _object_schema(model: type[Model]) -> Schema:
     schema = model.model_json_schema(by_alias=True, mode="validation")
     definitions = schema["$defs"]
     spec = structural(schema["properties"]["spec"], definitions, path="spec")
-    # Only the operator writes the status. With a default, a removed field would come back.
+    # Only the operator writes the status. If a field had a default, the API server would add the field again after the operator had removed
+    # it.
     unconverted = {"status": schema["properties"]["status"]} if "status" in schema["properties"] else {}
     status = {key: _without_defaults(structural(value, definitions, path=key)) for key, value in unconverted.items()}
     return {
@@ -294,7 +296,7 @@ def _merge_definition(schema: Schema, definition: Schema) -> Schema:
 
 
 def _resolve_alternatives(schema: Schema, path: str) -> Schema:
-    """Rewrite `anyOf` and `const`. Optional fields are just not required, and int-or-string has a special keyword."""
+    """Rewrite `anyOf` and `const`. Optional fields are expressed by their absence from `required`, and int-or-string by a special keyword."""
     if "const" in schema:
         schema = {key: value for key, value in schema.items() if key != "const"} | {"enum": [schema["const"]]}
     if "anyOf" not in schema:
@@ -355,7 +357,7 @@ def _check_limits(schema: Schema, path: str) -> None:
 
 
 def _shorten_default(default: Any, schema: Schema) -> Any:
-    """Remove nulls, and values that equal the members' defaults, from `default`. Any: `default` is any JSON value."""
+    """Remove nulls, and values that equal the members' defaults, from `default`. Any, because `default` can be any JSON value."""
     if not isinstance(default, dict):
         return default
     members = schema.get("properties", {})
@@ -377,9 +379,9 @@ def _without_defaults(schema: Schema) -> Schema:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Dumps texts of several lines in block style, short collections on one line, and no anchors."""
+    """Dumps multi-line texts in block style and short collections on one line, and writes no anchors."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # Any: whatever is dumped
+    def ignore_aliases(self, data: Any) -> bool:  # Any, because values of every type are dumped
         """Write equal parts twice. This is valid YAML, and it is easier to read than anchors."""
         del data
         return True

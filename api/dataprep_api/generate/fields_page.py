@@ -108,7 +108,7 @@ def _type(field: Schema, definitions: Schema) -> str:
     return str(alternative.get("format") or alternative.get("type", "any"))
 
 
-def _cell(text: Any) -> str:  # Any: a value from a JSON Schema, which is a string here
+def _cell(text: Any) -> str:  # Any, because values of a JSON Schema have many types
     """Put `text` on one line and escape the characters that would end a table cell."""
     return " ".join(str(text).split()).replace("|", "\\|")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def stale(files: Mapping[Path, str]) -> str:
-    """Return a diff from the existing files to the generated ones. It is empty if every file is current."""
+    """Return a diff from the existing files to the generated ones. The diff is empty if every file is current."""
     diffs: list[str] = []
     for path, text in files.items():
         current = path.read_text(encoding="utf-8") if path.exists() else ""

@@ -110,7 +110,7 @@ class DataPrepCronJob(Model):
     status: DataPrepCronJobStatus | None = None
 
     @classmethod
-    def parse(cls, document: Mapping[str, Any]) -> Self:  # Any: YAML
+    def parse(cls, document: Mapping[str, Any]) -> Self:  # Any, because this is parsed YAML
         """Parse `document`. The job template is checked as if its job were due now. Raises SpecError with all faults that were found."""
         try:
             cron_job = cls.model_validate(document, by_alias=True, by_name=False)
@@ -123,9 +123,12 @@ class DataPrepCronJob(Model):
         return cron_job
 
 
-# Any: objects parsed from YAML.
+# Any, because these are objects parsed from YAML.
 def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, Any]:
-    """Return the DataPrepJob that the template yields for one scheduled time. The job has the cron job's name, which isn't unique yet."""
+    """Return the DataPrepJob that the template yields for one scheduled time.
+
+    The job has the cron job's name. A caller that creates several jobs must replace this name by a unique one for each job.
+    """
     template = cron["spec"]["jobTemplate"]
     spec = template.get("spec") or {}
     params = spec.get("params") or {}

@@ -6,7 +6,7 @@ from typing import Any
 from dataprep_api.resources.status import FromJob
 
 
-# Any: the spec as JSON, as the user stored it and as the run sees it.
+# Any, because argument and result are specs as parsed JSON.
 def resolve(spec: Mapping[str, Any], from_job: FromJob | None) -> dict[str, Any]:
     """Return the spec with `fromJob` replaced by the other job's data set. Returns an unchanged copy if the spec has no `fromJob`."""
     source = spec.get("source") or {}

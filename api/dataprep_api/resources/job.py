@@ -40,7 +40,7 @@ class DataPrepJob(Model):
             raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
         _check_values(document)
         filled = _with_params(document)
-        # If the spec's validator exists first, the job's validator reuses it. Otherwise the spec's validator could be built twice.
+        # Build the spec's validator first, so that the job's validator reuses it instead of building it again.
         DataPrepJobSpec.model_rebuild()
         try:
             # Only aliases are accepted, because the API server would prune fields with Python names such as `file_name`.
@@ -90,7 +90,8 @@ def _with_params(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"spec": filled | ({"params": texts} if texts else {})}
 
 
-def _fill_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
+# Any, because these are parts of parsed YAML.
+def _fill_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
     """Fill in the params of a script. The command is split into words first, so the value of a param always stays one word."""
     rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
     command = script.get("command")
@@ -118,7 +119,7 @@ _GOT: Final = re.compile(r"""\bgot ('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
 def fault(root: type[Model], error: Any) -> Fault:
     """Convert a pydantic error to a fault with the names that the user wrote.
 
-    `root` is the model that was validated. Any: pydantic's ErrorDetails is a plain dict.
+    `root` is the model that was validated. `error` is Any, because pydantic's ErrorDetails is a plain dict.
     """
     location = error["loc"]
     path = ""

@@ -70,7 +70,7 @@ class DataPrepProfile(Model):
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
 
 
-# Any: specs as JSON.
+# Any, because these are specs as parsed JSON.
 def merged(spec: Mapping[str, Any], profile: Mapping[str, Any], *, name: str) -> dict[str, Any]:
     """Return a copy of a job's spec with missing fields filled in from the profile's spec, and with the profile's name.
 

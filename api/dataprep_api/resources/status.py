@@ -266,7 +266,7 @@ class Channels(Model):
     prefixes: Annotated[dict[Short, LongUri], Field(max_length=MAX_SPLITS)] = {}
     """URI prefix of each split."""
 
-    def input_data_config(self) -> list[dict[str, Any]]:  # Any: JSON
+    def input_data_config(self) -> list[dict[str, Any]]:  # Any, because these are JSON values
         """Return the `InputDataConfig` of SageMaker's `CreateTrainingJob`."""
         return [
             {
@@ -381,7 +381,7 @@ class DataPrepJobStatus(Model):
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Shorten `status` to SIZE_LIMIT. Removes what is also in the manifest first, then examples, then the ends of long texts."""
+    """Shorten `status` to SIZE_LIMIT. First removes what the manifest also contains, then examples, then the ends of long texts."""
     fewer = [partial(_few_classes, most=most) for most in _FEWER_CLASSES]
     steps: list[Callable[[DataPrepJobStatus], DataPrepJobStatus]] = [_unchanged, _without_outputs, *fewer, _few_examples, _short_texts]
     for shorten in steps:

@@ -1,8 +1,7 @@
 """Reads the descriptions of fields: the docstring below each field in its class.
 
-pydantic can do this (`use_attribute_docstrings`), but it would read all docstrings whenever a process starts, which would take longer than
-everything else that is done with the models. Only the CRD and the page of fields need the descriptions, so they are read when a JSON Schema
-is made.
+pydantic can do this (`use_attribute_docstrings`), but then every process would read all docstrings when it starts. This would take longer
+than all other work on the models. Only the CRD and the page of fields need the descriptions, so they are read when a JSON Schema is made.
 """
 
 import ast

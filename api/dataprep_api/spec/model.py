@@ -41,8 +41,8 @@ def rules(*entries: dict[str, str]) -> dict[str, Any]:
 class Model(BaseModel):
     """The base class of the models. Names are camelCase in YAML and snake_case in Python, unknown fields are refused, and objects are frozen.
 
-    Validators are built when they are first needed. Those of a complete job are built in one step. This way, a process that reads a job
-    starts quickly.
+    Validators are built when they are first needed. All validators of a complete job are built in one step. This way, a process that reads
+    a job starts quickly.
     """
 
     model_config = ConfigDict(
@@ -55,7 +55,7 @@ class Model(BaseModel):
         validate_default=True,
     )
 
-    # Any: pydantic's type for a schema is not public.
+    # Any, because pydantic's type for a schema is not public.
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Add the docstring below each field as its description."""
@@ -68,7 +68,7 @@ class Model(BaseModel):
 
 
 class Open(BaseModel):
-    """A Kubernetes object that is passed on unchecked. The API server checks its fields when the pod is created."""
+    """A Kubernetes object that is passed on unchecked. The API server checks the object's fields when the pod is created."""
 
     model_config = ConfigDict(extra="allow", frozen=True, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 
@@ -149,7 +149,7 @@ def _serialise_uri(uri: str, info: SerializationInfo) -> str:
 
 
 STORED: Final = "stored"
-"""A key in the context of `model_dump`. If it is true, URIs are written without signatures, so that they may be stored in files."""
+"""A key in the context of `model_dump`. If the value is true, URIs are written without signatures, so that they may be stored in files."""
 Uri = Annotated[
     str,
     AfterValidator(_refuse_nul),

@@ -192,7 +192,7 @@ class Output(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _append_version(cls, fields: Any) -> Any:  # Any: what pydantic is given
+    def _append_version(cls, fields: Any) -> Any:  # Any, because this is the unvalidated input
         """Append the version to the URI, so that no other code has to handle versions."""
         if not isinstance(fields, Mapping) or not isinstance(fields.get("version"), str) or not isinstance(fields.get("uri"), str):
             return fields
@@ -245,7 +245,7 @@ class Output(Model):
 
     @property
     def options(self) -> Model:
-        """The options of the format. Raises KeyError for `copy`, which has none."""
+        """The options of the format. Raises KeyError for `copy`, which has no options."""
         members = {field.alias: name for name, field in type(self).model_fields.items()}
         options: Model = getattr(self, members[self.format])
         return options

@@ -17,7 +17,7 @@ def _a_table(uri: str) -> str:
 
 
 TableUri = Annotated[Uri, AfterValidator(_a_table)]
-"""The URI of a table or partition. The CRD has no pattern for it, because the API server sees it with `${NAME}` not filled in."""
+"""The URI of a table or partition. The CRD has no pattern for it, because the API server sees the URI before `${NAME}` is replaced."""
 
 
 class TableSource(Model):

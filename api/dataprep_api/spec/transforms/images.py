@@ -9,7 +9,7 @@ from dataprep_api.spec.model import Column, Model, SplitName, rule, rules
 Pixels = Annotated[int, Field(ge=1, le=65_500)]
 """The length of one side in pixels."""
 MOST_PIXELS = 178_956_970
-"""The maximum number of pixels per image. It is twice Pillow's warning limit, and Pillow refuses larger images."""
+"""The maximum number of pixels per image. This maximum is twice Pillow's warning limit, and Pillow refuses larger images."""
 
 
 class Decode(Model):
