@@ -79,7 +79,7 @@ class RecordProgress(Model):
     filtered: Count = 0
     """Records filtered out."""
     added: Count = 0
-    """Extra records made by a `map`. The first record that it makes from an input record isn't counted."""
+    """Extra records made by a `map`. The first record that the `map` makes from each input record isn't counted."""
 
 
 class Progress(Model):
@@ -251,9 +251,9 @@ class Timings(Model):
     total_seconds: Annotated[float, Field(ge=0)] | None = None
     """Complete job."""
     read_wait_seconds: Annotated[float, Field(ge=0)] | None = None
-    """Time that encoding waited for input. The time is the sum over all workers. Encoding waits for reading and transforms."""
+    """Time that encoding waited for input. The time is the sum over all workers. Encoding waits while records are read and transformed."""
     bottleneck: Annotated[str, Field(max_length=256)] | None = None
-    """What limited the conversion. The shares of the stages follow: `source-bound (read 71 %, …)`."""
+    """What limited the conversion. Each stage's share of the time follows in parentheses: `source-bound (read 71 %, …)`."""
 
 
 class Channels(Model):
@@ -282,7 +282,7 @@ class Channels(Model):
 
 
 class OutputStatus(Model):
-    """The data set. Until it is finished, only its URI is known."""
+    """The data set. Until the data set is finished, only its URI is known."""
 
     uri: LongUri
     """Folder of the data set."""

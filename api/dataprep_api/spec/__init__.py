@@ -1,8 +1,8 @@
 """`DataPrepJob.spec`: the source, the transforms, the output format and the destination.
 
-The CRD's schema, `kubectl explain` and `dataprep validate` are all made from these models. Rules that the API server can check are
-written as CEL beside the field (`rules`). The validators below each model repeat in Python the rules that must also be checked on a
-laptop, where there is no API server.
+The CRD's schema, `kubectl explain` and `dataprep validate` are all made from these models. Rules that the API server can check are written
+in CEL beside the field (`rules`). The validators below each model repeat in Python the rules that must also be checked on a laptop, where
+there is no API server.
 """
 
 from typing import Annotated, Final, Literal, Self
@@ -95,7 +95,7 @@ class Retry(Model):
     """How a step is retried after it has run out of memory."""
 
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
-    """Factor by which a retry raises memory. A task that ran out of memory runs again with this many times the memory, until it succeeds or `maxMemory` is reached. The same holds for the plan and commit steps."""
+    """Factor by which a retry raises memory. After a task has run out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. The plan and commit steps are retried in the same way."""
     max_memory: Quantity
     """Upper limit of memory per pod. An example is `8Gi`."""
 
@@ -155,7 +155,7 @@ class DataPrepJobSpec(Model):
     )
 
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
-    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster, use params only where any text is valid (such as in URIs, columns and file names), and not in enums, numbers or quantities."""
+    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster, use params only where any text is valid, such as in URIs, columns and file names. Don't use them in enums, numbers or quantities."""
     source: Source | None = None
     """The raw data: set exactly one member. Every job has either a source or a `script`."""
     script: Script | None = None
@@ -179,7 +179,7 @@ class DataPrepJobSpec(Model):
     on_bad_record: BadRecords = BadRecords()
     """What happens to bad records."""
     allow_empty: bool = False
-    """Whether empty input is accepted. If true, the data set is then empty. If false, the job fails."""
+    """Whether empty input is accepted. If true, empty input gives an empty data set. If false, the job fails on empty input."""
     code: Code | None = None
     """Code that is not in the image. The code consists of Python modules for plug-ins of source and transforms, or of the program of `script`."""
     stores: Annotated[list[Store], Field(max_length=32)] | None = None
@@ -197,15 +197,15 @@ class DataPrepJobSpec(Model):
     step_deadlines: StepDeadlines | None = None
     """Time limits of the steps. When a suspended job is resumed, the limits start again."""
     start_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for the start. The job fails if, for longer than this, a pod stays unschedulable or a job that it waits for stays unfinished. Default: no limit."""
+    """Time limit for the start. The job fails if a pod stays unschedulable for longer than this, or if this job has waited for another job for longer than this. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for pods that can't start. The limit applies where someone has to act: if an image, Secret or ConfigMap is missing, or if the API server refuses the pods. Default: as long as the job has worked so far, at least 30 s and at most 6 h. Where a registry or the network may recover, the minimum is 600 s."""
+    """Time limit for pods that can't start. The limit applies where someone has to act: if an image, Secret or ConfigMap is missing, or if the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If a registry or the network may recover, the minimum is 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan and commit steps."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of each convert task."""
     max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Evicted pods allowed before the job fails. Preemption, drains and nodes under pressure count. Default: no limit."""
+    """Evicted pods allowed before the job fails. Preemption, drains and nodes under pressure count as causes of evictions. Default: no limit."""
     retry: Retry | None = None
     """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None

@@ -63,7 +63,7 @@ class Git(Model):
     sub_path: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Folder to use. Default: the complete repository."""
     secret_ref: GitSecret | None = None
-    """Secret with `username` and `password`. If you have a token, store it as the password."""
+    """Secret with `username` and `password`. If you have a token instead of a password, store the token as the password."""
 
     @model_validator(mode="after")
     def _check_sub_path(self) -> Self:

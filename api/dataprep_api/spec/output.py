@@ -48,7 +48,7 @@ class Shards(Model):
     )
 
     count: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Shards per split. A split with fewer records than that has fewer shards."""
+    """Shards per split. A split with fewer records than `count` has fewer shards."""
     target_size: Quantity | None = None
     """Wanted size of a shard. An example is `128Mi`. The size must be at least 64Ki. The plan chooses the number of shards."""
     records: Annotated[int, Field(ge=1)] | None = None
@@ -170,19 +170,19 @@ class Output(Model):
     array_record: ArrayRecordOptions = ArrayRecordOptions()
     """Options of `arrayRecord`."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """Unit that shards never divide. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for more. `Record` divides splits between any two records."""
+    """Unit that shards never divide. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for larger files. `Record` divides splits between any two records."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Records per minibatch. A split's last minibatch may have fewer. Default: 32."""
     shards: Shards = Shards()
     """How many files each split has."""
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Template of file names. The template may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default is `{split}.{ext}` for a single shard, and `{split}-{shard}-of-{shards}.{ext}` for several shards. With `overwrite: Extend` it is `{split}-{shard}.{ext}`. For sequenceFile and mapFile it is `part-r-{shard}`, which in a mapFile is the name of a folder. Some other formats have their own defaults."""
+    """Template of file names. The template may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default is `{split}.{ext}` for a single shard, and `{split}-{shard}-of-{shards}.{ext}` for several shards. With `overwrite: Extend` the default is `{split}-{shard}.{ext}`. For sequenceFile and mapFile the default is `part-r-{shard}`, which for mapFile names a folder. Some other formats have their own defaults."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
     """What to do with an existing output. An output exists if it is finished, or if it contains files of another run. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True
     """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index file in `_dataprep/index`, for DALI and other readers."""
     provenance: bool = False
-    """Whether records name their origin. The origin is in the features `_uid` and `_source`. In `recordioProtobuf` it is in `uid` and `metadata`."""
+    """Whether records name their origin. The origin is in the features `_uid` and `_source`. In `recordioProtobuf` the origin is in `uid` and `metadata`."""
     hdfs: HdfsOptions = HdfsOptions()
     """How files are created on HDFS."""
     table: TableOutput | None = None

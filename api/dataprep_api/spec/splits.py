@@ -38,13 +38,13 @@ class Split(Model):
     count: Annotated[int, Field(ge=0)] | None = None
     """Take N samples, drawn by `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Take this fraction of the samples. A seeded hash of each sample's path and row decides. The result is the same on every store and for any number of workers."""
+    """Take this fraction of the samples. A seeded hash of a sample's path and row decides whether the sample is taken. The result is the same on every store and for any number of workers."""
     values: Annotated[list[_Value], Field(min_length=1, max_length=256)] | None = None
-    """Take samples with these values. A sample's value in `column` is compared with them as text."""
+    """Take samples with these values. A sample's value in `column` is compared as text with the entries of this list."""
     since: _Bound | None = None
     """Take samples from this value on. `since` is the first value of `column` to take: `"2024-01-01"`, `"2024-01-01T12:00:00+02:00"` (UTC without an offset), or a number if the column has numbers."""
     before: _Bound | None = None
-    """Take samples below this value. `before` has the same form as `since`, but samples with exactly this value of `column` aren't taken."""
+    """Take samples below this value. `before` has the same form as `since`, but excludes samples whose `column` has exactly this value."""
 
     @model_validator(mode="after")
     def _check_one_rule(self) -> Self:
@@ -110,7 +110,7 @@ class Splits(Model):
     column: Column | None = None
     """Source column for `values`, `since` and `before`."""
     into: Annotated[list[Split], Field(min_length=1, max_length=MOST_SPLITS)]
-    """The splits, in order. Samples are taken first by their value in `column`, then by `first`, then by `count`. Splits with a fraction or without a rule share the rest."""
+    """The splits, in order. Splits that choose samples by their value in `column` take theirs first, then splits with `first`, then splits with `count`. Splits with a fraction or without a rule share the rest."""
 
     @model_validator(mode="after")
     def _check_names_and_sums(self) -> Self:

@@ -32,7 +32,7 @@ class Store(Model):
     uri_prefix: Uri
     """Prefix of the URIs. Examples are `oss://bucket/`, `s3://` and `hdfs://ns1`."""
     secret_ref: LocalObjectReference | None = None
-    """Secret with the credentials. For OSS, S3 and MaxCompute its keys are `accessKeyId`, `accessKeySecret` and `securityToken`. For HDFS with Kerberos they are `principal` and `keytab`."""
+    """Secret with the credentials. For OSS, S3 and MaxCompute its keys are `accessKeyId`, `accessKeySecret` and `securityToken`. For HDFS with Kerberos the keys are `principal` and `keytab`."""
     config_map_ref: LocalObjectReference | None = None
     """ConfigMap with Hadoop's configuration (HDFS). The ConfigMap contains `core-site.xml` and `hdfs-site.xml`, and `krb5.conf` for Kerberos."""
     endpoint: Uri | None = None
@@ -42,7 +42,7 @@ class Store(Model):
     region: Annotated[str, Field(max_length=64)] | None = None
     """Region, used for signatures. The region applies to OSS, S3 and MaxCompute."""
     path_style: bool = False
-    """Whether the bucket is part of URL paths. If false, it is part of the host name."""
+    """Whether the bucket is part of URL paths. If false, the bucket is part of the host name."""
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     """HDFS: user name. The name is used for simple authentication."""
     server_side_encryption: Literal["AES256", "KMS"] | None = None
@@ -164,4 +164,4 @@ class Workers(Model):
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """PriorityClass of the pods."""
     pod_template: PodTemplate = PodTemplate()
-    """More fields of the pods. Among them are labels, sidecars, topology spread constraints and host aliases."""
+    """More fields of the pods. Examples are labels, sidecars, topology spread constraints and host aliases."""

@@ -9,4 +9,4 @@ class NpzOptions(Model):
     """Options of the format `npz`: zip files with one NumPy array per feature and label."""
 
     compression: Literal["None", "Deflate"] = "None"
-    """Compression of the arrays. `None` is that of `numpy.savez`, and `Deflate` that of `numpy.savez_compressed`."""
+    """Compression of the arrays. `None` corresponds to `numpy.savez`, and `Deflate` corresponds to `numpy.savez_compressed`."""

@@ -18,12 +18,12 @@ class ParquetOptions(Model):
     """Options of the format `parquet`. A row group ends when `rowGroupSize` or `rowGroupRecords` is reached."""
 
     row_group_size: Quantity = "32Mi"
-    """Maximum bytes per row group. The bytes are counted before encoding and compression, and a number counts as at least four bytes. A worker needs about five times as much memory. A larger record gets a separate row group."""
+    """Maximum bytes per row group. The bytes are counted before encoding and compression, and a number counts as at least four bytes. The memory that a worker needs is about five times this size. A larger record gets a separate row group."""
     row_group_records: Annotated[int, Field(ge=1)] | None = None
     """Maximum records per row group. Default: no limit."""
     compression: Literal["None", "Snappy", "Zstd", "Gzip"] = "Snappy"
     """Compression of pages."""
     compression_level: Annotated[int, Field(ge=1, le=22)] | None = None
-    """Compression level. Zstd has 1 to 22, and Gzip has 1 to 9. Default: 3 for Zstd and 6 for Gzip."""
+    """Compression level. The level is 1 to 22 for Zstd, and 1 to 9 for Gzip. Default: 3 for Zstd and 6 for Gzip."""
     hugging_face: HuggingFace | None = None
     """Metadata for Hugging Face's `datasets`. If set, even to `{}`, images and class names are stored so that `datasets` decodes them."""

@@ -36,7 +36,7 @@ class AnnotatedImagesSource(Model):
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders or globs. They are read in the order of this list. The images of one entry are sorted by name."""
     annotations: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Annotations: one entry per entry of `images`. Voc, Yolo: a folder, in which an annotation has the relative path of its image with another extension. Coco: a JSON file for all images."""
+    """Annotations: one entry per entry of `images`. Voc and Yolo: a folder in which each annotation has the same relative path as its image, except for the extension. Coco: a JSON file for all images."""
     format: Literal["Voc", "Coco", "Yolo"]
     """Annotation format."""
     label: Literal["AllBoxes", "LargestBox", "ClassSet"] = "AllBoxes"

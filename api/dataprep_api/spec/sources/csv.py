@@ -15,7 +15,7 @@ class CsvColumn(Model):
     type: Literal["Int64", "Float32", "Float64", "String", "Bool"]
     """Value type."""
     default: Annotated[str, Field(max_length=1024)] | None = None
-    """Value of an empty cell. Write the default in the same form as values in the file. Without a default, an empty cell of a String column is an empty string. In any other column, it makes the record bad."""
+    """Value of an empty cell. Write the default in the same form as values in the file. Without a default, an empty cell of a String column is an empty string. In any other column, an empty cell makes the record bad."""
     required: bool = False
     """Whether empty Strings are bad. The field applies to empty cells of a String column without a default."""
 
@@ -34,7 +34,7 @@ class CsvSource(Model):
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Columns, in file order. Each has a name and a type. Default: planning infers the columns once, and every file must have them."""
+    """Columns, in file order. Each has a name and a type. Default: planning infers the columns once, and every file must contain these columns."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. An example is `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None

@@ -45,7 +45,7 @@ class CsvSequencesSource(Model):
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`. A file whose header has other names is a bad record."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Columns, in file order. Each has a name and a type. Default: planning infers the columns once from the first files, and every file must have them."""
+    """Columns, in file order. Each has a name and a type. Default: planning infers the columns once from the first files, and every file must contain these columns."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. An example is `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None

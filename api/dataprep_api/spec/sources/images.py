@@ -124,7 +124,7 @@ class ImagesSource(Model):
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"
-    """Whether to check image headers (`Header`). `None`: any bytes are accepted, no image is bad, and the columns `image/format`, `image/height` and `image/width` don't exist."""
+    """Whether to check image headers (`Header`). `None`: any bytes are accepted, so no image is bad. The columns `image/format`, `image/height` and `image/width` don't exist."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read, except for the images named in a list, which aren't known yet."""

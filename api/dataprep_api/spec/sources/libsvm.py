@@ -13,8 +13,9 @@ _MOST_DENSE = 4096
 class LibsvmSource(Model):
     """Text lines of `label index:value …`. Files may be gzipped. Text after a `#` is a comment.
 
-    Columns: `label` (float32), `keys` (int64) and `values` (float32), both of any length. If `numFeatures` is set, there is also `shape`
-    (`[numFeatures]`). With `dense`, there is only `values`, as a vector. With `qid`, there is also `qid` (int64).
+    Columns: `label` (float32), `keys` (int64) and `values` (float32). Lists in `keys` and `values` have any length. If `numFeatures` is
+    set, there is also `shape` (`[numFeatures]`). With `dense`, there is only `values`, as a vector. With `qid`, there is also `qid`
+    (int64).
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]

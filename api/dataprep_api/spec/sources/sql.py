@@ -44,7 +44,7 @@ class SqlSource(Model):
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
     """SELECT statement. The SELECT becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]
-    """Result columns that define a unique order. No two rows may have the same values in all of them."""
+    """Result columns that define a unique order. No two rows may have the same values in all of these columns."""
     partition_by: SqlPartitions | None = None
     """Parts to read in parallel. Default: one part."""
     defaults: NullDefaults | None = None

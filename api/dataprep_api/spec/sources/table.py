@@ -38,7 +38,7 @@ class TableSource(Model):
     record_defaults: NullDefaults | None = None
     """Values for NULLs, by column. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a NULL is bad."""
     pin: Literal["Sampled", "Content"] = "Sampled"
-    """How changed data is detected. Detection matters if a download session expires before the job ends. `Sampled`: by the time of the last change, the number of rows, and the first rows of each slice. `Content`: by all rows, which planning then reads in addition."""
+    """How changed data is detected. Detection matters if a download session expires before the job ends. `Sampled`: the time of the last change, the number of rows, and the first rows of each slice are compared. `Content`: all rows are compared, so planning must read the complete table."""
 
     @model_validator(mode="after")
     def _check_column_choice(self) -> Self:

@@ -22,7 +22,7 @@ class TfrecordFeature(Model):
     """Number type of a tensor in `Bytes`. The bytes are a little-endian tensor. The column then contains numbers with this `shape`."""
 
     sequence: bool = False
-    """Whether the feature is a feature list. Feature lists occur in tf.train.SequenceExample. The other fields then describe each step."""
+    """Whether the feature is a feature list. Feature lists occur in tf.train.SequenceExample. If true, the other fields describe each step of the sequence."""
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -43,7 +43,7 @@ class TfrecordSource(Model):
     features: Annotated[list[TfrecordFeature], Field(min_length=1, max_length=1024)] | None = None
     """Features to read. Other features are ignored. Default: planning takes the features once from the manifest of a DataPrepJob's folder, or from the first records. A record with any other feature is then bad."""
     raw: bool = False
-    """Whether to pass on records without parsing. The only column is then `record`, of bytes."""
+    """Whether to pass on records without parsing. If true, the only column is `record`, which contains bytes."""
 
     @model_validator(mode="after")
     def _check_features(self) -> Self:

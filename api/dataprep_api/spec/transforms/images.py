@@ -34,11 +34,11 @@ class Decode(Model):
     channels: Literal[1, 3, 4] = 3
     """Number of channels. 1 is grey, 3 is RGB and 4 is RGBA. With 3, an alpha channel is dropped. With 4, alpha is 255 for images without an alpha channel."""
     apply_orientation: bool = True
-    """Whether to apply EXIF orientation. TensorFlow doesn't apply it, and the boxes of annotations are not rotated."""
+    """Whether to apply EXIF orientation. TensorFlow doesn't apply this orientation, and the boxes of annotations are not rotated."""
     palette_indexes: bool = False
     """Whether to read palette indexes. Images with a palette then become their indexes instead of colours. Use it for masks whose indexes are classes."""
     max_pixels: Annotated[int, Field(ge=1, le=MOST_PIXELS)] = 89_478_485
-    """Maximum number of pixels per image. A record whose image has more (height times width) is bad. The header is checked before the image is decoded."""
+    """Maximum number of pixels per image. A record is bad if its image has more pixels (height times width) than this. The header is checked before the image is decoded."""
 
     @model_validator(mode="after")
     def _check_palette_channels(self) -> Self:
@@ -66,7 +66,7 @@ class Resize(Model):
     width: Pixels | None = None
     """Exact width."""
     shortest_side: Pixels | None = None
-    """Length of the shorter side. The longer side keeps the proportions, rounded down."""
+    """Length of the shorter side. The longer side is computed from the image's proportions and rounded down."""
     method: Literal["Bilinear", "Bicubic", "Area", "Nearest"] = "Bilinear"
     """Interpolation method. `Bilinear` and `Bicubic` work as in Pillow, and as in TensorFlow with `antialias=True`. `Area` takes the mean of the covered area, as in TensorFlow. `Nearest` is for masks."""
     fast: bool = False
@@ -99,8 +99,8 @@ _GIVEN_OR_COLLECTED: Final = "set either split, or mean and deviation, not both"
 
 class Standardize(Model):
     """Scales images to mean 0 and deviation 1. By default, each image uses its own mean and deviation, as in
-    `tf.image.per_image_standardization`. With `mean` and `deviation`, or with `split`, all images use the same values, which you set or
-    planning collects from this split.
+    `tf.image.per_image_standardization`. With `mean` and `deviation`, all images use the values that you set. With `split`, all images use
+    the values that planning collects from this split.
 
     The formula for single images is (x - mean) / max(deviation, 1/√N) over the N numbers of the image. A plain image becomes zeros.
     """

@@ -33,7 +33,7 @@ class Vocabulary(Model):
     max_terms: Annotated[int, Field(ge=1, le=MOST_TERMS)] | None = None
     """Maximum number of terms. The most frequent terms are kept. Default: all terms are kept, but more than 100,000 terms are an error."""
     order: Literal["Name", "Count"] | None = None
-    """Order of the terms. `Name` (the default): by their UTF-8 bytes. `Count`: by frequency, most frequent first, and by name where the frequency is equal."""
+    """Order of the terms. `Name` (the default): by their UTF-8 bytes. `Count`: by frequency, most frequent first. Terms of equal frequency are sorted by name."""
     unknown: Literal["Bad", "Last", "Drop"] = "Bad"
     """What happens to unknown terms. `Bad`: the record is bad. `Last`: the term gets the number after the last term. `Drop`: the term is left out of its list."""
 
