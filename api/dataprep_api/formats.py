@@ -32,7 +32,7 @@ class SplitFile:
 
     name: str
     extension: str
-    """The extension of the shards. It is stored here, because a plan contains the extension of its shards but not their format."""
+    """The extension of the shards. The extension is stored here, because a plan contains the extension of its shards but not their format."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def child_base(name: str, uid: str) -> str:
 def first_child_base(name: str, uid: str) -> str:
     """Return the name prefix that older releases gave a job's child objects, for jobs whose status doesn't contain the prefix.
 
-    This prefix has fewer digits of the uid. Among several thousand jobs whose names begin alike, two could get the same prefix.
+    The older prefix has fewer digits of the uid. Among several thousand jobs whose names begin alike, two could get the same prefix.
     """
     return _child_base(name, uid, most=40, digits=6)
 

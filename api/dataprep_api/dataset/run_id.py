@@ -41,7 +41,7 @@ PARTS: Mapping[str, Part] = {
 
 
 def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 changed the job's file names. Since then, in DL4J's formats even a single split has a folder."""
+    """Whether version 2 changed the job's file names. Since version 2, even a single split has a folder in DL4J's formats."""
     several = spec.splits is not None and len(spec.splits.into) > 1
     before, now = (
         names.file_name_template(spec.output.file_name, shards=2, format_=spec.output.format, several_splits=several, dl4j_folders=version)
@@ -71,14 +71,15 @@ def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:
 
 
 def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 changed the job's SageMaker records. Since then, IDX images are flat vectors, and libsvm data is one sparse tensor."""
+    """Whether version 2 changed the job's SageMaker records. Since version 2, IDX images are flat vectors, and libsvm data is one sparse tensor."""
     return sagemaker.is_flat_idx(spec) or sagemaker.is_sparse_libsvm(spec)
 
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 changed the job's records although its inputs' digest stayed the same. Since then, records with infinite timestamps of PostgreSQL are bad.
+    """Whether version 2 changed the job's records although its inputs' digest stayed the same. Since version 2, records with infinite
+    timestamps of PostgreSQL are bad.
 
-    Only sources with `pin: Count` are affected. With `pin: Content`, the digest of the inputs has changed.
+    Only sources with `pin: Count` are affected. With `pin: Content`, the digest of the inputs changed as well.
     """
     queries = [source.sql for source in _tables(spec)]
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)

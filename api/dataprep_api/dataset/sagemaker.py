@@ -11,7 +11,7 @@ NUM_FEATURES = "numFeatures"
 
 
 def sparse(num_features: int) -> Sparse:
-    """Return the format's option that combines the columns of libsvm into one sparse tensor."""
+    """Return the option of the output format that combines the columns of libsvm into one sparse tensor."""
     return Sparse(name=VALUES, keys=KEYS, values=VALUES, shape=[num_features])
 
 

@@ -382,7 +382,7 @@ class _Dumper(yaml.SafeDumper):
     """Dumps multi-line texts in block style and short collections on one line, and writes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # Any, because values of every type are dumped
-        """Write equal parts twice. This is valid YAML, and it is easier to read than anchors."""
+        """Write equal parts twice. Repeated parts are valid YAML, and easier to read than anchors."""
         del data
         return True
 

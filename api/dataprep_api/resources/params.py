@@ -26,9 +26,9 @@ def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
 def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: Collection[str], path: str) -> list[Any]:
     """Translate the words of a command into the syntax of a container's command: `$(NAME)` is an environment variable, and `$$` is a dollar sign.
 
-    `${NAME}` becomes the value of the param with this name, or else a reference to one of `variables`. `$$` stays as it is. All other
-    dollar signs, including those in params' values, are escaped. Raises SpecError, which names each reference that is neither a param nor a
-    variable.
+    `${NAME}` becomes the value of the param with this name, or else a reference to the variable in `variables` with this name. `$$` stays
+    as it is. All other dollar signs, including those in params' values, are escaped. Raises SpecError, which names each reference that is
+    neither a param nor a variable.
     """
     replacements = {name: f"$({name})" for name in variables} | {name: escaped(value) for name, value in params.items()}
     faults: list[Fault] = []

@@ -14,7 +14,7 @@ from dataprep_api import canonical
 from dataprep_api.spec import Model
 
 SIZE_LIMIT = 60_000
-"""The maximum size of a status as JSON, in bytes. Together with the metadata and a typical spec it fits in 64 KiB."""
+"""The maximum size of a status as JSON, in bytes. Together with the metadata and a typical spec, a status of this size fits in 64 KiB."""
 MAX_OUTPUTS = 50
 MAX_FAILURES = 20
 MAX_RUNS = 5
@@ -257,7 +257,7 @@ class Timings(Model):
 
 
 class Channels(Model):
-    """Channels of a SageMaker training job. They are set if SageMaker can use the data set."""
+    """Channels of a SageMaker training job. The channels are set only if SageMaker can use the data set."""
 
     content_type: Short
     """Content type."""

@@ -83,7 +83,7 @@ class TableOutput(Model):
     """A MaxCompute table, or a partition of it, that receives the records as rows."""
 
     uri: TableUri
-    """URI of a table or partition. A table is `odps://project/tables/t`, for example. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. The rows of the table or partition are replaced in one step when the data set is finished."""
+    """URI of a table or partition. A table is `odps://project/tables/t`, for example. A partition such as `odps://project/tables/t/pt=20260101` is created if needed. When the data set is finished, all rows of the table or partition are replaced in a single step."""
 
 
 _NO_SHARDS: Final = f"with granularity: Minibatch each file of {', '.join(ONE_MINIBATCH)} holds one minibatch: leave shards out"

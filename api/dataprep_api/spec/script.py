@@ -20,7 +20,7 @@ VARIABLES: Final[Mapping[str, str | None]] = {
     "DATAPREP_RUN_ID": None,
     "DATAPREP_CODE": "code",
 }
-"""The environment variables that the program gets in addition to `workers.env`. A variable that is mapped to the name of a field exists only if this field is set."""
+"""The environment variables that the program gets in addition to `workers.env`. If a variable is mapped to the name of a field, the variable exists only if this field is set."""
 OutputPath = Annotated[str, Field(min_length=1, max_length=512)]
 
 
@@ -30,7 +30,7 @@ class Script(Model):
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image with the program. Default: `workers.image`, or else the converter's image."""
     framework: Annotated[str, Field(min_length=1, max_length=63)] | None = None
-    """Short name of an image. An example is `tensorflow:2.21`. The chart's `workers.frameworks` maps it to an image. Use it instead of `image`."""
+    """Short name of an image. An example is `tensorflow:2.21`. The chart's `workers.frameworks` maps the short name to an image. Use it instead of `image`."""
     command: Words
     """Program and arguments. The command is a list of words or one string. A string is split by the rules of a shell, and line breaks count as blanks. `${NAME}` stands for one of `params`, or else for an environment variable: one of `workers.env`, or DATAPREP_INPUT, DATAPREP_OUTPUT, DATAPREP_RUN_ID or DATAPREP_CODE."""
     working_directory: Annotated[str, Field(min_length=1, max_length=512)] | None = None

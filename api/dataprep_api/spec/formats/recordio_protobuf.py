@@ -24,7 +24,7 @@ class RecordioProtobufOptions(Model):
     """Options of the format `recordioProtobuf`: SageMaker's Record messages in RecordIO framing."""
 
     sparse: Annotated[list[Sparse], Field(max_length=16)] | None = None
-    """Sparse features. Each is stored as positions and values, which are two features of the job."""
+    """Sparse features. Each tensor is stored as positions and values, which are two features of the job."""
     uid: Column | None = None
     """Text feature to store as `uid`."""
     metadata: Column | None = None

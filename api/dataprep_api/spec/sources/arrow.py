@@ -11,7 +11,7 @@ class ArrowSource(Model):
     """Arrow IPC files and streams. Feather v2 files are included. Columns: the files' columns. A field of a struct is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns get the order of this list. `a` stands for all fields of a struct `a`. Default: all columns."""
     defaults: NullDefaults | None = None

@@ -33,7 +33,7 @@ class CsvSequencesSource(Model):
     )
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`."""
     order: Literal["Bytes", "Numbers"] = "Bytes"
     """Order of the files of a URI. `Bytes`: by the bytes of their paths, so `10.csv` comes before `2.csv`. `Numbers`: digits count as numbers, so `10.csv` comes after `2.csv`."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","

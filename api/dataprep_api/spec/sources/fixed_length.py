@@ -15,7 +15,7 @@ class FixedField(Model):
     dtype: Literal[
         "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool", "bytes",
     ]  # fmt: skip
-    """Type of the numbers, or `bytes`. A `bool` is one byte, which is true unless it is 0."""
+    """Type of the numbers, or `bytes`. A `bool` is one byte. Every byte except 0 is true."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2_147_483_647)]], Field(max_length=8)] = []
     """Tensor shape, row-major. An empty shape means a single number."""
     length: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = None
@@ -38,7 +38,7 @@ class FixedLengthSource(Model):
     """Binary records of the same length. An example is CIFAR-10. Columns: the fields."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     record_bytes: Annotated[int, Field(ge=1, le=2_147_483_647)]
     """Bytes per record."""
     header_bytes: Annotated[int, Field(ge=0, le=2_147_483_647)] = 0

@@ -39,7 +39,7 @@ class FileNameLabel(Model):
     )
 
     split: Annotated[str, Field(min_length=1, max_length=16)] | None = None
-    """Separator between parts of the name. The extension is removed first: `_` divides `cat_img1234.jpg` into `cat` and `img1234`."""
+    """Separator between parts of the name. The file name's extension is removed first: `_` divides `cat_img1234.jpg` into `cat` and `img1234`."""
     index: Annotated[int, Field(ge=-64, le=64)] = 0
     """With `split`: the part with the class. Parts are numbered from 0, or from the end with negative numbers: -1 is the last part."""
     pattern: Annotated[str, Field(min_length=1, max_length=512, pattern=r"\(\?P?<label>")] | None = None
@@ -104,7 +104,7 @@ class ImagesSource(Model):
     )
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)] | None = None
-    """Folders, globs or files. They are read in the order of this list. The files of one entry are sorted by name. The path of a sample is relative to its folder."""
+    """Folders, globs or files. The entries are read in the order of this list. The files of one entry are sorted by name. The path of a sample is relative to its folder."""
     listed: Annotated[ImageList | None, Field(alias="list")] = None
     """File that lists the images. The list is used instead of `uris`, and images are read in the order of the list."""
     extensions: Extensions = IMAGE_EXTENSIONS
@@ -124,7 +124,7 @@ class ImagesSource(Model):
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"
-    """Whether to check image headers (`Header`). `None`: any bytes are accepted, so no image is bad. The columns `image/format`, `image/height` and `image/width` don't exist."""
+    """Whether to check image headers (`Header`). `None`: any bytes are accepted, so no image is bad. In this case, the columns `image/format`, `image/height` and `image/width` don't exist."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read, except for the images named in a list, which aren't known yet."""

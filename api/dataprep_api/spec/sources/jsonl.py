@@ -24,9 +24,9 @@ class JsonlSource(Model):
     """JSON Lines: one object per line. Files may be gzipped. Columns: the keys. A key of a nested object is named `a/b`, and lists are ragged."""
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     columns: Annotated[list[JsonlColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Keys to read. Other keys are ignored. Default: planning infers the keys once, and a record with any other key is then bad."""
+    """Keys to read. Other keys are ignored. Default: planning infers the keys once, and every record with any other key is bad."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 

@@ -19,9 +19,9 @@ class LibsvmSource(Model):
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     one_based: bool = True
-    """Whether indexes start at 1. Most files start at 1. If false, they start at 0. The column `keys` starts at 0 in both cases."""
+    """Whether indexes start at 1. Most files start at 1. If false, they start at 0. The numbers in the column `keys` start at 0 in both cases."""
     num_features: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Number of features. A record with a larger index is bad. Default: unknown, and there is no column `shape`."""
     qid: bool = False

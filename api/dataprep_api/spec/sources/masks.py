@@ -23,9 +23,9 @@ class MasksSource(Model):
     )
 
     images: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders or globs. They are read in the order of this list. The images of one entry are sorted by name."""
+    """Folders or globs. The entries are read in the order of this list. The images of one entry are sorted by name."""
     masks: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Folders of masks, one per entry of `images`. Images and masks may be in the same folder. A mask has the relative path of its image, except for suffix and extension."""
+    """Folders of masks, one per entry of `images`. Images and masks may be in the same folder. A mask has the same relative path as its image, except for the suffix and the extension."""
     image_suffix: _Suffix = ""
     """Suffix of image names. An example is `_leftImg8bit`. The suffix comes before the extension."""
     mask_suffix: _Suffix = ""

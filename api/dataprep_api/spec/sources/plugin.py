@@ -15,13 +15,13 @@ class PluginSource(Model):
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
-    """Files, folders or globs. They are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
+    """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     callable: Callable
     """Function as `module:function`, or an entry point. The module is in the image or in `spec.code`. The entry point belongs to the group `dataprep.plugins`."""
     options: Options = Options()
     """Keyword arguments of the function."""
     columns: Annotated[list[MadeColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Columns that the function yields. Default: planning takes them from the first record, and every record must have these columns."""
+    """Columns that the function yields. Default: planning takes the columns from the first record, and every record must have these columns."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""
