@@ -45,7 +45,8 @@ def child_base(name: str, uid: str) -> str:
 def first_child_base(name: str, uid: str) -> str:
     """Return the name prefix that older releases gave a job's child objects, for jobs whose status doesn't contain the prefix.
 
-    The older prefix has fewer digits of the uid. Among several thousand jobs whose names begin alike, two could get the same prefix.
+    The older prefix has fewer digits of the uid. Among several thousand jobs whose names begin with the same characters, two jobs could get
+    the same prefix.
     """
     return _child_base(name, uid, most=40, digits=6)
 
@@ -172,7 +173,7 @@ _KNOWN_FIELDS = ("split", "shard", "shards", "ext")
 
 
 EXTENDABLE: Final = "{split}-{shard}.{ext}"
-"""The default file name template of a data set that can be extended. The template doesn't contain the number of shards, because that may change."""
+"""The default file name template of a data set that can be extended. The template doesn't contain the number of shards, because this number may change."""
 
 
 def extendable_template(format_: str) -> str | None:

@@ -19,7 +19,7 @@ class ConditionType(StrEnum):
     FAILED = "Failed"
     OUTPUT_REMOVED = "OutputRemoved"
     HANDED_OVER = "HandedOver"
-    """Present only in finished jobs, and only while it is False."""
+    """This condition is present only in finished jobs, and only while its status is False."""
     SCHEDULED = "Scheduled"
 
 

@@ -21,7 +21,10 @@ def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Suggest the known word that is most similar to the given one: `; did you mean tfrecord?`. Returns an empty string if no known word is similar."""
+    """Suggest the known word that is most similar to the given one: `; did you mean tfrecord?`.
+
+    Returns an empty string if no known word is similar.
+    """
     lowered = {name.lower(): name for name in words}
     close = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
     return f"; did you mean {lowered[close[0]]}?" if close else ""

@@ -31,7 +31,7 @@ def is_requested(environ: Mapping[str, str] = os.environ) -> bool:
 def set_up(service: str, *, processor: Any = None) -> None:
     """Start tracing if the environment asks for it, or always if `processor` is given.
 
-    Call this once in each process, after forking. Call `shut_down` to send the spans that are still buffered.
+    Call this function once in each process, after the process has been forked. Call `shut_down` to send the spans that are still buffered.
     """
     global _provider
     if processor is None and not is_requested():

@@ -119,7 +119,7 @@ class RemoveResult(Model):
     files: Count = 0
     bytes: Count = 0
     kept: Count = 0
-    """The number of files that have one of the job's file names but a different content. They are kept."""
+    """The number of files that have one of the job's file names but contents that the job didn't write. These files are kept."""
     kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
     """The first few of the kept files."""
     owner: Annotated[str, Field(max_length=64)] | None = None
@@ -205,7 +205,10 @@ def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
 
 
 def _with_packed_classes(plan: PlanResult, count: int) -> PlanResult:
-    """Return the plan with the first `count` class names of each label. The names are packed: a JSON list of lists is compressed with zlib and then encoded in base 85."""
+    """Return the plan with the first `count` class names of each label.
+
+    The names are packed: a JSON list of lists is compressed with zlib and then encoded in base 85.
+    """
     names = canonical.dumps([label.classes[:count] for label in plan.labels])
     labels = [label.model_copy(update={"classes": []}) for label in plan.labels]
     return plan.model_copy(update={"labels": labels, "packed_classes": base64.b85encode(zlib.compress(names, 9)).decode()})
@@ -229,7 +232,10 @@ def _without_details(commit: CommitResult) -> CommitResult:
 
 
 def parse(text: str) -> Message:
-    """Parse a termination message. Raises MessageError if the text isn't a message of `dataprep`. Fields of newer converters are ignored."""
+    """Parse a termination message.
+
+    Raises MessageError if the text isn't a message of `dataprep`. Fields of newer converters are ignored.
+    """
     # JSON can contain single surrogates, which UTF-8 can't encode, so they are replaced.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:

@@ -92,7 +92,7 @@ class PlanHead(StoredDocument):
     reader: str
     """The source's key in the registry of readers."""
     reader_state: dict[str, Any] = {}
-    """What the reader determined while planning, such as columns, types, classes and roots. These are JSON values in a form that the reader defines."""
+    """What the reader determined while planning, such as columns, types, classes and roots. The state consists of JSON values in a form that the reader defines."""
     learned: dict[str, Any] = {}
     """What transforms learned from the data, such as the terms of a vocabulary. The key is the transform's number."""
     samples: int
@@ -161,7 +161,7 @@ def task(plan: PlanHead, index: int) -> list[Shard]:
     """Return the shards of one task, which are a range of consecutive shards.
 
     In an extended data set, a task has a range of the earlier shards, which already exist, and a range of the new shards. If the shards
-    can't be divided equally, the first tasks get more, because they start first.
+    can't be divided equally, the first tasks get more shards, because these tasks start first.
     """
     old = plan.earlier_shards
     runs = [range(*(low - (low - high) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]

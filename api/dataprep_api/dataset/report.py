@@ -147,7 +147,10 @@ class ManifestFile(Model):
 
 
 def digest_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """Return the SHA-256 of the lines `<sha256>  <file>\\n`, one for each pair (sha256, file). This equals the digest of the text that `sha256sum` prints for these files."""
+    """Return the SHA-256 of the lines `<sha256>  <file>\\n`, one for each pair (sha256, file).
+
+    This equals the digest of the text that `sha256sum` prints for these files.
+    """
     digest = hashlib.sha256()
     for sha256, file in files:
         digest.update(f"{sha256}  {file}\n".encode())

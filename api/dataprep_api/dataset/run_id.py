@@ -71,7 +71,10 @@ def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:
 
 
 def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 changed the job's SageMaker records. Since version 2, IDX images are flat vectors, and libsvm data is one sparse tensor."""
+    """Whether version 2 changed the job's SageMaker records.
+
+    Since version 2, IDX images are flat vectors, and libsvm data is one sparse tensor.
+    """
     return sagemaker.is_flat_idx(spec) or sagemaker.is_sparse_libsvm(spec)
 
 
@@ -152,6 +155,9 @@ def of_content(
     encoding_version: int,
     parts: Mapping[str, int],
 ) -> str:
-    """Return the run id for the fields of a manifest. If no part is above version 1, the id is the same as in the releases that didn't yet have parts."""
+    """Return the run id for the fields of a manifest.
+
+    If no part is above version 1, the id is the same as in the releases that didn't yet have parts.
+    """
     fields: dict[str, Any] = {"content": content, "inputs": inputs_sha256, "encoding": encoding_version}
     return canonical.sha256(fields | ({"parts": dict(parts)} if parts else {}))[:16]

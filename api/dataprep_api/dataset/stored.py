@@ -1,4 +1,7 @@
-"""The JSON files of a data set: plan, manifest, report and OWNER. Each file has a format version, and a release refuses files with newer versions than it knows."""
+"""The JSON files of a data set: plan, manifest, report and OWNER.
+
+Each file has a format version, and a release refuses files with newer versions than it knows.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -95,7 +98,10 @@ def _newest(kind: type[BaseModel]) -> int:
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the names of the fields that may contain parts with fields newer than version 1. Most files have thousands of parts but none of these fields."""
+    """Return the names of the fields that may contain parts with fields newer than version 1.
+
+    Most files have thousands of parts but none of these fields.
+    """
     return frozenset(name for name, field in kind.model_fields.items() if any(_newest(part) > 1 for part in _parts(field.annotation)))
 
 

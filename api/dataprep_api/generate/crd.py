@@ -284,7 +284,7 @@ def summary(description: str) -> str:
 
 
 def _without_description(schema: Schema) -> Schema:
-    """Remove the description from the schema of a list's or map's values, because the field itself has a description."""
+    """Remove the description from the schema of the values of a list or map, because the field itself has a description."""
     return {keyword: value for keyword, value in schema.items() if keyword != "description"}
 
 
@@ -296,7 +296,10 @@ def _merge_definition(schema: Schema, definition: Schema) -> Schema:
 
 
 def _resolve_alternatives(schema: Schema, path: str) -> Schema:
-    """Rewrite `anyOf` and `const`. Optional fields are expressed by their absence from `required`, and int-or-string by a special keyword."""
+    """Rewrite `anyOf` and `const`.
+
+    Optional fields are expressed by their absence from `required`, and int-or-string by a special keyword.
+    """
     if "const" in schema:
         schema = {key: value for key, value in schema.items() if key != "const"} | {"enum": [schema["const"]]}
     if "anyOf" not in schema:

@@ -49,7 +49,10 @@ def _part(model: type[Model], part: str, seen: dict[str, str]) -> Iterator[str]:
 
 
 def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, str]) -> Iterator[str]:
-    """Yield the tables of the object in `schema` and of the objects within it. For an object that is in `seen`, only a reference is written."""
+    """Yield the tables of the object in `schema` and of the objects within it.
+
+    For an object that is in `seen`, only a reference is written.
+    """
     name, schema, path = _resolve(schema, definitions, path)
     fields = schema.get("properties")
     if not fields:
@@ -66,7 +69,10 @@ def _sections(schema: Schema, definitions: Schema, path: str, seen: dict[str, st
 
 
 def _resolve(schema: Schema, definitions: Schema, path: str) -> tuple[str, Schema, str]:
-    """Find the object that is wrapped in optional values, lists and maps. Returns the name of the object's definition, the object's schema, and its path."""
+    """Find the object that is wrapped in optional values, lists and maps.
+
+    Returns the name of the object's definition, the object's schema, and its path.
+    """
     schema = _only_alternative(schema)
     if "$ref" in schema:
         name = schema["$ref"].removeprefix("#/$defs/")

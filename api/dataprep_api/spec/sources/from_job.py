@@ -11,7 +11,11 @@ JobName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]
 
 
 class FromJobSource(Model):
-    """Data set of another DataPrepJob. The other job is in the same namespace, and its data set may have any format. This job waits until the other job is Complete. The columns and subsets are those of the source `dataset`."""
+    """Data set of another DataPrepJob.
+
+    The other job is in the same namespace, and its data set may have any format. This job waits until the other job is Complete. The
+    columns and subsets are those of the source `dataset`.
+    """
 
     name: JobName
     """Name of the other job. The other job may be created later."""

@@ -61,5 +61,8 @@ class SqlSource(Model):
         return self
 
     def inputs(self) -> list[str]:
-        """Return the file of an SQLite database. For a database server the list is empty, because no store could read the server's address."""
+        """Return the file of an SQLite database.
+
+        For a database server the list is empty, because no store could read the server's address.
+        """
         return [self.url.removeprefix(SQLITE)] if self.url.startswith(SQLITE) else []

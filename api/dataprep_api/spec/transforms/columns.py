@@ -39,7 +39,10 @@ class Filter(Model):
 
 
 class Hash(Model):
-    """Pseudonymises values. Each value is replaced by a keyed digest. Equal values have equal digests, but the values can't be recovered from the digests."""
+    """Pseudonymises values.
+
+    Each value is replaced by a keyed digest. Equal values have equal digests, but the values can't be recovered from the digests.
+    """
 
     columns: Columns
     """Columns to hash. They contain text, bytes or integers."""
