@@ -17,7 +17,7 @@ class PodDefaults:
     image_pull_policy: str | None = None
     image_pull_secrets: tuple[Mapping[str, str], ...] = ()
     """Names of Secrets in the job's namespace."""
-    # Any: JSON of the Kubernetes pod API, passed through.
+    # Any, because these are JSON values of the Kubernetes pod API, which are passed through.
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     cpu_avoid_nodes: Mapping[str, str] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class _Reader:
         except ValueError as exc:
             raise ValueError(f"{_PREFIX}{name} must be a number, got {value!r}") from exc
 
-    # Any: JSON of the Kubernetes pod API.
+    # Any, because these are JSON values of the Kubernetes pod API.
     def json(self, name: str, default: Any) -> Any:
         value = self.environ.get(_PREFIX + name)
         if not value:

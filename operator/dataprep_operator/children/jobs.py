@@ -1,6 +1,6 @@
 """Builds a DataPrepJob's ConfigMap and its plan, convert, commit and cleanup Jobs. All functions are pure.
 
-The same job always gets the same objects with the same names. Bodies are the API's JSON, hence Any.
+The same job always gets the same objects with the same names. The type of bodies is Any, because bodies are JSON objects of the API.
 """
 
 import json
@@ -30,7 +30,8 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
-# Linux limits the length of an argument. If the list of tasks is longer, it is left out, so all tasks run and skip finished shards.
+# Linux limits the length of an argument. If the list of tasks is longer, it is left out, so all tasks run, and each task skips its finished
+# shards.
 MOST_TASKS_TEXT: Final = 100_000
 # With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which may be at most MOST_FAILED_INDEXES.
 MANY_INDEXES: Final = 100_000
@@ -38,7 +39,10 @@ MOST_FAILED_INDEXES: Final = 10_000
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
-    """Return the immutable ConfigMap with the job as the run uses it. Its `fromJob` is resolved to that job's output."""
+    """Return the immutable ConfigMap with the job as the run uses it.
+
+    In the ConfigMap, `fromJob` is replaced with the output of the job that it names.
+    """
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -69,7 +73,7 @@ def read_spec(config_map: Mapping[str, Any]) -> Body:
 
 
 def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
-    """Return the Job with an annotation for the digest of the spec. With it, a new leader needn't read the ConfigMap."""
+    """Return the Job with an annotation for the digest of the spec. Because of this annotation, a new leader needn't read the ConfigMap."""
     metadata = job["metadata"]
     annotations = {**metadata.get("annotations", {}), ANNOTATION_SPEC: canonical.sha256(spec)}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
@@ -77,7 +81,7 @@ def with_spec_digest(job: Body, spec: Mapping[str, Any]) -> Body:
 
 def plan_job(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, memory: str | None = None, defaults: PodDefaults) -> Body:
     """Return the Job of the plan step, whose pod lists the input, divides it into tasks, and checks all permissions."""
-    # The plan step itself retries an unreachable store. When it gives up, the Job fails immediately.
+    # The plan step itself retries requests to an unreachable store. When the plan step gives up, the Job fails immediately.
     fatal_exits = (Exit.BAD_SPEC, Exit.BAD_DATA, Exit.UNREACHABLE, Exit.NOT_FOUND)
     arguments = ["plan", "--job", f"{MOUNTS}/{JOB_FILE}"]
     pod = pod_template(observed, spec, step="plan", attempt=attempt, arguments=arguments, gpu=False, memory=memory, defaults=defaults)
@@ -134,7 +138,10 @@ def convert_job(
     defaults: PodDefaults,
     code_commit: str | None = None,
 ) -> Body:
-    """Return the Job of the convert step. It is an Indexed Job with one index per task, or per task in `only` if that isn't empty."""
+    """Return the Job of the convert step.
+
+    It is an Indexed Job with one index per task. If `only` isn't empty, the Job has one index per task in `only`.
+    """
     task_ranges = ranges.write(only)
     task_ranges = task_ranges if len(task_ranges) <= MOST_TASKS_TEXT else ""
     completions = len(set(only)) if task_ranges else tasks
@@ -193,7 +200,7 @@ def parallelism(spec: DataPrepJobSpec, completions: int) -> int:
 
 # Evictions, lost nodes and SIGTERM (from a deletion, drain or suspension) don't indicate a problem with the data. The module `evictions`
 # counts evictions, and `steps` counts exit code 143 as a failure if the pod was not stopped from outside. There is no rule for exit code
-# 137, which may mean a kill or a lack of memory.
+# 137, because this code may mean either a kill or a lack of memory.
 _IGNORED_FAILURES: Final[tuple[Body, ...]] = (
     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     {"action": "Ignore", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [int(Exit.TERMINATED)]}},
@@ -232,7 +239,7 @@ def _job(metadata: Body, spec: Body) -> Body:
 
 
 def suspend_annotation(*, suspend: bool, resumed: bool = False) -> dict[str, str]:
-    """Return the annotation that records the requested `suspend`.
+    """Return the annotation that records the requested value of `suspend`.
 
     `resumed` means that somebody else had suspended the Job and the operator resumes it.
     """

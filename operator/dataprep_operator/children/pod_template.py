@@ -98,7 +98,10 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
 
 
 def _harden(containers: Sequence[Body]) -> list[Body]:
-    """Add security defaults to the user's containers where they set none. The module `privileges` limits the values that they may set."""
+    """Add security defaults to the user's containers, for those fields that the containers don't set.
+
+    The module `privileges` limits the values that they may set.
+    """
     contexts = [(container, container.get("securityContext") or {}) for container in containers]
     # A security context that isn't a mapping is left unchanged, because the API server rejects it.
     return [
@@ -143,9 +146,9 @@ def _affinity(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> Bod
 def _code_containers(
     spec: DataPrepJobSpec, converter: Body, *, commit: str | None, memory: str | None, defaults: PodDefaults
 ) -> list[Body]:
-    """Return the init container that fetches code from Git, if the job has any.
+    """Return the init container that fetches code from Git, if the job uses code from Git.
 
-    The plan step fetches the ref in the spec. Later steps fetch the commit that the plan step resolved this ref to.
+    The plan step fetches the ref in the spec. Later steps fetch the commit to which the plan step resolved this ref.
     """
     git = spec.code.git if spec.code is not None else None
     if git is None:
@@ -191,7 +194,7 @@ def _environment(observed: Observed, spec: DataPrepJobSpec, *, attempt: int, def
 
 
 def code_folder(spec: DataPrepJobSpec) -> str | None:
-    """Return the folder with the files of `spec.code`, if the job has any."""
+    """Return the folder with the files of `spec.code`, if the job has this field."""
     if spec.code is None:
         return None
     sub_path = spec.code.git.sub_path if spec.code.git is not None else None
@@ -216,7 +219,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
         {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults))},
     ]
     mounts: list[Body] = [
-        # Only the file is mounted, because the stores' folders are mounted next to it.
+        # Only the file is mounted and not a folder, because the stores' folders are mounted next to the file.
         {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
         {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - a path in the pod
@@ -256,7 +259,7 @@ def _requested_resources(spec: DataPrepJobSpec, defaults: PodDefaults) -> Body:
 def _resources(spec: DataPrepJobSpec, *, step: str, gpu: bool, memory: str | None, defaults: PodDefaults) -> Body:
     accelerator = spec.workers.accelerator
     unused_device = accelerator.resource_name if accelerator.policy != "None" and not gpu else None
-    # Only converter pods get devices, which are the resources with a domain in their name. A plan pod would leave its GPU idle.
+    # Only converter pods get devices. A resource counts as a device if its name contains a domain. A plan pod would leave its GPU idle.
     resources: Body = {
         kind: kept_amounts
         for kind, amounts in _requested_resources(spec, defaults).items()

@@ -1,4 +1,4 @@
-"""Rejects jobs whose pods request root or more access to the node than the Pod Security Standard `baseline` allows.
+"""Rejects jobs whose pods request root, or more access to the node than the Pod Security Standard `baseline` allows.
 
 The models of `workers` and `workers.podTemplate` already reject unknown fields such as `hostNetwork`, `hostPID` or the pod's
 `securityContext`. So this module only checks volumes, init containers (including sidecars) and annotations. All functions are pure.
@@ -68,6 +68,6 @@ def _context_privileges(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     return ((name, what) for name, (is_requested, what) in requests.items() if is_requested)
 
 
-# Any: the API server validates these when it creates the pod.
+# Any, because the API server validates these objects when it creates the pod.
 def _dump_open(models: Sequence[Open] | None) -> list[Mapping[str, Any]]:
     return [model.model_dump(mode="json") for model in models or []]

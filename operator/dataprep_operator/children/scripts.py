@@ -15,7 +15,7 @@ Body = dict[str, Any]
 
 _TOKEN: Final = "dataprep-token"  # noqa: S105 - a volume
 _NOT_THE_USERS: Final = frozenset({"dataprep-spec", _TOKEN})
-"""Volumes that are only for the converter, above all the volume with the token for progress reports."""
+"""Volumes that only the converter uses, above all the volume with the token for progress reports."""
 
 
 def image(spec: DataPrepJobSpec, defaults: PodDefaults) -> str:
@@ -38,7 +38,10 @@ def framework_fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
 
 
 def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, code: str | None, defaults: PodDefaults) -> Body:
-    """Return the converter's pod template with the user's program instead. `code` is the folder of `spec.code`."""
+    """Return the converter's pod template, changed to run the user's program instead of the converter.
+
+    `code` is the folder of `spec.code`.
+    """
     (container,) = converter["spec"]["containers"]
     inherited_fields = {key: value for key, value in container.items() if key not in ("args", "imagePullPolicy")}
     pull_policy = spec.workers.image_pull_policy or (defaults.image_pull_policy if image(spec, defaults) == defaults.image else None)

@@ -37,7 +37,7 @@ class Resource:
     prefix: str
     plural: str
     kind: str = ""
-    """The kind, set only for the operator's custom resources, whose status it writes."""
+    """The kind, set only for the operator's custom resources, whose status the operator writes."""
 
     def path(self, namespace: str, name: str = "", *, subresource: str = "") -> str:
         """Return the path of one object, of all objects in a namespace, or, without a namespace, of all objects in the cluster."""
@@ -79,7 +79,7 @@ class Cluster(Protocol):
         ...
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
-        """Replace the object. Raises Conflict if it no longer has the body's resourceVersion."""
+        """Replace the object. Raises Conflict if the object no longer has the body's resourceVersion."""
         ...
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Body, *, subresource: str = "") -> Body:

@@ -18,7 +18,7 @@ from dataprep_operator.objects.observed import Admission
 logger = logging.getLogger(__name__)
 
 VERSIONS: Final = ("v1beta2", "v1beta1")
-"""API versions, newest first. Both have the fields that are read here."""
+"""API versions, newest first. Both supported versions have the fields that are read here."""
 JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
 
 
@@ -45,7 +45,7 @@ class Kueue:
         condition = quota or _condition(workload, "Evicted")
         return Admission(exists=True, message=untrusted.text(condition.get("message")), position=position)
 
-    async def _workload(self, child: Child) -> Mapping[str, Any] | None:  # Any: the API's JSON
+    async def _workload(self, child: Child) -> Mapping[str, Any] | None:  # Any, because this is JSON of the API
         for version in self._versions:
             resource = Resource(f"apis/{QUEUE_DOMAIN}/{version}", "workloads")
             try:
@@ -73,5 +73,5 @@ class Kueue:
         return None
 
 
-def _condition(workload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:  # Any: the API's JSON
+def _condition(workload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:  # Any, because this is JSON of the API
     return untrusted.conditions(untrusted.mapping(workload.get("status"))).get(kind, {})

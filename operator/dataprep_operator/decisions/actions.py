@@ -26,7 +26,7 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
 
-# Number of pods deleted per reconciliation. It is limited so that one job can't occupy a worker for minutes.
+# Number of pods deleted per reconciliation. This number is limited so that one job can't occupy a worker for minutes.
 MOST_DELETIONS: Final = 200
 # If a new Job has the name of a Job that was just deleted, the new Job may get no pods for minutes. The Job controller tracks the pods it
 # expects by the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
@@ -138,7 +138,7 @@ def _actions(
         return [DeleteJob(child) for child in observed.children if not child.deleting]
     first_actions: list[Action] = [FailPod(pod) for pods in observed.pods.values() for pod in pods if pod.stuck_terminating(now)]
     if observed.deletes_output != observed.has_finalizer:
-        # The finalizer is added before any pod can write. It is removed as soon as the user sets the policy back to Retain.
+        # The finalizer is added before any pod can write. The finalizer is removed as soon as the user sets the policy back to Retain.
         first_actions.append(SetFinalizer(on=observed.deletes_output))
     if status.phase in TERMINAL_PHASES:
         return [*first_actions, *_suspend_children(observed, keep=None), *_cleanup_actions(observed, status, now=now, defaults=defaults)]
@@ -212,7 +212,10 @@ def _was_just_deleted(observed: Observed, step: str, attempt: int, *, now: datet
 
 
 def _spec_config_map_actions(observed: Observed, status: DataPrepJobStatus, current: Child | None, *, now: datetime) -> list[Action]:
-    """Recreate the ConfigMap when a pod is overdue, because somebody may have deleted it. ConfigMaps aren't watched."""
+    """Recreate the spec's ConfigMap when a pod takes too long to create its container, because somebody may have deleted the ConfigMap.
+
+    ConfigMaps aren't watched.
+    """
     is_waiting = current is not None and not current.finished and any(pod.stuck_creating(now) for pod in observed.pods_of(current))
     return [EnsureConfigMap(jobs.spec_config_map(observed, status.from_job))] if is_waiting else []
 
@@ -327,7 +330,7 @@ def _cleanup_settings(observed: Observed) -> tuple[Sequence[CleanupRule], int | 
     return [rule for rule in rules if rule is not None], ttl if ttl >= 0 else None, not observed.deletes_output
 
 
-# Any: the API's JSON.
+# Any, because these are JSON objects of the API.
 def _rule(raw: Mapping[str, Any]) -> CleanupRule | None:
     try:
         return CleanupRule.model_validate(raw)
@@ -338,7 +341,7 @@ def _rule(raw: Mapping[str, Any]) -> CleanupRule | None:
 def _removal_actions(observed: Observed, *, now: datetime, defaults: PodDefaults) -> list[Action]:
     """Return the actions for a deleted job that has the operator's finalizer.
 
-    They stop the job's pods, then run a pod that removes the output, and finally remove the finalizer.
+    These actions stop the job's pods, then run a pod that removes the output, and finally remove the finalizer.
     """
     judgement = removal.judge(observed)
     if isinstance(judgement, removal.Release):

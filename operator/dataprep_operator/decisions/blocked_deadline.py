@@ -38,8 +38,8 @@ def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, s
 def message(blockage: Blockage, status_message: str) -> str:
     """Return the blockage's message.
 
-    Between two image pulls, the kubelet's message omits the cause. In that case `status_message`, the previous message, is returned if it
-    has the cause.
+    Between two image pulls, the kubelet's message omits the cause. If the message omits the cause and `status_message` (the previous
+    message) contains it, `status_message` is returned.
     """
     lacks_cause = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
     return status_message if lacks_cause and _CAUSE in status_message else blockage.message

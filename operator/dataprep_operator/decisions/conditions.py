@@ -27,8 +27,8 @@ def replace(
 ) -> list[Condition]:
     """Return the conditions with one condition set. Its transition time changes if its status or its reason changes.
 
-    In Kubernetes, a changed reason alone doesn't change the transition time. Here it must, because a job fails when the same reason has
-    lasted too long, and a restarted operator must know how long the reason has lasted.
+    In Kubernetes, a changed reason alone doesn't change the transition time. In this package, a changed reason must change this time,
+    because a job fails when the same reason has lasted too long. A restarted operator must know how long the reason has lasted.
     """
     current = find(conditions, kind)
     is_same = current is not None and current.status == status and current.reason == reason

@@ -25,7 +25,7 @@ from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
 """A warning is recorded if more scheduled times than this were missed."""
-# Time after which to check again whether a replaced job is gone. Normally its deletion causes a watch event, which comes earlier.
+# Time after which to check again whether a replaced job is gone. Normally the job's deletion causes a watch event, which comes earlier.
 _REPLACING_SECONDS: Final = 10.0
 
 
@@ -36,10 +36,10 @@ class ScheduledJob:
     name: str
     uid: str
     version: str
-    """The resourceVersion of the job that was read."""
+    """The resourceVersion at which the job was read."""
     created: datetime
     scheduled: datetime | None = None
-    """The time for which the job was created. None if a user has assigned the job to the DataPrepCronJob."""
+    """The time for which the job was created. None if a user has made the DataPrepCronJob the owner of a job that it didn't create."""
     phase: str | None = None
     ended: datetime | None = None
     deleting: bool = False
@@ -61,7 +61,7 @@ class ObservedCron:
     raw: Raw
     status: DataPrepCronJobStatus
     spec: DataPrepCronJobSpec | None
-    """The parsed spec, or None when it is rejected. In that case `faults` gives the reason."""
+    """The parsed spec, or None when it is rejected. If the spec is rejected, `faults` gives the reason."""
     schedule: Schedule | None
     faults: str = ""
     jobs: tuple[ScheduledJob, ...] = ()
@@ -84,7 +84,7 @@ class Decision:
 
     status: DataPrepCronJobStatus
     due: datetime | None = None
-    """The scheduled time to create a job for, if a job is due."""
+    """The scheduled time for which to create a job, if a job is due."""
     removals: Sequence[ScheduledJob] = ()
     notes: Sequence[Note] = field(default=())
     """Events to record in addition to those for changed conditions."""
@@ -118,7 +118,7 @@ def decide(observed: ObservedCron, *, now: datetime) -> Decision:
 
 
 def _decide_due_job(observed: ObservedCron, spec: DataPrepCronJobSpec, schedule: Schedule, base: Decision, *, now: datetime) -> Decision:
-    """Decide about the latest scheduled time, if it is not handled yet. `base` is the decision for everything else."""
+    """Decide about the latest scheduled time, if it is not handled yet. `base` is the decision about everything except the due job."""
     begin = observed.last or observed.created
     due = schedule.last(after=begin, until=now)
     if due is None:
@@ -166,7 +166,7 @@ def with_failure(
 
 
 def job_body(observed: ObservedCron, due: datetime) -> Body:
-    """Return the DataPrepJob for one scheduled time. Its name is derived from the time, so it can't be created twice."""
+    """Return the DataPrepJob for one scheduled time. The job's name is derived from its time, so the job can't be created twice."""
     body = cron.job_document(observed.raw, scheduled=due)
     metadata = body["metadata"]
     owner = {"apiVersion": API_VERSION, "kind": CRON_KIND, "name": observed.key.name, "uid": observed.uid, "controller": True}
@@ -230,7 +230,7 @@ def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -
 _WARNINGS: Final = frozenset({Reason.INVALID_SPEC, Reason.MISSED_SCHEDULE, Reason.JOB_REFUSED, Reason.CONFLICTING_CHILD})
 
 
-# Any: the API's JSON.
+# Any, because these are JSON objects of the API.
 def as_json(status: DataPrepCronJobStatus) -> dict[str, Any]:
     """Return the status as the API's JSON. Empty fields are left out, so that server-side apply removes them."""
     document = status.model_dump(mode="json", by_alias=True, exclude_none=True)

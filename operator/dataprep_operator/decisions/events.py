@@ -73,9 +73,13 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     return notes
 
 
-# Any: an Event as the API's JSON.
+# Any, because an Event is a JSON object of the API.
 def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: datetime, now: datetime) -> dict[str, Any]:
-    """Return the Event. Its name has a digest of its content, so a repetition increments its count instead of creating another Event."""
+    """Return the Event.
+
+    The Event's name contains a digest of its content, so a repeated Event increments the count of the first one instead of creating another
+    Event.
+    """
     identity = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     return {

@@ -1,8 +1,8 @@
 """Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
 An evicted pod has the condition `DisruptionTarget`, because of preemption, a drain, a taint, node pressure or a lost node. The pod may
-vanish soon afterwards. So evictions are counted by the condition's time: an eviction is new if its time is later than that of the last
-counted eviction, or is the same second and the eviction was not counted yet.
+disappear soon after it was evicted. So evictions are distinguished by the time of this condition. An eviction is new if its time is later
+than that of the last counted eviction. It is also new if both times are the same second and the eviction was not counted yet.
 """
 
 from datetime import datetime, timedelta
@@ -42,7 +42,10 @@ def count(observed: Observed, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def reset(status: DataPrepJobStatus) -> Evictions | None:
-    """Return the counts at the start of a retry. They are zero, but evictions that were already counted aren't counted again."""
+    """Return the counts at the start of a retry.
+
+    The counts are zero, but the time of the last counted eviction is kept, so no eviction is counted twice.
+    """
     return status.evictions and status.evictions.model_copy(update={"count": 0, "in_a_row": 0})
 
 
@@ -60,7 +63,7 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 
 
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
-    """Return when pods may be created again. The pause doubles with each round of evictions without a finished shard.
+    """Return when pods may be created again. The pause doubles with each round of evictions in which no shard was finished.
 
     Returns None while a pod runs, because the pause would stop it. Jobs that a queue controls are never paused.
     """

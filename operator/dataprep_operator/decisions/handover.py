@@ -1,9 +1,10 @@
 """Builds the handover ConfigMap, which has the job's name and describes the finished data set. All functions are pure.
 
-A training Job can refer to the ConfigMap before it exists. Its pods wait for it if they use `envFrom`, or mount it to read `dataset.json`.
+A training Job can refer to this ConfigMap before the ConfigMap exists. The training Job's pods wait for the ConfigMap if they use
+`envFrom`, or mount the ConfigMap to read `dataset.json`.
 
 ConfigMaps aren't watched, because that requires the right to read all of them. Instead, the operator checks the ConfigMap of each finished
-job, and does so less often the longer ago the job finished.
+job. The longer ago the job finished, the less often it does so.
 """
 
 import json
@@ -93,7 +94,7 @@ def _variables(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, st
     return {name: str(value) for name, value in variables.items() if value is not None}
 
 
-def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any]:  # Any: JSON
+def _document(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, Any]:  # Any, because this is JSON
     fields = status.model_dump(mode="json", by_alias=True, exclude_none=True, include={"run_id", "output", "splits", "labels", "outputs"})
     file_format, folders = _format(spec), _folders(spec, status)
     return {
@@ -131,7 +132,7 @@ def _variable(name: str) -> str:
     return _NOT_IN_A_VARIABLE.sub("_", name.upper())
 
 
-def _json(document: Any) -> str:  # Any: JSON
+def _json(document: Any) -> str:  # Any, because this is JSON
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -16,7 +16,7 @@ LONGEST_ETA_SECONDS: Final = 100 * 86_400
 
 
 def running(status: DataPrepJobStatus, live: LiveProgress, child: Child | None, *, now: datetime) -> Progress:
-    """Return the progress while workers run. It never decreases, and never reaches 100 percent."""
+    """Return the progress while workers run. The percentage never decreases, and never reaches 100."""
     before, tasks = status.progress or Progress(), status.tasks or 1
     if child is None:
         return before

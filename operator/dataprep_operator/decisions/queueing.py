@@ -9,7 +9,7 @@ from dataprep_operator.objects.child_jobs import QUEUE_LABEL, Child
 from dataprep_operator.objects.observed import Admission, Observed
 
 UNQUEUED_AFTER_SECONDS: Final = 30.0
-"""Kueue creates a Workload immediately. If none exists after this time, Kueue isn't managing the Job."""
+"""Kueue creates a Workload immediately. If no Workload exists after this time, Kueue isn't managing the Job."""
 
 
 def quota_condition(

@@ -68,7 +68,7 @@ class Schedule:
         return _last(itertools.takewhile(lambda due: due <= until, self.after(after)))
 
     def has_more(self, *, after: datetime, until: datetime, than: int) -> bool:
-        """Return whether the interval (`after`, `until`] has more than `than` scheduled times."""
+        """Return whether the interval (`after`, `until`] contains more than `than` scheduled times."""
         due = next(itertools.islice(self.after(after), than, None), None)
         return due is not None and due <= until
 

@@ -51,8 +51,8 @@ from dataprep_operator.objects.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 
 _RETRY_FROM_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
-# A job with one of these reasons is retried from the plan step. Only that step claims the output folder, so only that step can claim the
-# folder again.
+# A job with one of these reasons is retried from the plan step. Only the plan step claims the output folder, so only the plan step can
+# claim the folder again.
 _RETRY_FROM_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 
@@ -91,7 +91,7 @@ def _derive(context: Context) -> DataPrepJobStatus:
     profile_text = f", with the DataPrepProfile {observed.profile}" if observed.profile is not None else ""
     status = _with_condition(context, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{profile_text}.")
     if status.output is None:
-        # Set this early, so that `kubectl get -o wide` shows the output with its parameters filled in.
+        # The output is set early, so that `kubectl get -o wide` shows it with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=context.spec.output.uri)})
     if observed.wait_cycle:
         return _fail(context, status, Reason.CIRCULAR_WAIT, _cycle_message(observed))
@@ -131,7 +131,10 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return `after`, with the old times wherever no other value changed. So an unchanged job's new status equals the old one."""
+    """Return `after`, but keep the old time of each part in which no other value changed.
+
+    So an unchanged job's new status equals the old one.
+    """
     old_times = {(condition.type, condition.status, condition.reason): condition.last_transition_time for condition in before.conditions}
     new_conditions = [
         condition.model_copy(
@@ -540,7 +543,7 @@ def _with_effective(context: Context, status: DataPrepJobStatus, child: Child | 
 
 
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:
-    """Return the status of another attempt with more memory, if the step ran out of memory and may have more. Otherwise return None."""
+    """Return the status of another attempt with more memory, if the step ran out of memory and may be given more. Otherwise return None."""
     if not isinstance(judgement, Failed) or judgement.reason is not Reason.OUT_OF_MEMORY:
         return None
     effective = memory.increase(status, context.spec, context.defaults)
@@ -613,7 +616,7 @@ def _with_condition(
 
 
 def _with_duration(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
-    """Return the timings with a step's duration. The step ended with its Job, or else at `ended_at`."""
+    """Return the timings, with a step's duration added. The step ended when its Job ended, or else at `ended_at`."""
     timings = status.timings or Timings()
     seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None
     return timings if seconds is None else timings.model_copy(update={field: seconds})
@@ -632,7 +635,7 @@ def _bounded_warnings(warnings: Sequence[str]) -> list[str]:
     return [warning[:1024] for warning in dict.fromkeys(warnings)][:10]
 
 
-# Any: the API's JSON.
+# Any, because these are JSON objects of the API.
 def as_json(status: DataPrepJobStatus) -> dict[str, Any]:
     """Return the status as the API's JSON. Empty fields are left out, so that server-side apply removes them."""
     document = status.model_dump(mode="json", by_alias=True, exclude_none=True)

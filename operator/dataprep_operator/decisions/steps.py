@@ -132,7 +132,7 @@ def completed_tasks(child: Child, *, tasks: int) -> set[int]:
 
 
 def failed_tasks(child: Child, *, tasks: int) -> set[int]:
-    """Return the tasks of a convert Job that failed and aren't retried."""
+    """Return a convert Job's tasks that have failed and aren't retried."""
     tasks_by_index = tasks_of(child, tasks=tasks)
     return {tasks_by_index[index] for index in ranges.parse(child.failed_indexes, below=len(tasks_by_index))}
 
@@ -140,7 +140,7 @@ def failed_tasks(child: Child, *, tasks: int) -> set[int]:
 def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
     """Return the tasks that the previous convert Job has not completed.
 
-    The list is empty when they are unknown. In that case all tasks run, and skip the shards that are finished.
+    The list is empty when these tasks are unknown. Then all tasks run, and each task skips its finished shards.
     """
     earlier = [
         child for child in observed.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256
@@ -175,9 +175,9 @@ def _judge_failed(child: Child, own_pods: Sequence[Pod]) -> Failed:
 
 
 def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequence[Pod]) -> Failed | None:
-    """Fail the step if more pods than the back-off limit allows ended with exit code 143 although nothing outside stopped them.
+    """Fail the step if more pods than the back-off limit allows have ended with exit code 143, although nothing outside stopped these pods.
 
-    The Job can't count these failures, because a suspension also ends pods with 143.
+    The Job can't count these failures, because a suspension also ends pods with exit code 143.
     """
     limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
     terminated_pods = [(pod, failure) for pod, failure in _pod_failures(own_pods) if pod.terminated_unprompted]

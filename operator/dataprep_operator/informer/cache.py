@@ -49,7 +49,7 @@ class _Entry:
     has_started: bool
     is_deleted: bool
     is_being_removed: bool
-    """Whether the job is deleted, but the operator's finalizer keeps it until its output is removed."""
+    """Whether the user has deleted the job, and the operator's finalizer keeps it until its output is removed."""
     records_per_second: float
     output: str | None
     """The location that the job writes to (see `outputs.py`)."""
@@ -82,13 +82,16 @@ class Cache:
         self._written_versions: dict[str, int] = {}
         """Versions of jobs that result from the operator's own status writes, by uid."""
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
-        """Versions of recently deleted objects, by uid. They are needed because a response may arrive after the deletion event."""
+        """Versions of recently deleted objects, by uid.
+
+        These versions are needed because a response about an object may arrive after its deletion event.
+        """
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._waiters: defaultdict[Key, set[Key]] = defaultdict(set)
         """Maps a job to the jobs that wait for it. Only jobs that have not started wait."""
         self._crons: dict[Key, Raw] = {}
         self._profiles: dict[str, Raw] = {}
-        """The DataPrepProfiles by uid. They have no other index, because there are few."""
+        """The DataPrepProfiles by uid. There is no other index of profiles, because there are few of them."""
         self._jobs_of_cron: defaultdict[_Owner, set[Key]] = defaultdict(set)
         """Jobs by the uid of their DataPrepCronJob."""
 
@@ -129,7 +132,7 @@ class Cache:
         return key
 
     def prune(self, kind: Kind, *, namespace: str | None, listed_uids: Iterable[str], known_uids: Iterable[str]) -> list[Key]:
-        """Forget the objects that were known before a listing and are not in it. Return the keys to reconcile."""
+        """Forget the objects that were known before a listing but aren't part of the listing. Return the keys to reconcile."""
         deleted_uids = set(known_uids) - set(listed_uids)
         keys = []
         for uid in deleted_uids & set(self.uids(kind, namespace=namespace)):
@@ -179,12 +182,12 @@ class Cache:
         return self._crons.get(key)
 
     def profile(self, namespace: str, name: str) -> Raw | None:
-        """Return the DataPrepProfile with this name. If one was just deleted and created again, the newer one is returned."""
+        """Return the DataPrepProfile with this name. If the profile was just deleted and created again, the newer one is returned."""
         matches = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
         return max(matches, key=_version, default=None)
 
     def not_started(self, namespace: str) -> list[Key]:
-        """Return the jobs of a namespace that have not started. These still depend on the namespace's profiles."""
+        """Return the jobs of a namespace that have not started. Only these jobs still depend on the namespace's profiles."""
         return [key for key, entry in self._jobs.items() if key.namespace == namespace and not entry.has_started]
 
     def jobs_of_cron(self, namespace: str, uid: str) -> list[Raw]:
@@ -201,7 +204,8 @@ class Cache:
         key, entry = Key(metadata["namespace"], metadata["name"]), self._jobs.get(Key(metadata["namespace"], metadata["name"]))
         output = self._place_of(job)
         others = sorted(self._outputs.get(output, set()) - {key}) if output is not None else []
-        # Unfinished jobs with the same output wait for the end of this job. Deleted jobs that still remove the output wait for any change.
+        # Unfinished jobs with the same output wait for the end of this job. Deleted jobs that still remove the output are reconciled after
+        # every change of this job.
         is_over = entry is None or not entry.is_unfinished
         waiting_for_output = [
             other for other in others if self._jobs[other].is_being_removed or (is_over and self._jobs[other].is_unfinished)
@@ -517,7 +521,7 @@ def _version(raw: Raw) -> int:
     return untrusted.number(raw["metadata"].get("resourceVersion"))
 
 
-# Any: arbitrary JSON.
+# Any, because the value is arbitrary JSON.
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 

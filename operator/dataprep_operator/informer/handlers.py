@@ -1,6 +1,7 @@
 """kopf's event handlers, which update the cache and enqueue the affected jobs.
 
-They only use `on.event`. kopf's stateful handlers annotate objects, add finalizers, and have run more than once per change under load.
+These handlers only use `on.event`. kopf's stateful handlers annotate objects, add finalizers, and have run more than once per change under
+load.
 """
 
 import functools
@@ -54,7 +55,7 @@ def registry(*, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], 
     return handlers
 
 
-# Any: kopf's event is the API's JSON.
+# Any, because kopf's event is a JSON object of the API.
 def _handle(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: Callable[[Key, float], None]) -> None:
     """Apply an event to the cache and enqueue the affected jobs. About half of all events change no field that the operator reads."""
     raw = event["object"]
@@ -74,9 +75,9 @@ def _handle(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: 
         enqueue(affected_key, 0.0 if kind is Kind.PODS and _ends_the_plan(raw) else _DELAYS[kind])
 
 
-# Any: the API's JSON.
+# Any, because these are JSON objects of the API.
 def _ends_the_plan(pod: Any) -> bool:
-    """Return whether the pod has finished the plan step. The workers can't start before that."""
+    """Return whether the pod has finished the plan step. The workers can't start before the plan step is finished."""
     labels, status = untrusted.mapping(pod["metadata"].get("labels")), untrusted.mapping(pod.get("status"))
     return labels.get(names.LABEL_STEP) == "plan" and status.get("phase") == "Succeeded"
 
@@ -84,12 +85,12 @@ def _ends_the_plan(pod: Any) -> bool:
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     """Return kopf's settings. Only settings that differ from kopf's defaults are set here."""
     kopf_settings = kopf.OperatorSettings()
-    # Scanning needs permissions on CRDs and namespaces. It isn't needed to notice a missing CRD, because the operator checks the CRDs at
+    # Scanning needs permissions on CRDs and namespaces. A missing CRD is noticed without scanning, because the operator checks the CRDs at
     # startup.
     kopf_settings.scanning.disabled = True
     # A Lease elects the leader. kopf's peering, in contrast, pauses all replicas that have the same priority.
     kopf_settings.peering.standalone = True
-    # The actuator records and deduplicates Events instead.
+    # kopf's own Events are disabled, because the actuator records and deduplicates Events.
     kopf_settings.posting.enabled = False
     selector = f"{names.LABEL_CLASS}={settings.operator_class}" if settings.operator_class else f"!{names.LABEL_CLASS}"
     for plural in (PLURAL, CRON_PLURAL):
@@ -117,7 +118,7 @@ def expected_streams(settings: Settings) -> frozenset[StreamName]:
     return frozenset((kind, namespace) for kind in Kind for namespace in (settings.namespaces or (None,)))
 
 
-# Any: kopf's settings and its other arguments.
+# Any, because these are kopf's settings and its other arguments.
 async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
     """Return how to connect to the cluster of `KUBECONFIG`, or else to this pod's cluster with the pod's service account.
 

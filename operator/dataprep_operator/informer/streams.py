@@ -5,8 +5,8 @@ synced, which objects vanished between two watches, or whether a silent stream i
 module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no longer exists.
 
 kopf exits when a stream breaks unexpectedly, for example by a truncated line, an error event, or missing permissions for a namespace. This
-module lists only the broken stream again. A namespace becomes forbidden when it is deleted together with its RoleBindings. It doesn't block
-the other namespaces, and its jobs are not reconciled until all of its streams have been listed again.
+module repeats the list request for the broken stream only. A namespace becomes forbidden when it is deleted together with its RoleBindings.
+Such a namespace doesn't block the other namespaces, and its jobs are not reconciled until all of its streams have been listed again.
 """
 
 import asyncio
@@ -80,7 +80,10 @@ class Streams:
         return all(stream.is_listed or stream.is_forbidden for stream in self._streams.values()) and not any(self._uncached_uids.values())
 
     def is_synced(self, namespace: str) -> bool:
-        """Return whether the cache has all objects of the namespace. Before that, existing Jobs would seem to be missing."""
+        """Return whether the cache has all objects of the namespace.
+
+        Before that, the cache lacks existing Jobs, and these would seem to be missing.
+        """
         streams = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
         return all(stream.is_listed and not stream.is_forbidden and not self._uncached_uids.get(name) for name, stream in streams.items())
 
@@ -110,7 +113,7 @@ class Streams:
             if stream_kind is kind:
                 uids.discard(uid)
 
-    # Any: kopf's own bookmark, or an event as JSON.
+    # Any, because kopf yields either its own bookmark or an event as parsed JSON.
     def observe(self, name: StreamName, event: Any) -> None:
         """Update the state of a stream by an event or bookmark that it yields."""
         stream = self._streams.setdefault(name, _Stream(heard_at=self._clock()))
@@ -165,7 +168,7 @@ def wrap_kopf(
     original = watching.infinite_watch
 
     @functools.wraps(original)
-    async def infinite_watch(**kwargs: Any) -> AsyncIterator[Any]:  # Any: passed through
+    async def infinite_watch(**kwargs: Any) -> AsyncIterator[Any]:  # Any, because these are passed through
         resource, namespace = kwargs["resource"], kwargs["namespace"]
         name = (Kind(resource.plural), namespace) if resource.plural in WATCHED else None
         while True:
@@ -198,7 +201,7 @@ def wrap_kopf(
     return unwrap
 
 
-# Any: what kopf yields.
+# Any, because this is what kopf yields.
 def _has_identity(event: Any) -> bool:
     """Return whether an event identifies its object. Bookmarks are accepted without this."""
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":

@@ -29,7 +29,7 @@ _LOW_TURN = 16
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:
-    """Return the delay after the given number of failures. It grows exponentially up to a limit.
+    """Return the delay after the given number of failures. The delay grows exponentially up to a limit.
 
     `chance`, from 0 to 1, reduces the delay by up to half.
     """
@@ -50,7 +50,7 @@ class WorkQueue(Generic[K]):
         self._low: deque[K] = deque()
         self._take_count = 0
         self._waiting_since: dict[K, float] = {}
-        """Maps a waiting key to the time since which it waits, by the event loop's clock."""
+        """Maps a waiting key to the time at which its wait began, on the event loop's clock."""
         self._processing: set[K] = set()
         self._dirty: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -138,5 +138,5 @@ class WorkQueue(Generic[K]):
 
 
 def _needs_traceback(exc: Exception) -> bool:
-    """Return whether to log a traceback. The operator's own errors don't need one."""
+    """Return whether to log a traceback. The operator's own errors don't need a traceback."""
     return not isinstance(exc, OperatorError)

@@ -24,7 +24,7 @@ from dataprep_operator.settings import Settings
 logger = logging.getLogger(__name__)
 
 _FINISHED_EVERY: Final = 12
-"""Only every twelfth resync includes finished jobs (by default every hour), because reconciling 5,000 of them takes seconds.
+"""Only every twelfth resync (by default once an hour) includes finished jobs, because reconciling 5,000 of them takes seconds.
 
 The `handover` module relies on this resync.
 """
@@ -45,7 +45,8 @@ CREDENTIALS_TASK: Final = "credentials retriever"
 
 
 async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: Enqueue, stop: asyncio.Event, died: Died) -> None:
-    """Keep the cache up to date until `stop` is set. A standby does this too, so it can take over without listing all objects first.
+    """Keep the cache up to date until `stop` is set. A standby also keeps its cache up to date, so that it can take over without listing
+    all objects first.
 
     kopf's tasks must live as long as the operator. When one of them ends early, kopf stops the others one by one, which can take minutes.
     So `died` must end the process.
@@ -112,7 +113,7 @@ async def lead(
 
 
 async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
-    """Run the workers after the cache has synced. Before that, existing children would seem to be missing."""
+    """Run the workers after the cache has synced. Before that, the cache lacks existing children, and these would seem to be missing."""
     await streams.wait_for_sync()
     # Unfinished objects come first, because there may be thousands of finished ones.
     for key in [*cache.active_keys(), *cache.keys()]:

@@ -36,7 +36,8 @@ class Lease:
         self._name = name
         self._identity = identity
         self._clock = clock
-        # The holder's last record, and the local time when it was first seen. Clocks of different machines are never compared.
+        # The holder's last record, and the local time when this replica first saw the record. Clocks of different machines are never
+        # compared.
         self._record: tuple[str, str] | None = None
         self._record_since = clock()
         self._expires_at = clock()

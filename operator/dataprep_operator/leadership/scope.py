@@ -40,7 +40,7 @@ def marker(operator_class: str | None) -> str:
 
 
 class Scope:
-    """The markers of this release. Its replicas share one identity, the name of their leader Lease."""
+    """The markers of this release. All replicas of a release share one identity, the name of their leader Lease."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Scope:
         self._is_clusterwide = not settings.namespaces
         self._namespaces: Sequence[str] = settings.namespaces or (self._own_namespace,)
         self._checks_others = self._is_clusterwide
-        """Whether to look for other releases' markers. Becomes False when the API server forbids listing them."""
+        """Whether to look for other releases' markers. Becomes False when the API server forbids listing the markers."""
 
     async def claim(self) -> None:
         """Create the markers. Raises Overlap when another release owns one of the namespaces."""
@@ -133,7 +133,7 @@ class Scope:
                 continue
 
     async def _wait_for_expiry(self, namespace: str, lease: Body) -> None:
-        """Wait for another release's marker to expire. Raises Overlap when it is renewed instead."""
+        """Wait for another release's marker to expire. Raises Overlap when the marker is renewed instead."""
         first_renew_time = self._renew_time(lease)
         while self._is_alive(lease):
             await self._sleep(1.0)
@@ -147,7 +147,7 @@ class Scope:
                 )
 
     async def _check_others(self, *, begins: bool) -> None:
-        """Give way to earlier releases, and refuse later ones. Only a cluster-wide release does this."""
+        """Give way to earlier releases, and refuse later ones. Only a cluster-wide release calls this method."""
         own_marker = await self._cluster.get(LEASES, self._own_namespace, self._name)
         try:
             markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
@@ -194,7 +194,7 @@ class Scope:
         return str((lease.get("spec") or {}).get("renewTime") or "")
 
     def _seniority(self, lease: Body) -> tuple[str, str]:
-        """Return when the holder started, with the holder's name as the tie-breaker."""
+        """Return the holder's start time, and the holder's name as the tie-breaker."""
         return str((lease.get("spec") or {}).get("acquireTime") or ""), self._holder(lease)
 
     def _is_alive(self, lease: Body) -> bool:

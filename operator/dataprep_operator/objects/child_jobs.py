@@ -70,7 +70,7 @@ class Child:
         return self.complete or self.failed
 
 
-# Any: a Job as the API server's JSON.
+# Any, because a Job is a JSON object of the API.
 def read(raw: Mapping[str, Any]) -> Child:
     """Parse a child Job."""
     metadata, spec, status = raw["metadata"], untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))

@@ -77,8 +77,8 @@ class Observed:
     status: DataPrepJobStatus
     """The stored status."""
     spec: DataPrepJobSpec | None
-    """The parsed spec, or None when it is rejected. In that case `faults` or `too_new` gives the reason."""
-    # Any: the spec as stored in the API, which is copied to the ConfigMap.
+    """The parsed spec, or None when it is rejected. If the spec is rejected, `faults` or `too_new` gives the reason."""
+    # Any, because the spec is kept as the API stores it, and is copied to the ConfigMap unchanged.
     raw_spec: Mapping[str, Any]
     faults: str = ""
     too_new: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Observed:
     profile: str | None = None
     """The DataPrepProfile whose defaults were applied."""
     profile_missing: str | None = None
-    """The name of the job's DataPrepProfile, if it doesn't exist."""
+    """The name of the DataPrepProfile that the job refers to, set only if no such profile exists."""
     dependencies: tuple[Dependency, ...] = ()
     """The jobs that this job waits for. Empty after it has started."""
     output_remover: Key | None = None
@@ -118,7 +118,7 @@ class Observed:
     writing_pods: tuple[Pod, ...] = ()
     """Set only if this job is deleted: its pods that may still write."""
     wait_cycle: tuple[Key, ...] = ()
-    """A cycle of jobs that wait for each other. It starts and ends with this job."""
+    """A cycle of jobs that wait for each other. The cycle starts and ends with this job."""
     start_blockage: Blockage | None = None
     """Why pods can't be created or started, according to Events."""
     refusal: Blockage | None = None
@@ -132,7 +132,10 @@ class Observed:
 
     @property
     def child_prefix(self) -> str:
-        """Prefix of the children's names. Jobs that were started by an operator that didn't record the prefix keep its older form."""
+        """Prefix of the children's names.
+
+        A job that was started by an operator that didn't record the prefix keeps the older form of the prefix.
+        """
         recorded_prefix = self.status.child_prefix
         make_prefix = names.first_child_base if self.status.start_time is not None else names.child_base
         return recorded_prefix or make_prefix(self.key.name, self.uid)

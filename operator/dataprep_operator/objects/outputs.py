@@ -20,10 +20,13 @@ _ALIBABA: Final = ".aliyuncs.com"
 _CLUSTER: Final = (".svc.cluster.local", ".svc")
 _PORTS: Final = {"http": 80, "https": 443}
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Environment variables from which the converter takes the endpoint of a store whose settings name none. The first that is set counts."""
+"""Environment variables that give the endpoint of a store to the converter, if the store's settings name no endpoint.
+
+The first of these variables that is set is used.
+"""
 
 
-# Any: unvalidated objects as the API's JSON.
+# Any, because these are unvalidated JSON objects of the API.
 def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str | None:
     """Return the location of a job's output, or None when the spec names none. `defaults` is the job's profile."""
     spec, namespace = untrusted.mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
@@ -60,7 +63,7 @@ def _endpoint(uri: str, stores: Sequence[Mapping[str, Any]], workers: Mapping[st
 
 
 def _bucket(location: str, endpoint: str | None, *, namespace: str) -> str:
-    """Return the location of a bucket's path.
+    """Return the location of a path in a bucket.
 
     Amazon's and Alibaba's bucket names are unique across all of their endpoints. For other services, the endpoint is part of the location.
     """

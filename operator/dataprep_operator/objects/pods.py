@@ -33,7 +33,7 @@ _CONFIG_REASONS: Final = frozenset({"CreateContainerConfigError"})
 _REFUSED_REASONS: Final = frozenset({"CreateContainerError", "RunContainerError"})
 _CREATING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _MISSING_OBJECT_PHRASES: Final = ("not found", "references non-existent")
-_STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any: literals of Failure.step
+_STEPS: Final[Mapping[str, Any]] = {"plan": "Plan", "convert": "Convert", "commit": "Commit"}  # Any, for the literals of Failure.step
 
 
 @dataclass(frozen=True)
@@ -123,14 +123,14 @@ class Pod:
 
     @cached_property
     def result(self) -> Message | None:
-        """The pod's termination message, if it is one of dataprep's."""
+        """The pod's termination message, if dataprep wrote it."""
         try:
             return messages.parse(self.message) if self.message else None
         except MessageError:
             return None
 
 
-# Any: a Pod as the API server's JSON.
+# Any, because a Pod is a JSON object of the API server.
 def read(raw: Mapping[str, Any]) -> Pod:
     """Parse a pod."""
     metadata, status = raw["metadata"], untrusted.mapping(raw.get("status"))

@@ -12,7 +12,10 @@ from dataprep_api.redaction import for_display, redacted
 from dataprep_api.resources.status import DataPrepJobStatus
 
 _MIN_LENGTH: Final = 256
-"""The shortest length limit of all texts in a status, apart from digests. Redaction never truncates a text to less than this."""
+"""The shortest length limit of all texts in a status, apart from digests.
+
+Redaction never truncates a text to fewer characters than this.
+"""
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -39,7 +42,7 @@ def _redact_model(model: _M, output_uri: str | None) -> _M:
     return model.model_copy(update=changes) if changes else model
 
 
-# Any: a value of a status.
+# Any, because the values in a status have several types.
 def _redact(value: Any, output_uri: str | None) -> Any:
     if isinstance(value, str):
         return _redact_text(value, output_uri)

@@ -6,13 +6,13 @@ No function raises, because a single odd value must not stop the operator. A val
 from collections.abc import Mapping
 from typing import Any, Final
 
-Raw = Mapping[str, Any]  # Any: objects as the API server's JSON
+Raw = Mapping[str, Any]  # Any, because these are JSON objects of the API server
 
 # More digits than any count in Kubernetes has. Longer texts are rejected, because int() raises for texts of several thousand digits.
 _MOST_DIGITS: Final = 18
 
 
-# Any: arbitrary JSON, here and below.
+# Any, because the values are arbitrary JSON, here and below.
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return `value` if it is a mapping, or else an empty mapping."""
     return value if isinstance(value, Mapping) else {}

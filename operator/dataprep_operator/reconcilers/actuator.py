@@ -152,7 +152,7 @@ class Actuator:
             self._cache.put(Kind.DATAPREPJOBS, response)
 
     async def _delete(self, observed: Observed) -> None:
-        """Delete the job. Raises Conflict if it has changed since it was observed.
+        """Delete the job. Raises Conflict if the job has changed since it was observed.
 
         The user may just have requested a retry or a longer TTL.
         """
@@ -222,7 +222,7 @@ class Actuator:
         self._cache.put(Kind.JOBS, job)
         logger.info("%s: Job %s created", observed.key, job["metadata"]["name"])
 
-    # Any: a Resource and objects as the API's JSON.
+    # Any, because resources and objects are JSON objects of the API.
     async def _create_or_get(self, resource: Any, body: Body, observed: Observed) -> Raw:
         """Create the object, or return the existing one."""
         try:
@@ -230,9 +230,9 @@ class Actuator:
         except AlreadyExists:
             return await self._get_owned(resource, body, observed)
 
-    # Any: as above
+    # Any, because the object is a JSON object of the API.
     async def _get_owned(self, resource: Any, body: Body, observed: Observed) -> Raw:
-        """Return the existing object. Raises ForeignChild when its owner's uid isn't the job's."""
+        """Return the existing object. Raises ForeignChild if the uid of the object's owner isn't the job's uid."""
         name = body["metadata"]["name"]
         existing = await self._cluster.get(resource, observed.key.namespace, name)
         if not owned_by(existing, uid=observed.uid):
@@ -273,7 +273,7 @@ def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
         "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
-        # The write fails if the resourceVersion has changed, because the node may have come back and confirmed the end.
+        # If the resourceVersion has changed, the write fails, because the node may have come back and confirmed the pod's end.
         "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

@@ -43,7 +43,7 @@ class CronReconciler:
         self._events = EventRecorder(cluster=cluster, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Reconcile a DataPrepCronJob. Return the seconds after which to reconcile it again even without an event."""
+        """Reconcile a DataPrepCronJob. Return the seconds after which to reconcile the DataPrepCronJob again even without an event."""
         raw = self._cache.cron(key)
         if raw is None or "deletionTimestamp" in raw["metadata"]:
             return None

@@ -14,7 +14,7 @@ from dataprep_operator.objects.observed import Key
 
 logger = logging.getLogger(__name__)
 
-# Maximum number of Events whose counts are kept in memory. When it is reached, all counts start over.
+# Maximum number of Events whose counts are kept in memory. When this number is reached, all counts start over.
 _MAX_COUNTED_EVENTS: Final = 2048
 
 

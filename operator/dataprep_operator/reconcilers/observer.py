@@ -37,7 +37,7 @@ from dataprep_operator.settings import PodDefaults
 MOST_LOOK_UPS: Final = 2
 MOST_RETRY_TEXT: Final = 256
 """Maximum length of `status.handledRetry`."""
-# Fields that may change while a job runs. All others are frozen when it starts.
+# Fields that may change while a job runs. All other fields are frozen when the job starts.
 _LIVE_FIELDS: Final = (
     "suspend",
     "activeDeadlineSeconds",
@@ -86,12 +86,18 @@ class Observer:
         self._refusals: dict[str, Blockage] = {}
         self._confirmed_uids: set[str] = set()
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
-        """Maps a job's uid to all children that it ever had, by step and attempt, with the time since which each has been missing."""
+        """Maps a job's uid to the step and attempt of every child that the job ever had.
+
+        Each value is the time since which the child has been missing, or None if the child exists.
+        """
         self._uids: dict[Key, str] = {}
         """The uids of observed jobs."""
 
     async def observe(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
-        """Return the job and everything that belongs to it, or None when it is gone. `fresh` reads the job from the API server."""
+        """Return the job and everything that belongs to it, or None when it is gone.
+
+        With `fresh`, the job is first read from the API server.
+        """
         if fresh:
             await self.refresh(key)
         raw = self._cache.job(key)
@@ -156,7 +162,7 @@ class Observer:
         else:
             self._refusals[uid] = refusal
 
-    # Any: a spec as the API's JSON.
+    # Any, because a spec is a JSON object of the API.
     def freeze_spec(self, uid: str, spec: Mapping[str, Any]) -> None:
         """Remember the spec in the job's immutable ConfigMap."""
         self._frozen_specs[uid] = json.dumps(spec, separators=(",", ":"))
@@ -169,9 +175,9 @@ class Observer:
         """Return whether the job has been read from the API server."""
         return uid in self._confirmed_uids
 
-    # Any: as above
+    # Any, because a spec is a JSON object of the API.
     def frozen_spec(self, uid: str) -> Mapping[str, Any] | None:
-        """Return the spec in the job's ConfigMap, if known. It applies even if the job's spec was edited later."""
+        """Return the spec in the job's ConfigMap, if known. The run uses this spec even if the job's spec was edited later."""
         text = self._frozen_specs.get(uid)
         return json.loads(text) if text is not None else None
 
@@ -219,7 +225,7 @@ class Observer:
             profile_missing=missing_profile,
         )
 
-    # Any: specs as the API's JSON.
+    # Any, because specs are JSON objects of the API.
     def _merge_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
         """Return the spec with its profile's defaults, and the name of the profile if it is missing."""
         name = spec.get("profile")
@@ -313,8 +319,8 @@ class Observer:
     async def _namespace_terminating(self, namespace: str) -> bool:
         """Return whether the namespace is terminating.
 
-        A terminating namespace waits for its pods. But a Job with a back-off limit per index keeps a failed pod until it has created the
-        replacement, and creating pods is forbidden in a terminating namespace. Only deleting the Job resolves this.
+        A terminating namespace isn't deleted before its pods are gone. But a Job with a back-off limit per index keeps a failed pod until
+        it has created the replacement, and creating pods is forbidden in a terminating namespace. Only deleting the Job resolves this.
         """
         try:
             raw = await self._cluster.get(NAMESPACES, namespace, "")
@@ -413,8 +419,11 @@ def _from_raw(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
     )
 
 
-def _shorten_retry(retry: Any) -> str | None:  # Any: an annotation's value
-    """Return the annotation's value, shortened to fit the status. A long value is truncated and gets a digest, so that it stays unique."""
+def _shorten_retry(retry: Any) -> str | None:  # Any, because anybody can set the annotation
+    """Return the annotation's value, shortened to fit the status.
+
+    A long value is truncated, and a digest is appended so that the value stays unique.
+    """
     if not isinstance(retry, str) or len(retry) <= MOST_RETRY_TEXT:
         return retry if isinstance(retry, str) else None
     return f"{retry[:128]} {hashlib.sha256(retry.encode()).hexdigest()}"

@@ -56,7 +56,7 @@ class Endpoint:
         self._clock = clock
         self._limiter = TokenBucket(rate=MOST_REPORTS_A_SECOND, burst=MOST_REPORTS_AT_ONCE)
         self._last_rendering: tuple[float, bytes] | None = None
-        """The time of the last rendering of the metrics, and its result."""
+        """The time and the result of the last rendering of the metrics."""
 
     def application(self) -> web.Application:
         """Build the aiohttp application.
@@ -86,7 +86,7 @@ class Endpoint:
             raise ReportRefused(503, "not leader")
         if (request.content_length or 0) > PROGRESS_LIMIT:
             raise ReportRefused(413, f"a report may have at most {PROGRESS_LIMIT} bytes")
-        # Rate-limit before verifying the signature, because verifying one costs more than sending a forged one.
+        # Rate-limit before verifying the signature, because verifying a signature costs more than sending a forged one.
         if not self._limiter.allow():
             raise ReportRefused(429, "all workers together send too many reports")
         bearer = await self._verifier.bearer(_token(request))

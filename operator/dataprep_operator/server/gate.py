@@ -18,7 +18,7 @@ from dataprep_operator.cluster.ratelimit import TokenBucket
 MOST: Final = 512
 MOST_PER_ADDRESS: Final = 256
 PER_ADDRESS_A_SECOND: Final = 300.0
-"""More than all workers send together, even right after their start. Their reports may all come from one address."""
+"""More than all workers send together, even right after their start. One address may send the reports of all workers."""
 PER_ADDRESS_AT_ONCE: Final = 600
 LIFE_SECONDS: Final = 10.0
 BACKLOG: Final = 1024
@@ -42,7 +42,7 @@ class Gate:
         return lambda: _GatedProtocol(self, factory)
 
     def admit(self, address: str, transport: asyncio.Transport) -> bool:
-        """Return whether the connection may stay open. If so, the caller must call `release` when it closes."""
+        """Return whether the connection may stay open. If so, the caller must call `release` when the connection closes."""
         connections = self._open_connections.get(address, {})
         if len(connections) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(connections)):
             metrics.CONNECTIONS_REFUSED.inc()

@@ -1,4 +1,4 @@
-"""Aggregates the workers' progress reports in memory. Losing them is harmless, because no decision depends on them."""
+"""Aggregates the workers' progress reports in memory. Losing the reports is harmless, because no decision depends on them."""
 
 import math
 from collections.abc import Mapping

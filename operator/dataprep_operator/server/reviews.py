@@ -1,6 +1,7 @@
 """Authorizes readers of the metrics with TokenReview and SubjectAccessReview, as kube-rbac-proxy and controller-runtime do.
 
-`tokens.py`, in contrast, verifies the workers' tokens by their signature. Here only the API server knows which accounts may read metrics.
+`tokens.py`, in contrast, verifies the workers' tokens by their signature. This module asks the API server, because only the API server
+knows which accounts may read metrics.
 """
 
 import hashlib

@@ -24,7 +24,7 @@ DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 LEAST_REFETCH_SECONDS: Final = 60.0
 LEEWAY_SECONDS: Final = 5
 
-Fetch = Callable[[str], Awaitable[dict[str, Any]]]  # Any: JSON documents
+Fetch = Callable[[str], Awaitable[dict[str, Any]]]  # Any, because the documents are JSON
 
 
 @dataclass(frozen=True)
