@@ -297,7 +297,7 @@ def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> 
     return [*tolerations, *(toleration for toleration in _LOST_NODE_TOLERATIONS if toleration["key"] not in tolerated_keys)]
 
 
-# By default Kubernetes waits five minutes for a lost node. One minute is enough here, because another pod can safely write the same bytes.
+# By default Kubernetes waits five minutes for a lost node. Here one minute is enough, because two pods can safely write the same bytes.
 LOST_NODE_SECONDS: Final = 60
 _LOST_NODE_TOLERATIONS: Final[tuple[Body, ...]] = tuple(
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}

@@ -177,7 +177,7 @@ def _initialize(context: Context) -> DataPrepJobStatus:
     if observed.retry_wanted:
         return _retry(context, status)
     if observed.retry is not None and observed.retry != status.handled_retry:
-        # The annotation was set before the job failed, so it doesn't apply to a later failure.
+        # This annotation was set before the job failed, so it causes no retry after a later failure.
         status = status.model_copy(update={"handled_retry": observed.retry[:256]})
     if status.phase is None:
         status = status.model_copy(update={"phase": "Pending", "attempt": 1, "step": "Plan"})

@@ -86,8 +86,8 @@ def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int)
 def is_left_suspended(observed: Observed, child: Child) -> bool:
     """Return whether the operator accepts that somebody else suspended the Job.
 
-    If the DataPrepJob has a queue, its Job is put into that queue. Otherwise the operator resumes the Job once, in case it was suspended by
-    accident. The operator does so only once, because Kueue would suspend the Job after every resumption.
+    If the DataPrepJob has a queue, the suspended Job is put into that queue. Otherwise the operator resumes the Job once, in case it was
+    suspended by accident. The operator does so only once, because Kueue would suspend the Job after every resumption.
     """
     return child.suspended_by_others and (observed.queue is not None or child.resumed)
 

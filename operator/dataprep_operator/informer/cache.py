@@ -173,7 +173,10 @@ class Cache:
         return entry is not None and not entry.phase
 
     def has_succeeded(self, key: Key) -> bool:
-        """Return whether the job has succeeded. Such jobs have low priority: there may be thousands, and only their ConfigMaps are checked."""
+        """Return whether the job has succeeded.
+
+        Succeeded jobs have low priority: there may be thousands, and only their ConfigMaps are checked.
+        """
         entry = self._jobs.get(key)
         return entry is not None and entry.phase == "Succeeded" and not entry.is_deleted
 
@@ -197,7 +200,7 @@ class Cache:
     def dependents(self, job: Raw) -> list[Key]:
         """Return the other objects to reconcile when a DataPrepJob changes.
 
-        These are the jobs that wait for the job or for its output, and its DataPrepCronJob.
+        These are the job's DataPrepCronJob, and the jobs that wait for this job or for its output.
         """
         metadata, owner = job["metadata"], controller(job)
         crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []

@@ -66,7 +66,7 @@ def _handle(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: 
             has_changed = cache.put(kind, raw) or event["type"] != "MODIFIED"
             key = cache.key_of(kind, raw) if has_changed else None
     finally:
-        # This also runs if the object is malformed, so that the initial sync doesn't wait for it.
+        # This line also runs if the object is malformed, so that the initial sync doesn't wait for the object.
         streams.mark_cached(kind, raw["metadata"]["uid"])
     others = cache.dependents(raw) if kind is Kind.DATAPREPJOBS else []
     if kind is Kind.DATAPREPPROFILES:

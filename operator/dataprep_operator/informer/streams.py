@@ -30,7 +30,7 @@ _POLL_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 1.0
 _FORBIDDEN_RETRY_SECONDS: Final = 5.0
 FORGET_AFTER_SECONDS: Final = 60.0
-"""When a namespace has been forbidden for this long, its objects are dropped, so that they can't block jobs in other namespaces."""
+"""The objects of a namespace that has been forbidden for this long are dropped, so that they can't block jobs in other namespaces."""
 # A truncated line isn't valid JSON or UTF-8, so it raises a ValueError. JSON of an unexpected shape raises one of the next four errors.
 _STREAM_ERRORS: Final = (
     ValueError,

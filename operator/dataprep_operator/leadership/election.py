@@ -75,7 +75,7 @@ class LeaderElector:
         if self._thread.ident is None:
             self._loop.close()
             return
-        # RuntimeError means that the loop is closed, because the thread has already ended.
+        # A RuntimeError means that the loop is closed, so the thread has already ended.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
         await asyncio.shield(asyncio.wrap_future(self._end_future))

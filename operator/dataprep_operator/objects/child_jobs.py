@@ -62,7 +62,7 @@ class Child:
     """Digest of the spec that the Job's pods mount. None if an older operator created the Job."""
     deleting: bool = False
     image: str | None = None
-    """The image of the Job's pods. It may differ from the current default, if an older operator created the Job."""
+    """The image of the Job's pods. The image may differ from the current default, if an older operator created the Job."""
 
     @property
     def finished(self) -> bool:

@@ -26,7 +26,7 @@ def commit_fault(result: CommitResult, *, run_id: str | None) -> str | None:
 
 
 def plan_fault(result: PlanResult, spec: DataPrepJobSpec) -> str | None:
-    """Return why the plan's result is invalid, or None if it is valid. Its values become arguments of the next step."""
+    """Return why the plan's result is invalid, or None if it is valid. The result's values become arguments of the next step."""
     if not _RUN_ID.fullmatch(result.run_id):
         return f"The plan step reports a malformed run id: {result.run_id!r}"
     if not _DIGEST.fullmatch(result.plan_sha256):

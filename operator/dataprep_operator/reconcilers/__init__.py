@@ -1,1 +1,1 @@
-"""The reconcilers. Each observes an object, decides, writes its status, and performs the actions."""
+"""The reconcilers. Each reconciler observes an object, decides, writes its status, and performs the actions."""

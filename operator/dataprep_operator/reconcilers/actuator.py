@@ -120,7 +120,7 @@ class Actuator:
         return True
 
     async def _confirm_exists(self, observed: Observed) -> None:
-        """Refresh the cache, and raise Conflict if the job was deleted or replaced without the watch noticing."""
+        """Refresh the cache, and raise Conflict if the job was deleted or replaced and the watch hasn't noticed this."""
         await self._observer.refresh(observed.key)
         raw = self._cache.job(observed.key)
         if raw is None or raw["metadata"]["uid"] != observed.uid:

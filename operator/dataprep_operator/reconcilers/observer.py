@@ -168,7 +168,10 @@ class Observer:
         self._frozen_specs[uid] = json.dumps(spec, separators=(",", ":"))
 
     def confirm(self, uid: str) -> None:
-        """Mark the job as read from the API server. Before that, the watch may lag behind the previous leader's changes."""
+        """Mark the job as read from the API server.
+
+        Before the job has been read, the watch may lag behind the previous leader's changes.
+        """
         self._confirmed_uids.add(uid)
 
     def is_confirmed(self, uid: str) -> bool:
@@ -367,7 +370,7 @@ class Observer:
 
 
 def _may_write(observed: Observed, pod: Pod) -> bool:
-    """Return whether a pod of a deleted job may still write. This is decided by names, because the pod's Job may be gone."""
+    """Return whether a pod of a deleted job may still write. Names decide this, because the pod's Job may be gone."""
     name = pod.owner_name or pod.name
     return name.startswith(f"{observed.child_prefix}-") and not name.startswith(child_name(observed, CLEANUP, 1))
 

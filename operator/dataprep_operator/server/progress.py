@@ -33,7 +33,10 @@ class Meter:
     bytes_per_second: float | None = None
 
     def update(self, now: datetime, *, records: int, bytes_out: int) -> None:
-        """Update the rates with the totals at `now`. Totals that fell, as after a worker's restart, count as no progress."""
+        """Update the rates with the totals at `now`.
+
+        Totals that have decreased, for example after a worker's restart, count as no progress.
+        """
         if self.at is None:
             self.at, self.records, self.bytes_out = now, records, bytes_out
             return
