@@ -25,7 +25,7 @@ def replace(
     now: datetime,
     generation: int,
 ) -> list[Condition]:
-    """Return the conditions with one condition set. Its transition time changes if its status or its reason changes.
+    """Return the conditions with one condition set. The condition's transition time changes if its status or its reason changes.
 
     In Kubernetes, a changed reason alone doesn't change the transition time. In this package, a changed reason must change this time,
     because a job fails when the same reason has lasted too long. A restarted operator must know how long the reason has lasted.

@@ -44,7 +44,8 @@ class Running:
 class Succeeded:
     """The Job succeeded.
 
-    The result is None when the pod that reported it is gone. It is always None for the convert step, whose results are in the store.
+    The result is None when the pod that reported it is gone. The result is always None for the convert step, whose results are in the
+    store.
     """
 
     result: PlanResult | CommitResult | None

@@ -1,4 +1,4 @@
-"""The HTTP handlers for progress reports, probes and metrics. They don't change objects in the cluster."""
+"""The HTTP handlers for progress reports, probes and metrics. These handlers don't change objects in the cluster."""
 
 import logging
 import time

@@ -42,7 +42,7 @@ class Gate:
         return lambda: _GatedProtocol(self, factory)
 
     def admit(self, address: str, transport: asyncio.Transport) -> bool:
-        """Return whether the connection may stay open. If so, the caller must call `release` when the connection closes."""
+        """Return whether the connection may stay open. If it may, the caller must call `release` when the connection closes."""
         connections = self._open_connections.get(address, {})
         if len(connections) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(connections)):
             metrics.CONNECTIONS_REFUSED.inc()
