@@ -151,7 +151,7 @@ class Missing(NotWhole):
 
 
 class NewerFormat(ConvertError):
-    """A stored file has a newer format than this release supports. It isn't damaged, and this release must not change it."""
+    """A stored file has a newer format than this release supports. The file isn't damaged, and this release must not change it."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.NEWER_FORMAT
@@ -162,7 +162,7 @@ class BadSample(Exception):
 
 
 class BrokenRecord(NotWhole):
-    """The first fault in a file. Its offset counts the bytes of the uncompressed records."""
+    """The first fault in a file. The fault's offset is counted in bytes of the uncompressed records."""
 
     def __init__(self, fault: str, *, offset: int) -> None:
         super().__init__(f"{fault} at offset {offset}")

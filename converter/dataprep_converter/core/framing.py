@@ -28,7 +28,7 @@ def mask(crc: int) -> int:
 
 
 def mask_all(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return `mask` of each CRC, in a new array."""
+    """Apply `mask` to each CRC, and return the results in a new array."""
     masked = (crcs >> np.uint32(15)) | (crcs << np.uint32(17))
     masked += np.uint32(MASK_DELTA)
     return masked

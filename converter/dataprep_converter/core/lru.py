@@ -33,7 +33,7 @@ class LruCache(Generic[K, V]):
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of `key`. If it is missing, `make` creates it."""
+        """Return the value of `key`. If the value is missing, `make` creates it."""
         if key not in self._values:
             value = make()
             self._weight += self._weigh(value)

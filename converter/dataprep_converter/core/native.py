@@ -26,7 +26,7 @@ from dataprep_converter.core.tensors import Array, binary, binary_data, pc, to_a
 _SOURCES: Final = [Path(__file__).with_name(name) for name in ("native.c", "resampling.c")]
 """The C sources, in the order of `build_native.py`."""
 _NOTHING: Final = pa.scalar(b"", pa.large_binary())
-"""The empty separator. Arrow's function for joining byte strings requires one."""
+"""The empty separator. Arrow's function for joining byte strings requires a separator."""
 _NO_BYTES: Final = ctypes.create_string_buffer(1)
 """A valid address for columns without any bytes."""
 _BLOCK: Final = 16
@@ -105,7 +105,7 @@ def broken(data: Bytes, starts: Lengths, ends: Lengths) -> npt.NDArray[np.int64]
 def varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Lengths]:
     """Encode all values as varints (base 128, low groups first). Also return the number of bytes in each row.
 
-    Row n has the values from `ends[n]` up to `ends[n + 1]`.
+    Row n consists of the values from `ends[n]` up to `ends[n + 1]`.
     """
     library = _library()
     values, ends = np.ascontiguousarray(values), np.ascontiguousarray(ends, np.int64)
@@ -203,7 +203,7 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
 
 
 def _without_negative_zeros(result: Bounds) -> Bounds:
-    """Replace -0.0 with 0.0, because a column may have both zeros, and which of the two was found is arbitrary."""
+    """Replace -0.0 with 0.0, because a column may contain both zeros, and either of them may have been found."""
     if result.least.dtype.kind == "f":
         # A signalling NaN would cause a warning. The caller checks anyway whether the bounds are finite.
         with np.errstate(invalid="ignore"):
@@ -215,7 +215,7 @@ def _without_negative_zeros(result: Bounds) -> Bounds:
 def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes | None:
     """Resize an image uint8[height, width, channels] with a bilinear or bicubic filter.
 
-    Return None if this function doesn't support the image. Pillow then gives the same bytes.
+    Return None if this function doesn't support the image. The caller can then use Pillow, which gives the same bytes.
     """
     library = _library()
     sizes = np.array([*image.shape[:2], height, width, image.shape[2]], np.int64)
@@ -244,7 +244,7 @@ def join(pieces: Sequence[Piece], rows: int) -> Array:
 def framed(pieces: Sequence[Piece], sizes: Lengths, room: Bytes) -> Bytes:
     """Concatenate the pieces of each row and frame them as TFRecord records. `sizes` are the sizes of the records' data.
 
-    The result is in `room` if that is large enough.
+    The result is in `room` if `room` is large enough.
     """
     library = _library()
     if library is None:
@@ -292,8 +292,8 @@ def jpeg_sizes(data: Bytes, ends: Lengths) -> Lengths | None:
 def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> tuple[list[int | None], list[float]] | None:
     """Read complete files of these sizes into the room, one after another.
 
-    Return each file's modification time in nanoseconds, and the number of seconds that reading it took. The modification time is None for a
-    file that can't be read or whose size has changed. The content of its part of the room is then undefined. Return None without the
+    Return each file's modification time in nanoseconds, and the number of seconds that reading it took. If a file can't be read or its size
+    has changed, the file's modification time is None, and the content of its part of the room is undefined. Return None without the
     library.
     """
     library = _library()
@@ -308,7 +308,7 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
 
 
 def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple[int, int]:
-    """Return the address and the size in bytes of a buffer. The buffer must outlive the use of the address."""
+    """Return the address and the size in bytes of a buffer. The buffer must stay alive as long as the address is used."""
     buffer = pa.py_buffer(data)  # type: ignore[arg-type]  # Arrow's stubs don't accept arrays
     return buffer.address, buffer.size
 
@@ -326,7 +326,7 @@ def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray 
 def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> int:
     """Write the pieces to a file, and return their total size in bytes. This needs the library (see `is_there`).
 
-    Raises OSError. Some of the bytes may then have been written.
+    Raises OSError. Some of the bytes may have been written before the error.
     """
     addresses, sizes = _places(pieces)
     wrong = _library().write_pieces(descriptor, _address(addresses), _address(sizes), len(pieces))
@@ -336,7 +336,7 @@ def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryvi
 
 
 def _places(pieces: "Sequence[bytes | bytearray | memoryview]") -> tuple[Lengths, Lengths]:
-    """Return the addresses and sizes of pieces. The pieces must outlive the use of the addresses."""
+    """Return the addresses and sizes of pieces. The pieces must stay alive as long as the addresses are used."""
     places = np.array([place_of(piece) for piece in pieces], np.int64).reshape(len(pieces), 2)
     return np.ascontiguousarray(places[:, 0]), np.ascontiguousarray(places[:, 1])
 
@@ -475,8 +475,8 @@ def _lengths(piece: Piece, rows: int) -> Lengths:
 def _bounds(matrix: npt.NDArray[Any], some: slice) -> Bounds:
     if matrix.dtype != np.float16:
         return Bounds(matrix.min(axis=1), matrix.max(axis=1), matrix[:, some].copy())
-    # numpy compares float16 values one by one, which takes thirty times as long as comparing their bits as integers. The integers have the same
-    # order as the floats if all bits of a negative value except the sign are flipped.
+    # numpy compares float16 values one by one, which takes thirty times as long as comparing their bits as integers. The integers have the
+    # same order as the floats if, in each negative value, all bits except the sign are flipped.
     bits = matrix.view(np.int16)
     keys = bits ^ ((bits >> 15) & np.int16(0x7FFF))
     least, greatest = ((ends ^ ((ends >> 15) & np.int16(0x7FFF))).view(np.float16) for ends in (keys.min(axis=1), keys.max(axis=1)))

@@ -12,7 +12,7 @@ class ShownStream(io.TextIOBase):
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
-        """The wrapped stream. It is used to write files, but not messages, and to write colours."""
+        """The wrapped stream. Only the contents of files, and colour codes, are written to it directly."""
 
     def write(self, text: str, /) -> int:
         """Write the redacted form of the text."""
@@ -53,12 +53,12 @@ def guard() -> None:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the unredacted stream. Write only files to it, and colours around texts that have passed `shown`."""
+    """Return the unredacted stream. Write to it only the contents of files, and the colour codes around texts that have passed `shown`."""
     return stream.raw if isinstance(stream, ShownStream) else stream
 
 
 def yaml_text(document: object) -> str:
-    """Return a document as YAML that is safe to display: characters that aren't `printable` are escaped in YAML's way."""
+    """Return a document as YAML that is safe to display: characters that aren't `printable` are written as YAML's escape sequences."""
     import yaml
 
     text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))

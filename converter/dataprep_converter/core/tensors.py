@@ -32,7 +32,7 @@ _ARROW_TYPES: Final = {name: arrow for arrow, name in NUMPY_NAMES.items()}
 _MOST_VALUES: Final = 2**31 - 1
 """The largest number of values in a tensor, which is Arrow's limit for the size of a list."""
 _MOST_DIMENSIONS: Final = 63
-"""The largest number of dimensions of a tensor. numpy supports one more, which is needed for the records."""
+"""The largest number of dimensions of a tensor. numpy supports one more dimension, which is needed for the records."""
 
 
 def shape_fault(shape: Sequence[int]) -> str | None:

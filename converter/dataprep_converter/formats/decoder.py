@@ -21,7 +21,7 @@ class Decoder(Protocol):
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Any]]:
         """Yield an (offset, record) pair for every record of a file, whose bytes come in `pieces`. All pieces are consumed.
 
-        A record is in the format's own form. Raises BrokenRecord at the first fault, after yielding all good records before it.
+        The type of a record depends on the format. Raises BrokenRecord at the first fault, after yielding all good records before it.
         """
         ...
 
@@ -84,7 +84,7 @@ class ReadsArrays(Protocol):
     """A decoder of a format whose files consist of arrays."""
 
     def arrays(self, pieces: Iterable[bytes]) -> dict[str, npt.NDArray[Any]]:
-        """Return a file's arrays by feature. The first dimension of each array has one entry per record.
+        """Return a file's arrays, keyed by feature. The first dimension of each array has one entry per record.
 
         Raises BrokenRecord.
         """

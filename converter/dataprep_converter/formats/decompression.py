@@ -14,7 +14,10 @@ _arrow: Any = pa  # the stubs don't know compressed streams over Python files
 
 
 def decompressed(pieces: Iterable[bytes], compression: str) -> Iterator[bytes]:
-    """Yield the decompressed pieces. `compression` is the manifest's: `none`, `gzip` or `zstd`. Raises BrokenRecord at the first fault."""
+    """Yield the decompressed pieces. Raises BrokenRecord at the first fault.
+
+    `compression` is the manifest's value: `none`, `gzip` or `zstd`.
+    """
     if compression == "none":
         yield from pieces
         return

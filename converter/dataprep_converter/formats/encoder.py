@@ -60,9 +60,10 @@ class Encoder(Protocol):
         ...
 
     def rest(self) -> Iterator[bytes | bytearray | memoryview]:
-        """Yield, in pieces, the bytes that follow those of `close`.
+        """Yield, in pieces, the bytes that follow those that `close` returns.
 
-        If a format's header depends on the last record, these bytes are the records. Most formats have none.
+        If a format's header depends on the last record, `close` returns the header, and this method yields the records. For most formats,
+        it yields nothing.
         """
         ...
 

@@ -43,7 +43,7 @@ class Format:
     """The layout of the record index. None for a format whose records need no index, or have no separate offsets."""
     read_unit: ReadUnit = ReadUnit.FILE
     script_extensions: tuple[str, ...] = ()
-    """A script's output file with one of these extensions is read record by record. Nothing else is known of such a file."""
+    """A script's output file with one of these extensions is read record by record. Nothing but the extension of such a file is known."""
     media_type: str = "application/octet-stream"
     is_sagemaker_input: bool = False
     """Whether a SageMaker training job accepts the media type as its ContentType."""

@@ -142,12 +142,15 @@ def decoder(manifest: Manifest) -> Decoder:
 
 @cache
 def _names_features(kind: type[Decoder]) -> bool:
-    """Whether a decoder class is a NamesFeatures. Cached, because a protocol check takes longer than reading a small record."""
+    """Whether a decoder class implements NamesFeatures. Cached, because a protocol check takes longer than reading a small record."""
     return issubclass(kind, NamesFeatures)
 
 
 def by_feature(format_: Decoder, record: Any, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the values of a record, keyed by the names of the manifest's features. Raises NotWhole if it isn't a record of the format."""
+    """Return the values of a record, keyed by the names of the manifest's features.
+
+    Raises NotWhole if `record` isn't a record of the format.
+    """
     if features and features[0].get("record") and isinstance(record, bytes):
         return {features[0]["name"]: [record]}
     return (format_.by_feature if _names_features(type(format_)) else format_.parse)(record)  # type: ignore[attr-defined]  # checked on the same line

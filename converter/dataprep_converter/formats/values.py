@@ -25,7 +25,7 @@ _NUMBERS: Final = {"bytes": frozenset({bytes}), "float": frozenset({float, int})
 
 
 def fault(features: Sequence[Described], record: Record) -> str | None:
-    """Return a text about how a record differs from the features in names, kinds or shapes. Return None if the record doesn't differ."""
+    """Describe how a record differs from the features in names, kinds or shapes, or return None if it doesn't differ."""
     names = {feature["name"] for feature in features}
     for name in record:
         if name not in names:

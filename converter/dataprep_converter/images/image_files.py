@@ -1,7 +1,7 @@
 """Decode image files to pixels, and encode pixels to image files.
 
-JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. Both are imported only when a step needs them. If TensorFlow
-can decode a file, TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp` give the same pixels.
+JPEG is handled by libjpeg-turbo (simplejpeg), and all other formats by Pillow. Both libraries are imported only when a step needs them. If
+TensorFlow can decode a file, TensorFlow's `decode_jpeg(dct_method="INTEGER_ACCURATE")`, `decode_png` and `decode_bmp` give the same pixels.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class Header:
 
 
 def require_libraries(purpose: str) -> None:
-    """Raise BadSpec if a library for decoding is missing. The error's message contains `purpose`, which tells what needs the library."""
+    """Raise BadSpec if a library for decoding is missing. The error's message contains `purpose`, the user of the library."""
     for name in ("simplejpeg", "PIL.Image"):
         try:
             import_module(name)

@@ -17,7 +17,7 @@ _PNG_END = b"IEND\xaeB\x60\x82"
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 _JPEG_MARKERS = 65_536
-"""The largest accepted number of markers before the pixels. No camera writes nearly as many, and each marker costs one loop iteration."""
+"""The largest accepted number of markers before the pixels. Cameras write far fewer markers, and each marker costs one loop iteration."""
 _TIFF_WIDTH = 256
 _TIFF_HEIGHT = 257
 _TIFF_SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}

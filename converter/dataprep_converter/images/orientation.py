@@ -38,7 +38,7 @@ def turned(image: Pixels, orientation: int) -> Pixels:
 
 
 def turned_back(image: Pixels, orientation: int) -> Pixels:
-    """Return an upright image in its stored orientation, as a view."""
+    """Rotate or mirror an upright image back to its stored orientation, and return it as a view."""
     return turned(image, _BACK.get(orientation, orientation))
 
 

@@ -24,7 +24,7 @@ _VALUES_APART: Final = 0.1
 _MISSING_APART: Final = 0.1
 _GAPS: Final = 2
 _BEYOND: Final = 0.1
-"""A share of the training split's range. Values are reported if they are further outside the range than this."""
+"""A share of the training split's range. Values are reported if they are outside the range by more than this share."""
 _PARTS: Final = 10
 """For the test, the training split's values are cut into this many parts with about equal counts."""
 _UNLIKELY: Final = 3.0902
@@ -137,7 +137,7 @@ def _compare_distributions(name: str, mine: Summary, theirs: Summary, *, base: s
 def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
     """Divide the range of values into parts, and return both summaries' counts in each part.
 
-    A part has about a tenth of the first summary's values.
+    A part contains about a tenth of the first summary's values.
     """
     shift = max(mine.histogram.shift, theirs.histogram.shift)
     one, two = mine.histogram.at(shift), theirs.histogram.at(shift)
@@ -154,7 +154,7 @@ def _parts(mine: NumberSummary, theirs: NumberSummary) -> tuple[Counts, Counts]:
 
 
 def distance(first: Counts, second: Counts) -> float:
-    """Return the total variation distance of two distributions, given by counts. It is 0 if they are equal and 1 if they are disjoint."""
+    """Return the total variation distance of two distributions, given by counts: 0 if they are equal, and 1 if they are disjoint."""
     if not first.sum() or not second.sum():
         return 0.0
     return float(np.abs(first / first.sum() - second / second.sum()).sum()) / 2

@@ -22,7 +22,7 @@ class PlainColumns:
     """Computes statistics of plain columns for a group of summarisers, and passes each summariser the results for its feature."""
 
     def __init__(self, summarisers: Sequence[Summariser], *, dtype: np.dtype[Any], every: int) -> None:
-        """Sample one of every `every` records. The bounds cover all records. All summarisers must have seen the same number of records."""
+        """Sample one in `every` records. The bounds cover all records. All summarisers must have seen the same number of records."""
         self.summarisers = summarisers
         self._every = every
         self._before = summarisers[0].summary.records

@@ -24,7 +24,7 @@ Extent: TypeAlias = Literal["Sampled", "All", "ClassCounts"]
 
 _FEWEST_BUCKETS: Final = 8
 _LEVEL: Final = 1
-"""zlib's compression level. Compared with the default level, compression takes a fifth of the time, and the result is a sixth larger."""
+"""zlib's compression level. This level takes a fifth of the time of zlib's default level, and its result is about a sixth larger."""
 _BUCKETS_OF_A_REPORT: Final = 2**15
 _BUCKETS_OF_A_JOB: Final = 2**22
 
@@ -91,7 +91,7 @@ def merged(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
         for name, counts in document["classes"].items():
             split.classes.setdefault(name, ClassCounts()).merge(ClassCounts.from_json(counts))
     for name in {name for split in splits.values() for name, counts in split.classes.items() if not counts.is_class}:
-        # A label that is a number to predict in one split isn't a class in any other split.
+        # If a label is a number to predict in one split, its classes aren't counted in any split.
         for split in splits.values():
             split.classes.pop(name, None)
     return splits

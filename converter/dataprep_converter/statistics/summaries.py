@@ -104,11 +104,12 @@ class NumberSummary:
         # There is no deviation for numbers that are so large that their squares overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             wide -= mean
-            # np.dot isn't used: for large arrays, its result depends on the processor, and its threads then wait for more work on all cores.
+            # np.dot isn't used. For large arrays, its result depends on the processor, and its threads occupy all cores while they wait for
+            # more work.
             self.moments.add(wide.size, mean, float(np.square(wide, out=wide).sum()))
 
     def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
-        """Add the integers low, low + 1, …. `counts` has the exact number of occurrences of each value."""
+        """Add the integers low, low + 1, …. `counts` contains the exact number of occurrences of each value."""
         places = np.flatnonzero(counts)
         if not len(places):
             return
@@ -326,7 +327,7 @@ class Summariser:
         if not values.size:
             return
         limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
-        # Pixels soon reach both ends of their range. No later value can then change the bounds.
+        # Pixels soon include both ends of their type's range. From then on, no value can change the bounds.
         if (numbers.least, numbers.greatest) != limits:
             numbers.bound(values)
         if values.dtype == np.int8:
@@ -336,7 +337,7 @@ class Summariser:
 
 
 def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
-    """Return (least, greatest) as Python numbers. If there are NaN or infinities, at least one of the two isn't finite.
+    """Return (least, greatest) as Python numbers. If there are NaN or infinities, at least one of these bounds isn't finite.
 
     For float16 it calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long.
     """

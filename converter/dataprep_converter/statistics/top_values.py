@@ -33,7 +33,7 @@ class TopValues:
     seen: int = 0
     """The number of values added so far, including dropped values."""
     mostly_different: bool = False
-    """Whether the values identify single records rather than categories. If so, counting has stopped, and `counts` is empty."""
+    """Whether the values identify single records rather than categories. If it is True, counting has stopped, and `counts` is empty."""
 
     def add(self, values: Array) -> None:
         """Count the values of a column of integers or byte strings without nulls."""

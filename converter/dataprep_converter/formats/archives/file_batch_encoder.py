@@ -1,4 +1,4 @@
-"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive that has raw files in the order of the records, and a list of the files' URIs.
+"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive. It contains raw files in the order of the records, and a list of the URIs.
 
     # file_<n>.<extension of the URI, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 
@@ -68,7 +68,10 @@ class FileBatchEncoder(SingleFile):
 
 
 def content_and_uri(options: FileBatchOptions, features: Sequence[FeatureSpec]) -> tuple[str, str]:
-    """Return the names of the features with the files' bytes and URIs. Raises BadSpec if either feature is missing."""
+    """Return the names of two features: the one with the files' bytes, and the one with their URIs.
+
+    Raises BadSpec if either feature is missing.
+    """
     return (
         _choose_feature(features, options.content, _CONTENTS, option="content"),
         _choose_feature(features, options.uri, _PATHS, option="uri"),
@@ -81,7 +84,7 @@ def uri_of(uri_or_path: str, base: str) -> str:
 
 
 def _base(base: str | None) -> str:
-    """Return the prefix that relative paths get. An absolute path becomes a URI in the form of Java's `File.toURI`."""
+    """Return the prefix for relative paths. An absolute path becomes a URI in the form of Java's `File.toURI`."""
     if base is None:
         return ""
     base = unsigned(base)

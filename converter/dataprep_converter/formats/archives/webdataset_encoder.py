@@ -3,7 +3,7 @@
     # A member:  header of 512 bytes (USTAR) | content | zeros up to a multiple of 512          The name is <key>.<extension>.
     # A header:  name 100 | mode 8 | uid 8 | gid 8 | size 12 | mtime 12 | checksum 8 | type | link 100 | "ustar\0" "00" | user 32 | group 32
     #            | device 16 | prefix 155 | zeros 12                 (numbers in octal; the checksum is the sum of all bytes, itself as spaces)
-    # The end:   zeros, at least 1024, up to a multiple of 10240
+    # The end:   at least 1024 zeros, up to a multiple of 10240
 
 The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
 order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because some readers fail on PAX headers.
@@ -177,7 +177,7 @@ class WebdatasetEncoder(SingleFile):
         return "tar"
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Note the shard's number. Keys that don't come from a feature begin with it."""
+        """Note the shard's number. Keys that don't come from a feature begin with this number."""
         del seed
         self._shard = shard.index
 
@@ -239,7 +239,7 @@ class WebdatasetEncoder(SingleFile):
 
 
 _EXTENSIONS: Final = ("", *dict.fromkeys(MAGICS.values()), _UNKNOWN)
-"""Extensions of images by their number in `_kinds`. 0 stands for the member's own extension."""
+"""The extensions of images, at the positions that `_kinds` returns. 0 stands for the member's own extension."""
 
 
 def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
@@ -292,7 +292,7 @@ def _write_texts(field: Bytes, texts: Array) -> None:
 
 
 def _split_name(name: bytes) -> tuple[bytes, bytes]:
-    """Split a path into USTAR's prefix and name, at the first slash after which the name fits. Raises BadData if no slash fits."""
+    """Split a path into USTAR's prefix and name, at the first slash after which the name fits. Raises BadData if there is no such slash."""
     if len(name) <= _NAME:
         return b"", name
     for at in range(len(name)):

@@ -16,7 +16,7 @@ _ipc: Any = pa.ipc  # the stubs don't know all options
 
 
 class ArrowDecoder:
-    """Decodes each record to a row of a record batch. A row has the offset of its batch."""
+    """Decodes each record to a row of a record batch. The offset of a row is that of its batch."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {feature.name: feature for feature in tables_decoder.features_of(manifest)}

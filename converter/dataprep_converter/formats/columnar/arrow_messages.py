@@ -5,8 +5,8 @@
     # A file:     ARROW1 00 00 | a stream | footer | int32 size of the footer | ARROW1
 
 Arrow's own reader would read each batch completely to find the length of the batch. So this module takes the few needed numbers out of the
-flatbuffers. A flatbuffer table begins with the distance back to its vtable. The vtable has the offset of each field within the table, or 0
-for an absent field.
+flatbuffers. A flatbuffer table begins with the distance back to its vtable. The vtable contains the offset of each field within the table,
+or 0 for an absent field.
 """
 
 import struct
@@ -46,7 +46,7 @@ class Message:
 
 
 def messages(source: Input, uri: str) -> Iterator[Message]:
-    """Yield the messages of a file or a stream in order. Raises BadData for other data and for truncated data."""
+    """Yield the messages of a file or a stream in order. Raises BadData for truncated data, and for data that isn't Arrow IPC data."""
     start = source.read_at(0, 8)
     if not start:
         raise BadData(f"{uri} is empty, so it isn't Arrow IPC data.", uri=uri)

@@ -19,7 +19,7 @@ _parquet: Any = pq  # the stubs don't know all options
 
 
 class ParquetDecoder:
-    """Decodes each record to a row of a record batch. A row has the offset of its row group."""
+    """Decodes each record to a row of a record batch. The offset of a row is that of its row group."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._features = {feature.name: feature for feature in tables_decoder.features_of(manifest)}

@@ -48,7 +48,7 @@ class ParquetEncoder(SingleFile):
         self._compression = (options.compression.lower(), level or default)
 
     def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
-        """Set the class names by feature. With `huggingFace`, they are stored in the file's metadata."""
+        """Set the class names of each feature. With `huggingFace`, they are stored in the file's metadata."""
         self._classes = classes
 
     @staticmethod

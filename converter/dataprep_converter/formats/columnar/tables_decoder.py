@@ -54,7 +54,7 @@ def _describe_columns(schema: pa.Schema) -> list[str]:
 
 
 def values_of(row: Row, features: Mapping[str, FeatureSpec]) -> dict[str, Any]:
-    """Return the values of a row by feature."""
+    """Return the values of a row, keyed by feature."""
     batch, number = row
     values: dict[str, Any] = {}
     for name, feature in features.items():

@@ -1,4 +1,4 @@
-"""Tables: features as columns of fixed Arrow types, in groups of records that don't depend on how the batches were cut.
+"""Tables: features as columns of fixed Arrow types. The division into groups of records doesn't depend on how the batches were cut.
 
 They are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks, so
 equal values in differently cut batches could give different bytes. Therefore every column of a group is rebuilt from its values.
@@ -135,7 +135,7 @@ class Pieces(io.RawIOBase):
 
 
 def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
-    """Return the size in bytes of each row's values. If lengths differ, the size includes the offsets.
+    """Return the size in bytes of each row's values. If rows have different lengths, the size includes the offsets.
 
     `width` is the size of a number in bytes, or 0 for text and bytes.
     """

@@ -1,4 +1,4 @@
-"""Decoder of `dl4jDataset`: a record is one row of each array. A sequence's row is cut to the steps that its mask contains.
+"""Decoder of `dl4jDataset`: a record is one row of each array. A sequence's row is truncated to the steps that its mask marks as present.
 
 It holds the complete file in memory.
 """
@@ -21,7 +21,7 @@ _NAMES: Final = {kind.name: name for name, kind in KINDS.items()}
 
 
 class Dl4jDatasetDecoder:
-    """Decodes each record to one row of each array. A sequence's row is cut to its steps."""
+    """Decodes each record to one row of each array. A sequence's row is truncated to its steps."""
 
     def __init__(self, manifest: Manifest) -> None:
         order = sorted(manifest.features, key=lambda feature: int(feature["place"]))
@@ -31,7 +31,7 @@ class Dl4jDatasetDecoder:
         self._is_multi = options.get("holds") == "MultiDataSet"
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Values]]]:
-        """Yield the records. Every record has the offset of the first array, because a record spans all arrays."""
+        """Yield the records. The offset of every record is that of the first array, because a record spans all arrays."""
         data = _Bytes(b"".join(pieces))
         counts = self._counts(data)
         first = data.at
@@ -98,7 +98,7 @@ class _Bytes:
         self.at = 0
 
     def take(self, size: int) -> bytes:
-        """Return the next `size` bytes. Raises BrokenRecord if fewer are left."""
+        """Return the next `size` bytes. Raises BrokenRecord if fewer than `size` bytes are left."""
         if size > len(self.content) - self.at:
             raise BrokenRecord(f"truncated: {len(self.content) - self.at} of {size} bytes", offset=self.at)
         self.at += size

@@ -4,8 +4,8 @@
     # A MultiDataSet:  int32 numbers of features, labels, masks of features, masks of labels | the arrays in this order       (big-endian)
 
 Arrays have ND4J's form (`nd4j.py`), and their first dimension has one entry per record. Scalars and vectors become two-dimensional arrays, and
-tensors keep their shape. Sequences are [records, values of a step, steps], padded with zeros to the longest sequence of the file, and have a mask
-[records, steps] of 1 and 0. A file without records is a DataSet without arrays.
+tensors keep their shape. Sequences become an array [records, values of a step, steps], padded with zeros to the longest sequence of the
+file, and a mask [records, steps] of 1 and 0. A file without records is a DataSet without arrays.
 """
 
 import struct

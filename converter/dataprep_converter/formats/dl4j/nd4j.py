@@ -36,7 +36,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "int64": Kind("LONG", 0x40000),
     "uint8": Kind("UBYTE", 0x808000),
 }
-"""ND4J's types by numpy's names. BOOL is left out, because ND4J 1.0.0-M2.1 itself writes false as true."""
+"""Maps numpy's type names to ND4J's types. BOOL is left out, because ND4J 1.0.0-M2.1 itself writes false as true."""
 
 
 def array(values: npt.NDArray[Any]) -> list[bytes | memoryview]:

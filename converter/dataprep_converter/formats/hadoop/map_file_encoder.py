@@ -1,7 +1,7 @@
-"""Encoder of Hadoop's MapFile: a folder with two sequence files. `data` has the records, sorted by key, and `index` has positions in it.
+"""Encoder of Hadoop's MapFile: a folder with two sequence files. `data` has the records, sorted by key; `index` has positions in `data`.
 
-    # index: a sequence file with block compression. Each record is (key, LongWritable position in `data`), and there is one for each
-    # interval of records.
+    # index: a sequence file with block compression. Each interval of records in `data` has one entry: (key, LongWritable position in
+    # `data`).
 
 The position is that of the record, or of the sync marker if there is one directly before it. With block compression, it is the position of
 the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it writes the same

@@ -6,7 +6,8 @@
     # A sync:      int32 -1 | the sync marker          A sync precedes each block, or a record after 102,400 bytes without a sync.
     # A block:     sync | vint records | 4 x (vint length | zlib):  lengths of keys, keys, lengths of values, values          Lengths are vints.
 
-With the compression `Record`, each value is a zlib stream. A block ends after the record with which its keys and values reach 1,000,000 bytes.
+With the compression `Record`, each value is a zlib stream. A block ends after the record that makes the block's keys and values reach
+1,000,000 bytes.
 
 Hadoop's sync marker is random. Our marker is derived from the job's seed, the split and the shard, so that equal records give equal bytes.
 If Hadoop's own writer uses our marker, it writes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
@@ -44,7 +45,7 @@ LARGEST: Final = (1 << 31) - 1
 
 
 def marker(shard: Shard | None, *, seed: int, file: str = "") -> bytes:
-    """Return the sync marker of a shard's file. `file` tells the shard's files apart if there are several."""
+    """Return the sync marker of a shard's file. `file` distinguishes the files of a shard that consists of several files."""
     place = f"{shard.split}/{shard.index}" if shard else ""
     return hashlib.sha256(f"{seed}/{place}/{file}".encode()).digest()[:MARKER]
 
@@ -69,14 +70,14 @@ class Frames(Protocol):
 
 
 def frames(compression: str, *, level: int, sync: bytes, begin: int) -> Frames:
-    """Return the framing for `compression`. The file's header has `begin` bytes."""
+    """Return the framing for `compression`. The file's header is `begin` bytes long."""
     if compression == "Block":
         return Blocks(level=level, sync=sync, begin=begin)
     return Records(level=level if compression == "Record" else None, sync=sync, begin=begin)
 
 
 class Records:
-    """Frames each record separately. If there is a level, each value is compressed."""
+    """Frames each record separately. If a compression level is given, each value is compressed."""
 
     def __init__(self, *, level: int | None, sync: bytes, begin: int) -> None:
         self._level = level
@@ -119,7 +120,7 @@ class Records:
     def _cuts(self, starts: Lengths) -> list[int]:
         """Return the numbers of the records that need a sync before them.
 
-        `starts` has each record's distance from the first record, not counting syncs.
+        `starts` contains each record's distance from the first record, not counting syncs.
         """
         cuts: list[int] = []
         first = self._position

@@ -1,4 +1,4 @@
-"""Decode Hadoop's Writables to values. See `formats/hadoop/writables_encoder.py` for their bytes. All lengths and types are checked."""
+"""Decode Hadoop's Writables to values, and check all lengths and types. See `writables_encoder.py` for the Writables' binary form."""
 
 import struct
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ class WritableLayout(Protocol):
     """The binary form of the objects of a Java class."""
 
     def size(self, begin: bytes) -> int | None:
-        """Return the complete size of an object. `begin` is its first HEAD bytes, or the complete object if that is smaller.
+        """Return the total size of an object. `begin` is its first HEAD bytes, or the complete object if that is smaller.
 
-        Return None if these bytes don't determine the size. Raises ValueError if they are wrong.
+        Return None if these bytes don't determine the size. Raises ValueError if these bytes aren't valid.
         """
         ...
 
@@ -42,7 +42,7 @@ class WritableLayout(Protocol):
 
 
 HEAD: Final = 64
-"""The number of an object's first bytes that determine its size."""
+"""How many of an object's first bytes are needed to determine its size."""
 
 
 def form_of(writable: object) -> WritableLayout:
@@ -193,7 +193,7 @@ def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
 
 
 def vint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the vint at `at` and the position after it. Raises ValueError if it is damaged or negative."""
+    """Return the vint at `at` and the position after it. Raises ValueError if the vint is damaged or negative."""
     if at >= len(data):
         raise ValueError("a length is cut off")
     first = data[at] - 256 if data[at] > 0x7F else data[at]
@@ -221,7 +221,7 @@ def vints(data: bytes, count: int) -> tuple[list[int], int]:
 
 
 def parse(layout: WritableLayout, data: bytes) -> dict[str, Any]:
-    """Return the values of an object by feature. Raises BrokenRecord."""
+    """Return the values of an object, keyed by feature. Raises BrokenRecord."""
     try:
         size = layout.size(data[:HEAD])
         if size is not None and size != len(data):

@@ -39,7 +39,7 @@ TEXT: Final = 7
 
 @dataclass(frozen=True)
 class Number:
-    """Java's form of a type of numbers."""
+    """How Java's classes represent a number type."""
 
     writable: str
     stored: np.dtype[Any]
@@ -80,7 +80,7 @@ class Pairs:
     """The Java classes of a job's keys and values."""
 
     key: Writable | None
-    """The keys' class. None if keys are record numbers, as LongWritable."""
+    """The keys' class. None if keys are record numbers, which are stored as LongWritables."""
     value: Writable
 
     @property

@@ -3,8 +3,8 @@
     # A shard:   uint32 records | uint32 offset of each record, and of the end | JSON of the columns | records       (little-endian)
     # A record:  uint32 size of each column whose size varies | contents of all columns, in the byte order of their names
 
-The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). These are the names of the library's encodings, and the
-content that each of them reads:
+The JSON is also in the split's `index.json` (`dataset/sidecars/mds_index.py`). The library's encodings have these names, and store these
+contents:
 
     # int (int64), uint8 … float64     the number              ndarray:<dtype>:<shape>     the numbers of a tensor, row-major
     # str, bytes, jpeg, png            the unchanged bytes     ndarray:<dtype>             ndim << 2 | n, the shape in uint<8 << n>, numbers
@@ -40,7 +40,7 @@ LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]
 """The hashes in index.json. The SHA-256 of each shard is known anyway, and the library can check this digest."""
 _IMAGE: Final = "/encoded"
-"""Features whose names end with this hold image files. The library opens any image type under the encoding `jpeg`."""
+"""Features whose names end with this suffix hold image files. The library opens any image type under the encoding `jpeg`."""
 _LEVELS: Final = {"Zstd": 3, "Gzip": 6}
 
 
@@ -200,7 +200,7 @@ def _stored_dtype(feature: FeatureSpec) -> str:
 
 
 def _shape(step: tuple[int, ...], count: int) -> bytes:
-    """Return the header of an array in a column without a fixed shape. It precedes the array's numbers."""
+    """Return the header of an array in a column without a fixed shape. The header precedes the array's numbers."""
     shape = (count, *step)
     width = next(n for n in range(4) if max(shape) < 1 << (8 << n))
     return bytes([len(shape) << 2 | width]) + np.array(shape, f"<u{1 << width}").tobytes()
@@ -216,13 +216,13 @@ def _run(parts: Sequence[Fixed], rows: int) -> Array:
 
 
 def index(shards: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return the `index.json` of a split. `shards` has the entries made by `shard_of_index`."""
+    """Return the `index.json` of a split. `shards` contains the entries made by `shard_of_index`."""
     return json.dumps({"shards": list(shards), "version": 2}, sort_keys=True).encode()
 
 
 @dataclass(frozen=True)
 class MdsFile:
-    """A file of a shard, as it appears in the index."""
+    """The entry of a shard's file in the index."""
 
     basename: str
     size: int

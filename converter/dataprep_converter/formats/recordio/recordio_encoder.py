@@ -260,7 +260,7 @@ def escaped(records: Array) -> tuple[memoryview, Lengths]:
     # The size of every frame is a multiple of 4, so a multiple of 4 in the file is also a multiple of 4 in a record.
     magic_places = np.flatnonzero(data.view("<u4") == MAGIC) * 4
     if len(magic_places) == len(sizes):
-        return view, sizes  # only the frames' own magic numbers
+        return view, sizes  # the only magic numbers are those that begin frames
     inside = magic_places[~np.isin(magic_places, starts[:-1])]
     out: list[bytes | memoryview] = []
     copied_end = 0

@@ -30,7 +30,7 @@ class CsvDecoder:
         self._names = [name.encode() for feature in self._features for name in names(feature)]
         self._delimiter = self._options.delimiter.encode()
         stop = re.escape(self._delimiter)
-        # The quantifiers are possessive: backtracking would take many times the memory of a large cell.
+        # The quantifiers are possessive, because backtracking in a large cell would need many times the cell's size in memory.
         self._cell = re.compile(rb'(?:"([^"]*+(?:""[^"]*+)*+)"|([^"\n%b]*+))(?:(%b)|\n)' % (stop, stop))
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, list[Cell]]]:

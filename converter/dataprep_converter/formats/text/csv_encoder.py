@@ -46,7 +46,7 @@ class CsvEncoder(SingleFile):
 
     @staticmethod
     def extension(output: Output) -> str:
-        """Return `csv`, or `csv.gz` if it is compressed."""
+        """Return `csv`, or `csv.gz` if the file is compressed."""
         return "csv.gz" if output.csv.compression == "Gzip" else "csv"
 
     @staticmethod

@@ -29,7 +29,7 @@ def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, b
 
 
 def rounded(value: float, dtype: str) -> float:
-    """Round `value` to the given type. It was parsed from the shortest text of a number of that type."""
+    """Round `value` to the given type, so that it equals the number of that type from whose shortest text it was parsed."""
     return float(np.dtype(dtype).type(value))
 
 

@@ -16,7 +16,7 @@ from dataprep_converter.formats.columnar.tables_encoder import leaves
 from dataprep_converter.records.feature import FeatureSpec
 
 NOTHING: Final = pa.scalar("", pa.large_string())
-"""The empty separator. Arrow's function for joining texts requires one."""
+"""The empty separator. Arrow's function for joining texts requires a separator."""
 
 _VALUES: Final = 1 << 20
 """The largest number of tensor values that are written in one step. As text, each value takes more than ten bytes."""
@@ -59,7 +59,7 @@ def numbers(values: Array) -> Array:
         return integers
     floats: Any = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     texts: Array = floats.cast(pa.large_string())
-    # Arrow writes 1.0 as 1. Readers that infer types from values would take this for an integer.
+    # Arrow writes 1.0 as 1. Readers that infer types from values would take such a text for an integer.
     is_whole = pc.match_substring_regex(texts, _WHOLE)
     if pc.any(is_whole).as_py():
         texts = pc.if_else(is_whole, join(texts, text(".0")), texts)

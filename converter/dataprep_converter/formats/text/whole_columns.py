@@ -1,7 +1,7 @@
 """Convert many records of a text format to columns in one call, without a Python loop that checks every value.
 
-The functions return a column, or None if there is a missing or wrong value. To find this value, the caller then checks each record
-(`values.py`).
+The functions return a column, or None if there is a missing or wrong value. In the latter case, the caller checks each record to find this
+value (`values.py`).
 """
 
 import itertools
@@ -49,7 +49,7 @@ def _accepted_types(kind: pa.DataType) -> set[type]:
 
 
 def of_cells(cells: Sequence[Sequence[bytes | None]], feature: FeatureSpec, kind: pa.DataType) -> "Array | None":
-    """Convert a feature's cells to a column of type `kind`. `cells` has a sequence of texts for each of the feature's CSV columns."""
+    """Convert a feature's cells to a column of type `kind`. `cells` contains a sequence of texts for each of the feature's CSV columns."""
     texts = [pa.array(column, pa.large_binary()) for column in cells]
     if any(text.null_count for text in texts):
         return None

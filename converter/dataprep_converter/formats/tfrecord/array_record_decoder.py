@@ -23,7 +23,7 @@ class ArrayRecordDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield the records.
 
-        The offset of a record is the total size of the preceding records. A fault has the offset of its chunk in the file.
+        The offset of a record is the total size of the preceding records. The offset of a fault is that of its chunk in the file.
         """
         with TemporaryFile.of("a shard that is read back", pieces) as file:
             offset = 0

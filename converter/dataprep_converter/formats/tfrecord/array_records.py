@@ -1,6 +1,7 @@
 """The library array_record, which writes and reads ArrayRecord files. It is an optional dependency, and it accepts only paths.
 
-It gets each file as `/proc/self/fd/<n>`. So the files need no names, and no file is left behind when a process is killed.
+The library is given each file as the path `/proc/self/fd/<n>`. So the files need no names, and no file is left behind when a process is
+killed.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ from dataprep_converter.runtime.temporary import TemporaryFile
 
 
 def library() -> Any:
-    """Return the library's module, which has no type annotations. Raises BadSpec, with the package to install, if it is missing."""
+    """Return the library's module, which has no type annotations. Raises BadSpec, naming the package, if it isn't installed."""
     try:
         from array_record.python import array_record_module  # type: ignore[import-untyped]  # it has no types
     except ImportError as exc:

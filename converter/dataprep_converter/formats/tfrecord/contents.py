@@ -1,7 +1,7 @@
 """Contents: convert the columns of a batch to the bytes inside protobuf messages, without a loop over values.
 
-A content is the packed numbers or the byte string of one row. The encoder adds tags, lengths and keys around it. If the contents of all rows have
-the same length, they are stored as a matrix, otherwise as a column of byte strings.
+A content is the packed numbers or the byte string of one row. The encoder adds tags, lengths and keys around each content. If the contents
+of all rows have the same length, they are stored as a matrix, otherwise as a column of byte strings.
 """
 
 import math
@@ -24,7 +24,7 @@ MISSING: Final = -1
 OWN_PIECE: Final = 512
 """Contents of a fixed length are joined directly if they have at least this width.
 
-Narrower contents are first copied into a run of neighbouring contents.
+Consecutive narrower contents are first combined into one column.
 """
 _KEPT: Final = 4096
 """The number of codes whose results `LookUp` keeps."""
@@ -79,7 +79,7 @@ Part: TypeAlias = Fixed | Ragged
 
 
 def contents(column: Array, *, kind: str, raw: bool) -> Part:
-    """Return a column's contents, as they are in a list of type `kind` (as in FeatureSpec).
+    """Return a column's contents, encoded as the values of a list of type `kind` (as in FeatureSpec).
 
     With `raw`, numbers are written as a tensor's bytes.
     """
@@ -259,7 +259,7 @@ def _unique(codes: Lengths) -> tuple[Lengths, Lengths]:
     span = int(codes.max() - lowest) + 1
     if span > 4 * len(codes) + 64:
         return np.unique(codes, return_inverse=True)
-    # Lengths are close together, so counting them takes a fifth of the time of sorting them.
+    # Lengths differ little, so counting them takes only a fifth of the time that sorting them would take.
     present = np.bincount(codes - lowest, minlength=span) > 0
     return np.flatnonzero(present) + lowest, (np.cumsum(present) - 1)[codes - lowest]
 

@@ -1,4 +1,4 @@
-"""Find the records of TFRecord files. To find their offsets, planning reads only headers. Workers read and check stretches of records.
+"""Find the records of TFRecord files. Planning finds offsets by reading only headers. Workers read and check stretches of records.
 
 A length or a payload is used only if its CRC is correct.
 """
@@ -94,7 +94,7 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
 
 
 class _Headers:
-    """Reads lengths from headers. It checks each distinct header only once, because most files have few."""
+    """Reads lengths from headers. It checks each distinct header only once, because most files have few distinct headers."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri

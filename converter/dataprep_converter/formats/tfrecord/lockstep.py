@@ -5,9 +5,9 @@
 
 Records written by one program mostly have the same features in the same order. So one record, the *leader*, is parsed into steps, and all records
 take each step together. Each record has its own position, at which the expected bytes must be. Records that fall out of step are tried again with
-another leader. After a few leaders, protobuf parses the remaining records one by one. It also parses records in an unusual form, which have
-several lists for one feature, or numbers that aren't packed. Their lists are appended to the data in the usual form. `examples.py` decodes
-the lists.
+another leader. After a few leaders, protobuf parses the remaining records one by one. Protobuf also parses records in an unusual form: with
+several lists for one feature, or with numbers that aren't packed. The lists of the records that protobuf parses are appended to the data in
+the usual form. `examples.py` decodes the lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class Spans:
-    """The list of one feature in every record: its position in the data, and its tag.
+    """The position in the data and the tag of one feature's list in every record.
 
     The tag is 0 if the record has no value for the feature.
     """
@@ -51,7 +51,7 @@ class LockstepState:
     """The results of parsing the records so far."""
 
     data: bytes
-    """The records, followed by the lists that protobuf parsed, in the usual form."""
+    """The bytes of the records, followed by the lists that protobuf parsed, which are stored in the usual form."""
     starts: Places
     ends: Places
     spans: Mapping[str, Spans]
@@ -85,9 +85,9 @@ class _Entry:
     key: bytes
     kind: int
     prefix: bytes
-    """The bytes that precede its values."""
+    """The bytes that precede the feature's values."""
     length: int
-    """The size in bytes of its values."""
+    """The size of the feature's values in bytes."""
 
 
 def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entries: Sequence[_Entry]) -> npt.NDArray[np.bool_]:
@@ -150,7 +150,7 @@ class Walk:
         return bool(self._is_at(constant).all())
 
     def expect(self, constant: bytes) -> None:
-        """Skip these bytes in every record. A record without them is out of step."""
+        """Skip these bytes in every record. A record that doesn't have these bytes at its position is out of step."""
         self.check(self._is_at(constant))
         self.at = self.at + len(constant)
 
@@ -243,7 +243,7 @@ def _delimited_at(payload: bytes, at: int, tag: int) -> tuple[int, int] | None:
 
 
 def one_by_one(state: LockstepState, rows: Places) -> None:
-    """Parse records with protobuf, and append their lists in the usual form to the data."""
+    """Parse records with protobuf, and append their lists to the data, in the usual form."""
     contents: list[bytes] = []
     size = len(state.data)
     for row in rows.tolist():

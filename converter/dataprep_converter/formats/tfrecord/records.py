@@ -31,7 +31,8 @@ _KNOWN_HEADERS: Final = 1 << 16
 def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tuple[int, bytes]]:
     """Yield (offset, data) of every record of a file, whose bytes come in `pieces`.
 
-    `compression` is the manifest's: `none` or `gzip`. Raises BrokenRecord at the first fault, after yielding all good records before it.
+    `compression` is the manifest's value: `none` or `gzip`. Raises BrokenRecord at the first fault, after yielding all good records before
+    it.
     """
     for block in blocks(pieces, compression=compression):
         data, before = block.data, block.offset - block.head
@@ -47,7 +48,7 @@ def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Ve
     sizes: dict[bytes, int] = {}
     for piece in _gunzip(pieces) if compression == "gzip" else pieces:
         at = 0
-        # A record that began in an earlier piece is completed: first its header, then the rest. The bytes after it aren't copied.
+        # A record that began in an earlier piece is completed: first its header, then the rest. The bytes after the record aren't copied.
         while size and at < len(piece):
             parts.append(piece[at : at + needed - size])
             at += len(parts[-1])
@@ -92,7 +93,7 @@ def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, s
     """Starting at `start`, return where each complete record begins, and where the last one ends. Also return the fault at that end,
     or "".
 
-    `sizes` has the headers seen so far.
+    `sizes` maps each header seen so far to the size of its record.
     """
     alike = _alike(data, start, sizes)
     begins = list(alike)
@@ -125,7 +126,7 @@ def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
 
 
 def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
-    """Return the positions of the first records, up to the first one with a different header. The range's `stop` is where they end.
+    """Return the positions of the first records, up to the first one with a different header. The range's `stop` is the end of the last.
 
     The range is empty if there are too few such records.
     """
@@ -165,9 +166,9 @@ def parse_example(payload: bytes) -> dict[str, list[Any]]:
     """Return the features of one tf.train.Example or SequenceExample, sorted by name.
 
     A feature is a list of ints, floats or bytes, which is empty if it has no value. A feature list of a SequenceExample is a list of such
-    features, one per step. The features of its context are returned beside its feature lists.
+    features, one per step. The features of its context are returned together with its feature lists.
 
-    Raises NotWhole if the payload is neither.
+    Raises NotWhole if the payload is neither an Example nor a SequenceExample.
     """
     context, lists = parse_sequence(payload)
     return dict(sorted((context | lists).items()))
@@ -176,7 +177,7 @@ def parse_example(payload: bytes) -> dict[str, list[Any]]:
 def parse_sequence(payload: bytes) -> tuple[dict[str, list[Any]], dict[str, list[list[Any]]]]:
     """Return the context and the feature lists of a SequenceExample. A feature list is a list of steps.
 
-    In an Example, all features belong to the context. Raises NotWhole if the payload is neither.
+    In an Example, all features belong to the context. Raises NotWhole if the payload is neither of these messages.
     """
     try:
         # In its serialised form, an Example is a SequenceExample that has only a context.

@@ -12,10 +12,11 @@ If any feature is a sequence, records are SequenceExamples, and the other featur
 numbers are packed, varints are minimal, and an empty context is left out. So the same values always give the same bytes. (protobuf promises no
 order, and TensorFlow's order changes from process to process.)
 
-A column's value in one row is its *content* (`contents.py`). For a sequence, it is the bytes of all steps. The bytes before the content in its
-entry, the *prefix*, depend only on the content's length. If the contents of each column have the same length in all rows, the records are a
-matrix: a template of constant bytes, into which the columns of values are copied. Otherwise an Arrow kernel builds each row from runs of
-fixed bytes, prefixes (looked up by length) and ragged contents. Steps of sequences are made in the same two ways, each step as a row.
+A column's value in one row is its *content* (`contents.py`). The content of a sequence is the bytes of all steps. The bytes before the
+content in its entry, the *prefix*, depend only on the content's length. If the contents of each column have the same length in all rows,
+the records form a matrix. To make it, the columns of values are copied into a template of constant bytes. If the lengths differ, an Arrow
+kernel builds each row from runs of fixed bytes, prefixes (looked up by length) and ragged contents. The steps of sequences are encoded in
+the same two ways, with each step as a row.
 
 A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a
 sequence that is null or empty has no steps.
@@ -149,7 +150,7 @@ class _Section:
 
     @cached_property
     def heads(self) -> LookUp:
-        """The result of `head`, looked up by length for each row."""
+        """The result of `head` for each row, looked up by the length of the row's content."""
         return LookUp(self.head)
 
     def head(self, length: int) -> bytes:
@@ -187,12 +188,12 @@ class TfrecordEncoder(SingleFile):
         self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 3)
         """Three buffers that are used in turn: one for the current batch, one for the batch that waits, and one for the batch being written."""
         self._joined_records: deque[Bytes] = deque([np.empty(0, np.uint8)] * 3)
-        """Three buffers for records of different layouts, which are used in the same way."""
+        """Three buffers for records of different layouts, which are used in turn."""
         self._sizes: Lengths = np.empty(0, np.int64)
 
     @staticmethod
     def extension(output: Output) -> str:
-        """Return `tfrecords`, or `tfrecords.gz` if it is compressed."""
+        """Return `tfrecords`, or `tfrecords.gz` if the file is compressed."""
         return "tfrecords.gz" if output.tfrecord.compression == "Gzip" else "tfrecords"
 
     @staticmethod
@@ -225,7 +226,7 @@ class TfrecordEncoder(SingleFile):
         return self._encode_mixed(parts, batch.num_rows)
 
     def sizes(self) -> Lengths:
-        """Return the sizes of the last batch's records, with header and footer."""
+        """Return the sizes of the last batch's records, including headers and footers."""
         return self._sizes
 
     def close(self) -> bytes:
