@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class Closeable:
-    """An object with a `close` method, for use in a `with` block. It may be closed more than once."""
+    """An object with a `close` method, for use in a `with` block. Such an object may be closed more than once."""
 
     def close(self) -> None:
         """Release the resources that this object holds."""
@@ -22,7 +22,7 @@ class Closeable:
 
 @contextmanager
 def closed_on_error(resource: Closeable) -> Iterator[None]:
-    """Close `resource` if the block raises. If it doesn't raise, `resource` stays open, and the caller must close it."""
+    """Close `resource` if the block raises. If the block doesn't raise, `resource` stays open, and the caller must close it."""
     try:
         yield
     except BaseException:
@@ -31,6 +31,9 @@ def closed_on_error(resource: Closeable) -> Iterator[None]:
 
 
 def close_generator(items: Iterable[Any]) -> None:
-    """Close `items` if it is a generator, so that it releases its resources. Do nothing while another thread runs the generator."""
+    """Close `items` if it is a generator, so that the generator releases its resources.
+
+    Do nothing while another thread runs the generator.
+    """
     if isinstance(items, GeneratorType) and not items.gi_running:
         items.close()

@@ -493,7 +493,7 @@ def _varints(values: npt.NDArray[np.uint64], ends: Lengths) -> tuple[Bytes, Leng
     width = int(widths.max(initial=1))
     out = np.empty((len(values), width), np.uint8)
     for group in range(width):
-        # The cast to uint8 drops the bits above the group, except one bit, which is overwritten below.
+        # The cast to uint8 drops all bits above the group except one, and that bit is overwritten below.
         out[:, group] = values >> np.uint64(7 * group)
     groups = np.arange(width, dtype=np.uint8)
     out |= 0x80

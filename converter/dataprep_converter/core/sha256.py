@@ -18,7 +18,7 @@ _LIBRARY: Final = "libcrypto.so.3"
 
 
 class Sha256:
-    """A digest object like hashlib's. It is available only if `is_there` returns True."""
+    """A digest object like hashlib's. This class can be used only if `is_there` returns True."""
 
     def __init__(self) -> None:
         self._openssl = _openssl()

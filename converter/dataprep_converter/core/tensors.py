@@ -12,10 +12,10 @@ import pyarrow.compute
 from dataprep_converter.core.errors import BadSpec
 
 Array: TypeAlias = "pa.Array[Any]"
-"""An Arrow array of any type. Its DataType is checked at run time."""
+"""An Arrow array of any type. The array's DataType is checked at run time."""
 
 pc: Any = pyarrow.compute
-"""Arrow's compute functions. They are untyped here, because the stubs know only some of the types that each function accepts."""
+"""Arrow's compute functions. These functions are untyped here, because the stubs know only some of the types that each function accepts."""
 
 _arrow: Any = pa  # the stubs don't know value types and buffers that are only known at run time
 

@@ -18,7 +18,7 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 class Encoder(Protocol):
     """Encodes the records of one shard, and holds at most one batch of them. The bytes don't depend on how records are cut into batches.
 
-    It is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
+    An encoder is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
     """
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None: ...
@@ -69,7 +69,7 @@ class Encoder(Protocol):
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """Return the compressor for the encoded bytes. It is `Plain` for a format that compresses internally or not at all."""
+        """Return the compressor for the encoded bytes. For a format that compresses internally or not at all, the compressor is `Plain`."""
         ...
 
     def companions(self) -> Mapping[str, bytes]:

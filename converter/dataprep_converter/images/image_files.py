@@ -59,7 +59,7 @@ class Header:
 
 
 def require_libraries(purpose: str) -> None:
-    """Raise BadSpec if a library for decoding is missing. The error's message contains `purpose`, the user of the library."""
+    """Raise BadSpec if a library for decoding is missing. The error's message begins with `purpose`, such as `The transform resize`."""
     for name in ("simplejpeg", "PIL.Image"):
         try:
             import_module(name)
@@ -137,7 +137,7 @@ def _jpeg(data: bytes, head: Header, channels: int, at_least: tuple[int, int] | 
 
 
 def _scans(data: bytes) -> int:
-    """Count the occurrences of the two bytes that begin a scan. `data.count` would take four times as long."""
+    """Count the occurrences of the two bytes that begin a scan. Calling `data.count` instead would take four times as long."""
     octets = np.frombuffer(data, np.uint8)
     return int(np.count_nonzero((octets[:-1] == _MARKER) & (octets[1:] == _SCAN)))
 

@@ -2,7 +2,7 @@
 
     # file_<n>.<extension of the URI, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 
-DL4J writes the list of URIs first, but reads it at any position. Here the list is the last member, so that files can be written before all
+DL4J writes the list of URIs first, but reads it at any position. This encoder writes the list last, so that files can be written before all
 URIs are known. The format doesn't store labels: DL4J derives them from the URIs, and the job only counts them.
 """
 

@@ -1,6 +1,6 @@
 """Values that are held in memory until their file ends.
 
-They are for formats that write complete arrays, where a file is one minibatch or one shard.
+This module is for formats that write complete arrays: one file for each minibatch or shard.
 """
 
 import math

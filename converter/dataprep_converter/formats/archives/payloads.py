@@ -1,7 +1,7 @@
 """Payloads: convert each row of a column to the bytes of a small file: text, JSON or .npy.
 
-They are for formats whose records consist of such files. The columns must have no nulls at the top level, because each format handles missing
-values itself.
+Payloads are for formats whose records consist of such files. The columns must have no nulls at the top level, because each format handles
+missing values itself.
 """
 
 import io
@@ -19,7 +19,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, is_tenso
 from dataprep_converter.formats.tfrecord.contents import even_offsets, is_bytes, look_up
 
 _NAMES: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""Names of those floats that JSON can't represent, in the form that Python's json module writes and reads."""
+"""The names that Python's json module writes and reads for the floats that JSON can't represent."""
 
 
 def as_it_is(column: Array) -> Array:

@@ -137,7 +137,10 @@ def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list
 
 
 def _own_extension(feature: FeatureSpec) -> str:
-    """Return the extension that follows from the feature's type. It is empty for images, whose extension depends on each image's type."""
+    """Return the extension that follows from the feature's type.
+
+    It is empty for images, because an image's extension depends on the type of the image.
+    """
     if feature.dtype == "bytes" and not feature.shape:
         if feature.text:
             return "txt"
@@ -156,7 +159,7 @@ def _check(member: Member) -> None:
 
 
 def _name_part(name: str) -> str:
-    """Return a feature's name in the form used in extensions. It is lower case, because readers compare extensions in lower case."""
+    """Return a feature's name as it is used in extensions: in lower case, because readers compare extensions in lower case."""
     return "".join(char if (char.isalnum() and char.isascii()) or char in "-_" else "_" for char in name.lower())
 
 

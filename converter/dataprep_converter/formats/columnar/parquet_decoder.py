@@ -1,4 +1,4 @@
-"""Decoder of `parquet`. It verifies the checksums of pages."""
+"""Decoder of `parquet`, which verifies the checksums of pages."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

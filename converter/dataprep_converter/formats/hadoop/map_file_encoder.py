@@ -3,8 +3,8 @@
     # index: a sequence file with block compression. Each interval of records in `data` has one entry: (key, LongWritable position in
     # `data`).
 
-The position is that of the record, or of the sync marker if there is one directly before it. With block compression, it is the position of
-the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it writes the same
+The position is that of the record, or of the sync marker if there is one directly before it. With block compression, the position is that
+of the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it writes the same
 uncompressed `data`. Source: hadoop-common, MapFile.java.
 """
 

@@ -86,7 +86,7 @@ def _column(feature: FeatureSpec, encoding: str | None) -> Column:
 
 
 def config(shard_columns: Sequence[Column], compression: str | None = None) -> dict[str, Any]:
-    """Return the description of the columns. It is stored in the header of each shard and in the index.
+    """Return the description of the columns. The description is stored in the header of each shard and in the index.
 
     `compression` is in the library's notation, such as `zstd:3`.
     """

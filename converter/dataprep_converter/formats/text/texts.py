@@ -96,7 +96,7 @@ def base64(values: Array) -> Array:
 
 
 def lists(items: Array, offsets: Lengths, separator: str) -> Array:
-    """Join the items of each row with a separator. Row n has the items from `offsets[n]` up to `offsets[n + 1]`."""
+    """Join the items of each row with a separator. Row n consists of the items from `offsets[n]` up to `offsets[n + 1]`."""
     rows = _arrow.LargeListArray.from_arrays(to_arrow(offsets), items)
     texts: Array = pc.binary_join(rows, text(separator))
     return texts

@@ -59,7 +59,7 @@ class ArrayRecordEncoder(SingleFile):
         return b""
 
     def rest(self) -> Iterator[bytes]:
-        """Yield the bytes of the file. This can be called only once."""
+        """Yield the bytes of the file. This method can be called only once."""
         with self._file:
             yield from self._file.pieces()
 

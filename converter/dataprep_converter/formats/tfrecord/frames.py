@@ -54,8 +54,8 @@ class Stretch:
 def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, most: int) -> Iterator[Stretch]:
     """Yield the records of a file in stretches of at most `most` bytes. A larger record is a stretch by itself.
 
-    It reads `window` bytes at a time and skips payloads where possible. Raises BadData, naming the file and the offset, for a damaged header and
-    for a file that ends within a record.
+    The file is read `window` bytes at a time, and payloads are skipped where possible. Raises BadData, naming the file and the offset, for
+    a damaged header and for a file that ends within a record.
     """
     begin = first = count = end = 0
     for offset, length in _headers(read_at, uri, window=window):
@@ -69,7 +69,7 @@ def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, mo
 
 
 def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> Iterator[tuple[int, int]]:
-    """Yield (offset, length of the data) of every record. If there is no error, the last record is complete."""
+    """Yield (offset, length of the data) of every record. If no error is raised, the last record is complete."""
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:

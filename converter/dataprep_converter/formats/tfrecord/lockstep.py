@@ -48,7 +48,7 @@ class Spans:
 
 @dataclass
 class LockstepState:
-    """The results of parsing the records so far."""
+    """What the parsing of the records has found so far."""
 
     data: bytes
     """The bytes of the records, followed by the lists that protobuf parsed, which are stored in the usual form."""
@@ -142,7 +142,7 @@ class Walk:
         self.in_step = np.ones(len(at), np.bool_)
 
     def check(self, is_so: npt.NDArray[np.bool_]) -> None:
-        """Mark records as out of step if `is_so` is false for them."""
+        """Mark as out of step the records for which `is_so` is false."""
         self.in_step &= is_so
 
     def are_all_at(self, constant: bytes) -> bool:

@@ -24,7 +24,7 @@ from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
 
 _LENGTH: Final = struct.Struct("<QI")
 _ALIKE: Final = 8
-"""If a piece begins with more records of equal length than this, their headers are compared in one step."""
+"""If a piece begins with more than this number of records of equal length, the records' headers are compared in one step."""
 _KNOWN_HEADERS: Final = 1 << 16
 
 
