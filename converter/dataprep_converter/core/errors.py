@@ -1,4 +1,4 @@
-"""The converter's errors. Each has an exit code, and the reason that the operator shows.
+"""The converter's errors. Each error has an exit code, and a reason that the operator shows.
 
 ConvertError
 ├── BadSpec           the spec asks for something impossible with this input        exit 2

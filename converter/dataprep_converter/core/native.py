@@ -155,8 +155,8 @@ def byte_sums(values: Bytes) -> tuple[int, int]:
 def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, line: tuple[float, float] | None = None) -> None:
     """Look up each value in a table of 256 entries, and write the entry to `out`, which has the shape of the values.
 
-    If entry n of a float16 table is about (n - middle) * factor, `line` may be (middle, factor). Entries are then computed instead of looked up, if
-    the computation gives exactly the table's entries. Raises ValueError for wrong shapes.
+    If entry n of a float16 table is about (n - middle) * factor, `line` may be (middle, factor). With `line`, entries are computed instead
+    of looked up, provided that the computation gives exactly the table's entries. Raises ValueError for wrong shapes.
     """
     if table.shape != (256,) or out.shape != values.shape:
         raise ValueError(f"expected a table of 256 entries and an output of shape {values.shape}, found {table.shape} and {out.shape}")

@@ -8,8 +8,8 @@ import numpy as np
 def flat(values: Any, *, steps: bool) -> list[Any]:
     """Flatten a JSON value to a list of the values in it.
 
-    If `steps` is set, return a list of such lists: one for each item of the outermost list. Raises ValueError if the JSON
-    value then isn't a list.
+    If `steps` is set, return a list of such lists: one for each item of the outermost list. Raises ValueError if `steps` is set and the
+    JSON value isn't a list.
     """
     if steps:
         if not isinstance(values, list):
@@ -21,7 +21,7 @@ def flat(values: Any, *, steps: bool) -> list[Any]:
 
 
 def narrowed(values: list[Any], dtype: str) -> list[Any]:
-    """Convert numbers that were stored in another type, or in decimal, to the feature's `dtype`. Lists of steps are converted too."""
+    """Convert numbers that were stored in another type, or in decimal, to the feature's `dtype`. `values` may also be a list of steps."""
     if dtype == "bool":
         return [narrowed(value, dtype) if isinstance(value, list) else bool(value) for value in values]
     if dtype not in ("float16", "float32"):

@@ -18,7 +18,7 @@ _NARROWEST: Final = 32
 """The shift of a new histogram. This shift leaves 20 bits of the fraction, so each integer below two million has its own bucket."""
 _MAGNITUDE: Final = np.int64(2**63 - 1)
 _DENSE: Final = 4
-"""If there are at most this many possible buckets per value, counting in an array is faster than sorting."""
+"""If the number of possible buckets per value is at most this, counting in an array is faster than sorting."""
 
 _FIRST: Final = 512
 """The number of values after which a histogram roughly knows how wide its buckets must be."""

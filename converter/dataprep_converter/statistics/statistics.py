@@ -69,9 +69,9 @@ class ShardStatistics:
 
 
 def room(*, features: int, shards: int) -> int:
-    """Return the number of buckets, and of frequent values, that a report stores for each feature.
+    """Return the number of buckets that a report stores for each feature, which is also the number of frequent values.
 
-    If there are many features or shards, the number is smaller.
+    The more features or shards there are, the smaller this number can be.
     """
     affordable = min(_BUCKETS_OF_A_REPORT, _BUCKETS_OF_A_JOB // shards) // max(1, features)
     return max(_FEWEST_BUCKETS, min(MOST_BUCKETS, affordable))

@@ -8,8 +8,9 @@
 The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
 order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because some readers fail on PAX headers.
 
-Readers cut a name at the first dot of its last path component, so keys have no dot there. The samples of a batch whose members have the same
-extensions are encoded together. A batch may have several such groups: a missing value has no member, and an image's extension depends on its type.
+Readers cut a name at the first dot of its last path component, so the last path component of a key has no dot. The samples of a batch whose
+members have the same extensions are encoded together. A batch may have several such groups: a missing value has no member, and an image's
+extension depends on its type.
 """
 
 from collections.abc import Mapping, Sequence

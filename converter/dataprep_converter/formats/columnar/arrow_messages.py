@@ -111,7 +111,7 @@ class _NoMessage(Exception):
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of a flatbuffer. Its fields are identified by number."""
+    """A table of a flatbuffer. The table's fields are identified by number."""
 
     data: bytes
     at: int

@@ -38,7 +38,7 @@ from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile
 
 LARGEST: Final = (1 << 32) - 1
 HASHES: Final = ["sha256"]
-"""The hashes in index.json. The SHA-256 of each shard is known anyway, and the library can check this digest."""
+"""The hashes in index.json. The SHA-256 of each shard is computed in any case, and the library can check it."""
 _IMAGE: Final = "/encoded"
 """Features whose names end with this suffix hold image files. The library opens any image type under the encoding `jpeg`."""
 _LEVELS: Final = {"Zstd": 3, "Gzip": 6}
@@ -168,7 +168,7 @@ class MdsEncoder(SingleFile):
         return len(sizes).to_bytes(4, "little") + offsets.astype("<u4").tobytes() + self._config
 
     def rest(self) -> Iterator[bytes]:
-        """Yield the bytes of all records. This can be called only once."""
+        """Yield the bytes of all records. This method can be called only once."""
         with self._records:
             yield from self._records.pieces()
 

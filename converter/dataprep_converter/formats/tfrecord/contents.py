@@ -148,7 +148,7 @@ def _bytes_part(column: Array) -> Part:
 
 
 def _bytes_lists(column: Array) -> Ragged:
-    """Return the contents of lists of byte strings. Each value has its own tag and length."""
+    """Return the contents of lists of byte strings. In such a list, each value has its own tag and length."""
     counts, missing = _counts(column)
     values: Any = column
     flat = _large_binary(no_nulls(values.flatten()))

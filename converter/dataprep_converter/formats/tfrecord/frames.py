@@ -133,7 +133,7 @@ def _places(data: bytes, uri: str, offset: int) -> tuple[Places, Places]:
         if (heads == heads[0]).all():
             starts = np.arange(HEADER, len(data), first, dtype=np.int64)
             return starts, starts + (first - HEADER - FOOTER)
-    # There is one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete record.
+    # The loop has one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete record.
     sizes: dict[bytes, int] = {}
     begins: list[int] = []
     at = 0

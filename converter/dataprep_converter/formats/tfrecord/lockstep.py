@@ -4,10 +4,10 @@
     # A feature:  <0a|12|1a> <len> list | nothing    A list:  0a <len> packed numbers | nothing;  of bytes: 0a <len> value | 0a <len> value | …
 
 Records written by one program mostly have the same features in the same order. So one record, the *leader*, is parsed into steps, and all records
-take each step together. Each record has its own position, at which the expected bytes must be. Records that fall out of step are tried again with
-another leader. After a few leaders, protobuf parses the remaining records one by one. Protobuf also parses records in an unusual form: with
-several lists for one feature, or with numbers that aren't packed. The lists of the records that protobuf parses are appended to the data in
-the usual form. `examples.py` decodes the lists.
+take each step together. Each record has its own position, at which the expected bytes must occur. Records that fall out of step are tried
+again with another leader. After a few leaders, protobuf parses the remaining records one by one. Protobuf also parses records in an unusual
+form: with several lists for one feature, or with numbers that aren't packed. The lists of the records that protobuf parses are appended to
+the data in the usual form. `examples.py` decodes the lists.
 """
 
 from collections.abc import Mapping, Sequence

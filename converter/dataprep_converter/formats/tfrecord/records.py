@@ -101,7 +101,8 @@ def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, s
     last = len(data) - HEADER
     fault = ""
     while at <= last:
-        # There is one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete record.
+        # The loop has one step per record, so each step must be fast. `sizes` maps the bytes of a header to the size of the complete
+        # record.
         head = data[at : at + HEADER]
         size = sizes.get(head) or _record_size(head, sizes)
         if not size:
@@ -128,7 +129,7 @@ def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
 def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
     """Return the positions of the first records, up to the first one with a different header. The range's `stop` is the end of the last.
 
-    The range is empty if there are too few such records.
+    The range is empty if the data has space for too few such records.
     """
     head = data[start : start + HEADER]
     size = (sizes.get(head) or _record_size(head, sizes)) if len(head) == HEADER else 0
