@@ -1,4 +1,7 @@
-"""Helpers that make values in the form of `Decoder.parse`: flat lists, in which text is bytes and numbers are rounded to their type."""
+"""Helpers that make values in the form that `Decoder.parse` returns.
+
+Values are flat lists, in which text is bytes and numbers are rounded to their type.
+"""
 
 from typing import Any
 

@@ -152,7 +152,7 @@ def _scale(head: Header, at_least: tuple[int, int] | None) -> int:
 
 
 def _from_inks(image: Pixels, data: bytes, channels: int) -> Pixels:
-    """Convert CMYK to pixels in the same way as TensorFlow. Adobe's files store inverted ink values."""
+    """Convert CMYK to pixels as TensorFlow does. Adobe's files store inverted ink values."""
     wide = image.astype(np.uint16)
     if _ADOBE not in data:
         wide = 255 - wide
@@ -200,7 +200,7 @@ def _quiet_libtiff() -> None:
 def _convert_by_strips(picture: Any, decode: Decode) -> Pixels:
     """Convert a Pillow image to pixels.
 
-    A large image is converted some rows at a time. Converting all rows at once would double the memory for the picture and its pixels.
+    A large image is converted a few rows at a time. Converting all rows at once would double the memory for the picture and its pixels.
     """
     if picture.width * picture.height <= _LARGE_PIXELS:
         return _from_strip(picture, decode)

@@ -31,7 +31,7 @@ _BUCKETS_OF_A_JOB: Final = 2**22
 
 @dataclass
 class SplitStatistics:
-    """The statistics of one split, by feature."""
+    """The statistics of one split, keyed by feature."""
 
     records: int = 0
     features: dict[str, Summary] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def room(*, features: int, shards: int) -> int:
 
 
 def merged(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
-    """Merge the reports' statistics by split, in the order of the reports."""
+    """Merge the statistics of each split's reports, in the order of the reports."""
     splits: dict[str, SplitStatistics] = {}
     for report in reports:
         split = splits.setdefault(report.split, SplitStatistics())

@@ -84,7 +84,7 @@ def uri_of(uri_or_path: str, base: str) -> str:
 
 
 def _base(base: str | None) -> str:
-    """Return the prefix for relative paths. An absolute path becomes a URI in the form of Java's `File.toURI`."""
+    """Return the prefix for relative paths. An absolute path becomes a URI in the format that Java's `File.toURI` returns."""
     if base is None:
         return ""
     base = unsigned(base)

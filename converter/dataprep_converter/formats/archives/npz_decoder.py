@@ -36,7 +36,7 @@ class NpzDecoder:
             yield 0, {name: array[number] for name, array in arrays.items()}
 
     def arrays(self, pieces: Iterable[bytes]) -> dict[str, Values]:
-        """Return a file's arrays by feature. All have the same length. Raises BrokenRecord."""
+        """Return a file's arrays, keyed by feature. All have the same length. Raises BrokenRecord."""
         archive_members, fault = members(pieces)
         if fault is not None:
             raise fault

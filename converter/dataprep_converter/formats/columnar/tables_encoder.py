@@ -1,6 +1,6 @@
 """Tables: features as columns of fixed Arrow types. The division into groups of records doesn't depend on how the batches were cut.
 
-Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks, so
+Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks. So
 equal values in differently cut batches could give different bytes. Therefore every column of a group is rebuilt from its values.
 """
 

@@ -1,4 +1,4 @@
-"""Arrays in the form of ND4J's `Nd4j.write`.
+"""Arrays in the format that ND4J's `Nd4j.write` writes.
 
 # An array:   buffer of LONG: rank | shape | strides | flags of the type | 1 | 99 for row-major        then a buffer of the values
 # A buffer:   UTF "MIXED_DATA_TYPES" | int64 number of values | UTF type | values           (big-endian; UTF: uint16 length, bytes)
@@ -57,5 +57,5 @@ def buffer_head(length: int, kind: str) -> bytes:
 
 
 def utf(text: bytes) -> bytes:
-    """Return ASCII text in the form of Java's `writeUTF`."""
+    """Return ASCII text in the format that Java's `writeUTF` writes."""
     return len(text).to_bytes(2, "big") + text

@@ -1,4 +1,6 @@
-"""Encoder of Hadoop's MapFile: a folder with two sequence files. `data` has the records, sorted by key; `index` has positions in `data`.
+"""Encoder of Hadoop's MapFile: a folder with two sequence files.
+
+`data` contains the records, sorted by key, and `index` contains positions in `data`.
 
     # index: a sequence file with block compression. Each interval of records in `data` has one entry: (key, LongWritable position in
     # `data`).
@@ -128,7 +130,7 @@ class MapFileEncoder(SingleFile):
         self._last_key = with_last[-1:]
 
     def _entries(self, positions: Lengths) -> npt.NDArray[np.int64]:
-        """Return the rows of a batch that get an entry in the index.
+        """Return the rows of a batch for which the index is given an entry.
 
         Between two entries there is at least one interval of records. With block compression, no two entries are in the same block.
         """

@@ -103,7 +103,7 @@ def config(shard_columns: Sequence[Column], compression: str | None = None) -> d
 
 
 def algorithm(options: MdsOptions) -> str | None:
-    """Return the library's name of the compression and its level, such as `zstd:3`."""
+    """Return the library's name for the compression and its level, such as `zstd:3`."""
     names = {"Zstd": "zstd", "Gzip": "gz"}
     return f"{names[options.compression]}:{_LEVELS[options.compression]}" if options.compression != "None" else None
 

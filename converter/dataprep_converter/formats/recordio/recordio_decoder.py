@@ -48,7 +48,7 @@ class RecordioDecoder:
             raise BrokenRecord("a record without its end", offset=begin)
 
     def parse(self, record: bytes) -> dict[str, Any]:
-        """Return the values by key, including uid, metadata and configuration.
+        """Return the values, keyed by the message's keys, including uid, metadata and configuration.
 
         A label has the key `label/<key>`. The keys and the shape of a sparse feature are under `<key>:keys` and `<key>:shape`.
         """
