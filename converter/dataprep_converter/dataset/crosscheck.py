@@ -30,7 +30,7 @@ class Fault:
     path: str
     """The file at fault, relative to the output."""
     text: str
-    """A description of the fault, with the file's name, and the offset if it is known."""
+    """A description of the fault, with the name of the file and, if known, the offset in it."""
 
 
 def faults(manifest: Manifest, success: Success, folder: RunFolder, access: Access) -> Iterator[Fault]:
@@ -171,7 +171,7 @@ def _sha256(path: str, folder: OutputFolder, access: Access) -> str | None:
 
 
 def quarantine_faults(report: ShardReport, folder: OutputFolder) -> Iterator[Fault]:
-    """Yields the faults of the file with a shard's bad records."""
+    """Yields the faults found in the file that contains a shard's bad records."""
     path = report.quarantine
     if path is None:
         return

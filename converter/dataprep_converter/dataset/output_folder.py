@@ -100,7 +100,7 @@ class OutputFolder:
         self._store.delete(self.at(names.SUCCESS))
 
     def visible(self) -> Iterator[tuple[str, Entry]]:
-        """Yields (relative path, entry) of each visible file: no part of its path begins with `_` or `.`."""
+        """Yields (relative path, entry) of each visible file. A file is visible if no part of its path begins with `_` or `.`."""
         for path, entry in self._list():
             if not any(part[0] in "_." for part in path.split("/")):
                 yield path, entry
@@ -142,7 +142,7 @@ class OutputFolder:
         self._store.put(self.at(relative), data)
 
     def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
-        """Writes small files of metadata durably, several concurrently. The options `hdfs` apply only to visible files.
+        """Writes small metadata files durably, several files at a time. The options `hdfs` apply only to visible files.
 
         Syncing a file takes longer than writing it, and syncing several files concurrently takes no longer than syncing one.
         """
@@ -160,11 +160,11 @@ class OutputFolder:
         self._store.delete(self.at(relative))
 
     def indexes(self) -> dict[str, Entry]:
-        """Returns the record indexes of shards, by relative path."""
+        """Maps the relative path of each record index of a shard to the index's entry."""
         return dict(self._list(names.INDEX))
 
     def side_entries(self) -> dict[str, Entry]:
-        """Returns all files in the folders for metadata, by relative path."""
+        """Maps the relative path of each file in the folders for metadata to the file's entry."""
         return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._list(below)}
 
     def runs(self) -> list[str]:
@@ -221,7 +221,7 @@ class RunFolder(OutputFolder):
         if previous is not None and previous.run_id == self.run_id:
             return
         claimed = Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1)
-        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below raises an error with its id
+        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below raises an error with that run's id
             self._store.put(self.at(names.OWNER), claimed.to_bytes(), replace=is_there)
         self.check_owner()
 
@@ -304,7 +304,7 @@ class RunFolder(OutputFolder):
             return list(readers.map(self.report, range(count)))
 
     def is_done(self, report: ShardReport | None, plan: Plan) -> bool:
-        """Returns whether a report belongs to this plan and its shard's files are unchanged since they were written."""
+        """Returns whether a report belongs to this plan, and whether the files of its shard are unchanged since they were written."""
         if report is None or report.plan_sha256 != plan.sha256:
             return False
         files = [(report.file, report.size, report.pin)]
@@ -320,7 +320,7 @@ class RunFolder(OutputFolder):
         return Success(run_id=self.run_id, manifest=path, sha256=hashlib.sha256(content).hexdigest())
 
     def side_files(self) -> Iterator[str]:
-        """Yields the hidden files of metadata and of earlier runs, without OWNER and this run's own files."""
+        """Yields the hidden files of metadata and of earlier runs, except OWNER and this run's own files."""
         for path, _ in self._list(names.SIDE):
             if path != names.OWNER and path.split("/")[1] != self.run_id:
                 yield path

@@ -1,4 +1,4 @@
-"""Refuses jobs that would write to a folder that they read, before any file is changed.
+"""Before any file is changed, refuses jobs that would write to a folder that they read.
 
 A job that writes to a folder that it reads would replace its input, or read its output in the next run. `check` compares the URIs in the
 job's spec. `check_units` compares the listed files, because symbolic links may lead to any folder.

@@ -7,7 +7,7 @@ from dataprep_converter.sampling.plan import Plan
 
 
 def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) -> Plan:
-    """Loads the stored plan. Raises OutputLost if another run owns the folder, BadSpec if the plan is not the expected one.
+    """Loads the stored plan. Raises OutputLost if another run owns the folder, and BadSpec if the plan isn't the expected one.
 
     With `runs_code`, also raises InputChanged if the user's code has changed since the plan was made.
     """

@@ -21,7 +21,7 @@ class SkippedFiles:
     """Counts the files that listings of the inputs skip."""
 
     hidden: dict[str, int] = field(default_factory=dict)
-    """Maps each completely listed input to its number of files that were skipped because their names begin with `_` or `.`."""
+    """Maps each completely listed input to the number of files in it that were skipped because their names begin with `_` or `.`."""
     in_data_sets: dict[str, int] = field(default_factory=dict)
     """Maps the URI of each data set below an input to the data set's number of visible files."""
 
@@ -73,7 +73,7 @@ class Access:
         return self._clients[key]
 
     def unsigned(self, source: Source) -> Source:
-        """Returns the source with the signatures removed from its web addresses, so that it may be stored.
+        """Returns a copy of the source that may be stored, because its web addresses have no signatures.
 
         This object keeps the signatures and adds them again for reading. Raises BadSpec if two addresses differ only in their signatures.
         """

@@ -1,8 +1,8 @@
 """A read-only store of the files within archives, such as `s3://bucket/photos.zip!/train/cat/1.jpg`. Archives are streamed, never unpacked.
 
-A member has the pin of its archive. Members of zip files and of uncompressed tar files are ranges of the archive. A gzipped tar file is one
-stream. If its members are read in order, the stream is read once. The first read that goes back further than a fixed distance copies the
-uncompressed contents to an unnamed temporary file.
+A member's pin is that of its archive. Members of zip files and of uncompressed tar files are ranges of the archive. A gzipped tar file is
+one stream. If the archive's members are read in order, the stream is read only once. The first read that goes back further than a fixed
+distance copies the uncompressed contents to an unnamed temporary file.
 """
 
 import weakref
@@ -104,7 +104,7 @@ class _Archive:
     def member(self, source: PinnedInput, place: Place, pin: str) -> "_Member":
         """Returns an Input of a member's contents.
 
-        `source` is the opened archive. It is closed together with the Input, or earlier if it is no longer needed.
+        `source` is the opened archive. The archive is closed together with the Input, or earlier if it is no longer needed.
         """
         if not isinstance(place, TarMember):
             if place.deflated:

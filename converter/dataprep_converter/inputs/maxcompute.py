@@ -83,7 +83,7 @@ class Place:
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """Returns the place that `odps://project/tables/t[/pt=1[/region=cn]]` names. The spec has validated the URI."""
+        """Returns the place that `odps://project/tables/t[/pt=1[/region=cn]]` names. The URI was validated together with the spec."""
         project, _, table, *keys = uri.removeprefix(f"{SCHEME}://").rstrip("/").split("/")
         return cls(project, table, ",".join(keys))
 
@@ -228,7 +228,7 @@ class Session:
                 raise Unreachable(f"{self.uri}: {self._peer} sent {rows:,} of {count:,} rows from row {start:,} on.", uri=self.uri)
 
     def _narrow(self, columns: Sequence[str]) -> None:
-        """Shows only these columns to the SDK, because the SDK fails on tables that have any column of a type unknown to the SDK."""
+        """Shows only these columns to the SDK, because the SDK fails if a table has a column whose type the SDK doesn't know."""
         from odps.models import TableSchema  # type: ignore[import-untyped] # see above
 
         if self._narrowed != set(columns):
@@ -237,7 +237,8 @@ class Session:
 
 
 class Upload:
-    """An upload session: numbered blocks of rows, which all become visible together. Any process may write any block, and may repeat it."""
+    """An upload session: numbered blocks of rows, which all become visible together. Any process may write any block, and may write a block
+    again."""
 
     def __init__(self, uri: str, session: Any, peer: str) -> None:
         self.uri = uri
@@ -284,7 +285,7 @@ class Upload:
 
 
 def check(uri: str, access: Access) -> None:
-    """Checks for the preflight that a table is accessible. Raises one of dataprep's errors if the table isn't accessible."""
+    """As part of the preflight, checks that a table is accessible. Raises one of dataprep's errors if the table isn't accessible."""
     Table(uri, access).version()
 
 
@@ -314,7 +315,7 @@ def _client(uri: str, project: str, access: Access) -> Any:
         endpoint=endpoint,
         tunnel_endpoint=settings.tunnel_endpoint or os.environ.get("ODPS_TUNNEL_ENDPOINT") or None,
         region_name=settings.region,
-        # We run no SQL, so this address is never used. Without the address, the SDK would ask the service where its SQL logs are.
+        # We run no SQL, so this address is never used. If it were missing, the SDK would ask the service for the address of SQL logs.
         logview_host=endpoint,
         # By default, the SDK would store the key in a global variable of this process.
         overwrite_global=False,

@@ -116,7 +116,7 @@ class ForwardReader(Closeable):
     def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
         """`ahead` reads the next piece in advance while the caller uses the current one.
 
-        The caller must read to the end, and close this.
+        The caller must read to the end, and then close this object.
         """
         self.zipped = zipped
         self._uri = uri

@@ -35,13 +35,13 @@ class RangedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Changes the position, as in any file object."""
+        """Changes the position, as the same method of any file object does."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
         self._position = start + offset
         return self._position
 
     def tell(self) -> int:
-        """Returns the position, as in any file object."""
+        """Returns the position, as the same method of any file object does."""
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:

@@ -18,7 +18,7 @@ _PIECE = 1 << 20
 
 
 class StreamInput(Closeable):
-    """An Input over a stream, see the module's docstring. Several threads may use it."""
+    """An Input over a stream. See the module's docstring. Several threads may use it."""
 
     def __init__(self, start: Callable[[], Iterator[bytes]], *, size: int, kept_bytes: int = 0) -> None:
         """`start` begins a pass over the contents and returns an iterator over pieces.

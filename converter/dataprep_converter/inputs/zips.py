@@ -27,9 +27,9 @@ _METHODS: Final = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "Def
 _PIECE: Final = 1 << 20
 _RAW_DEFLATE: Final = -15
 _GAP: Final = 64 << 10
-"""A read may skip this many bytes of a stored member and still count as in order.
+"""A read of a stored member still counts as in order if it skips at most this many bytes.
 
-The checksum needs the skipped bytes, so they are read too.
+Skipped bytes are read as well, because the checksum needs them.
 """
 
 
@@ -77,7 +77,7 @@ def members(source: Input, uri: str) -> Iterator[Member]:
 
 
 def _check_places(infos: list[zipfile.ZipInfo], size: int, uri: str) -> None:
-    """Refuses members that share bytes, because they would let a small file have almost unlimited contents."""
+    """Refuses members that share bytes, because with such members a small file could have almost unlimited contents."""
     end = 0
     for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:

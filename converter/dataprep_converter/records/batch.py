@@ -31,7 +31,7 @@ TEXTS: Final = "texts"
 
 
 def marked(schema: pa.Schema, key: str, values: Mapping[str, str]) -> pa.Schema:
-    """Returns the schema with metadata added to the named columns, under this key."""
+    """Returns the schema with metadata added under this key to each of the named columns."""
     fields = []
     for column in schema:
         if column.name in values:
@@ -74,7 +74,7 @@ class RejectedSample:
 
 @dataclass(frozen=True)
 class LostDigits:
-    """Decimals with more digits than the floats to which they were converted."""
+    """Decimals with more digits than the floats to which they were converted can represent."""
 
     column: str
     samples: npt.NDArray[np.int64]
@@ -94,8 +94,8 @@ class Batch:
     filtered: int = 0
     """The number of samples that a step left out on purpose."""
     added: int = 0
-    """The number of extra records from steps that make several records of one sample."""
+    """The number of extra records from steps that make several records from one sample."""
     lost: Sequence[LostDigits] = ()
-    """Decimals of the samples that lost digits when they were read."""
+    """The samples' decimals that lost digits when they were read."""
     lossy: Sequence[Lossy] = ()
     """Values of the records that are stored inexactly. Set once the records have their features."""

@@ -39,7 +39,8 @@ def without(
 ) -> Batch:
     """Returns the batch without the rows in `faults`, which become bad samples.
 
-    `faults` maps each row to the reason, and `places` maps rows to (column, step). `samples` contains the sample number of each row.
+    `faults` maps each bad row to the reason, and `places` maps some of these rows to (column, step). `samples` contains the sample number
+    of each row.
     """
     keep = np.ones(batch.records.num_rows, np.bool_)
     keep[list(faults)] = False
@@ -52,9 +53,9 @@ def without(
 
 
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
-    """Returns the column names for names and positions (`3`, `-1`, `0..4`).
+    """Returns the names of the columns that are given by names and positions (`3`, `-1`, `0..4`).
 
-    A reference that is a column's name is never taken as a position. Raises BadSpec, whose message begins with `of`.
+    A reference that equals a column's name is never interpreted as a position. Raises BadSpec, whose message begins with `of`.
     """
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
         return list(references)  # a shortcut for the most frequent case, because a table may have ten thousand columns
@@ -109,7 +110,7 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
 def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Returns the values in another type, and a mask of the values that this type can't hold.
 
-    A value that is rounded to a narrower float isn't in the mask; a value that becomes infinite is.
+    The mask contains values that become infinite, but not values that are rounded to a narrower float.
     """
     target = np.dtype(dtype)
     if np.can_cast(values.dtype, target, "safe"):

@@ -10,11 +10,11 @@ class DtypeSupport:
     """The types in which a format stores numbers, under the names that numpy uses."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)
-    """Maps a type to the type in which it is stored if the spec names none."""
+    """Maps the type of values to the type in which the values are stored if the spec names none."""
     held: frozenset[str] | None = None
     """All types that the format can store; None for any type."""
     raw: bool = False
-    """Whether a tensor can be stored as its bytes. If so, this is the default for small integers."""
+    """Whether a tensor can be stored as its bytes. If so, tensors of small integers are stored in this way by default."""
     as_they_are: frozenset[str] = frozenset()
     """Names of features that always keep their types, because they aren't values of the records."""
 
@@ -31,7 +31,7 @@ class FeatureSpec:
     shape: tuple[int, ...]
     """The shape of a tensor, () for a scalar or a bytes value, (-1,) for lists of any length.
 
-    A sequence's shape begins with -1 for its steps.
+    The shape of a sequence begins with -1, which stands for any number of steps.
     """
     raw: bool = False
     """Whether a tensor is stored as its bytes. In a sequence, each step's tensor is stored in this way."""
@@ -43,7 +43,7 @@ class FeatureSpec:
     place: int = field(default=0, compare=False)
     """The feature's position in the spec, where features come before labels. Formats with ordered columns use this order."""
     text: bool = False
-    """For a feature of `bytes`, whether the types of all its columns are text (UTF-8)."""
+    """For a feature of `bytes`, whether all its columns contain text (UTF-8)."""
 
 
 def describe(features: Sequence[FeatureSpec]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class InexactIntegers:
-    """Integers of a column that the feature's type can't store exactly."""
+    """Those integers of a column that the feature's type can't store exactly."""
 
     column: str
     rows: Rows

@@ -1,7 +1,7 @@
 """Tunes the memory management of converting processes: glibc keeps freed blocks, and the garbage collector skips the libraries' objects.
 
-By default, glibc returns each freed block of several MiB to the system immediately, and the next block gets new pages. When JPEGs were
-read, a third of the system time was spent on the first access to new pages. So the process keeps the freed blocks of one batch for the
+By default, glibc returns each freed block of several MiB to the system immediately, and the next block gets new pages. In a job that read
+JPEGs, a third of the system time was spent on the first access to new pages. So the process keeps the freed blocks of one batch for the
 next, if it has enough memory. The kept blocks add about ten MiB to the process's peak memory. With other C libraries (musl, macOS), no
 parameter is set.
 

@@ -46,15 +46,15 @@ def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
 def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
     """Returns the folders of this process's control groups and of their parents.
 
-    In a container, version 1 reports each group's path on the host, of which only the top folder exists in the container.
+    In a container, version 1 reports the path that each group has on the host. Of such a path, only the top folder exists in the container.
     """
     folders: list[Path] = []
     for line in membership.read_text().splitlines() if membership.is_file() else []:
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
             continue
-        # Version 2 has one tree. Version 1 has a tree for each controller, named after the controller or after all controllers that share
-        # it.
+        # Version 2 has one tree. In version 1, each controller has its own tree of groups or shares a tree with other controllers; a tree
+        # is named after all its controllers.
         for top in [groups] if number == "0" else [groups / controller, groups / controllers]:
             parts = [part for part in path.split("/") if part]
             folders += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]

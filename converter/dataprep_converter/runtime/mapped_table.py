@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dataprep_converter.runtime.temporary import TemporaryFile, room_for
 
-_arrow: Any = pa  # the stubs don't know the options
+_arrow: Any = pa  # the type stubs don't know the options
 
 
 class MappedTable:
@@ -30,5 +30,6 @@ class MappedTable:
         self.table: pa.Table = _arrow.ipc.open_file(pa.py_buffer(self._mapping), options=options).read_all()
 
     def let_go(self) -> None:
-        """Removes the pages read so far from this process's memory. If needed, the pages are read from the file again."""
+        """Drops the pages that were read so far, so that they no longer occupy this process's memory. If needed, the pages are read from
+        the file again."""
         self._mapping.madvise(mmap.MADV_DONTNEED)

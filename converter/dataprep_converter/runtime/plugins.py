@@ -51,7 +51,7 @@ def commit() -> str | None:
 
 
 def digest() -> str | None:
-    """Returns the identity of `spec.code`: SHA-256 over the names and contents of its files, or commit and folder.
+    """Returns the identity of `spec.code`: a SHA-256 of the names and contents of its files, or a commit and a folder.
 
     Returns None without code.
     """
@@ -138,7 +138,7 @@ def schema_of(columns: Sequence[MadeColumn]) -> pa.Schema:
 def table(records: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.RecordBatch:
     """Returns the records as columns of `schema`. Without a schema, the values of the first record determine the types.
 
-    Raises BadSample, with column and record.
+    Raises BadSample, which names the column and the record.
     """
     if not records and schema is not None:
         return pa.RecordBatch.from_pylist([], schema=schema)

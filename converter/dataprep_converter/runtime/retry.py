@@ -52,7 +52,7 @@ _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf
 
 @contextmanager
 def with_deadline(*, seconds: float) -> Iterator[None]:
-    """Within the block, no retry begins later than `seconds` from now, whatever policy `retrying` gets.
+    """Within the block, no retry begins later than `seconds` from now, whatever policy is passed to `retrying`.
 
     First attempts may begin later.
     """

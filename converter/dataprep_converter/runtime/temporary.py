@@ -14,7 +14,7 @@ from dataprep_converter.core.errors import StoreFull
 
 _PREFIX: Final = "dataprep-"
 IN_MEMORY: Final = 4 << 20
-"""A small file may be kept in memory up to this size, before it is written to disk."""
+"""A file of up to this size may be kept in memory; a larger file is written to disk."""
 
 _PIECE: Final = 4 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -27,7 +27,7 @@ def free_bytes() -> int:
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Raises StoreFull, which names $TMPDIR and `what`, if a write within the block finds no space."""
+    """If a write within the block finds no space, raises StoreFull with a message that names $TMPDIR and `what`."""
     try:
         yield
     except OSError as exc:
@@ -40,7 +40,8 @@ class TemporaryFile(Closeable):
     """A file that is written once and then read in any order. Closing it removes it."""
 
     def __init__(self, what: str, *, in_memory: int = 0) -> None:
-        """`what` names the contents in the error for a full disk. Up to `in_memory` bytes stay in memory until `descriptor` is used."""
+        """`what` is the name of the contents in the error message for a full disk. Up to `in_memory` bytes stay in memory until
+        `descriptor` is used."""
         self.what = what
         self.size = 0
         """The number of bytes written by `write`."""

@@ -97,7 +97,7 @@ def blocking() -> Iterator[None]:
 class Watchdog:
     """Watches this process from a separate small process, which `with` starts and stops.
 
-    Start it before any native client creates threads. Don't use it in process 1 of a container; use `supervise` there.
+    Start the watchdog before any native client creates threads. Don't use it in process 1 of a container; use `supervise` there.
     """
 
     def __init__(self, *, limit_seconds: float = LIMIT_SECONDS) -> None:
@@ -190,8 +190,8 @@ def _work_in_child(work: Callable[[], int], beats: Heartbeats) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Don't use sys.exit, because the frames above this one belong to the parent's work. Native writers that were kept after a failure
-        # would also block a normal exit.
+        # Don't use sys.exit, because the stack frames above this one belong to the parent's work. Native writers that were kept after a
+        # failure would also block a normal exit.
         os._exit(code)
 
 

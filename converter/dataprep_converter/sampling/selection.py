@@ -1,8 +1,8 @@
 """Selection: finds a sample's number from its rank in a split.
 
-A split consists of ranges of sample numbers. In a split by fraction or by code, only samples whose hash is in the split's interval, or
-samples with the split's code, belong to the split. A shuffle is a keyed bijection of the ranks. All of this is arithmetic on arrays, so any
-worker can compute any part of the order, in constant memory.
+A split consists of ranges of sample numbers. A split by fraction contains only the samples whose hash is in its interval; a split by code
+contains only the samples with its code. A shuffle is a keyed bijection of the ranks. All of this is arithmetic on arrays, so any worker can
+compute any part of the order, in constant memory.
 """
 
 from collections import OrderedDict
@@ -192,6 +192,6 @@ class Selection:
         hashed = hashes(self._units, samples, seed=interval.seed)
         if interval.low == interval.high:
             return np.empty(0, dtype=np.uint16)
-        # The last number of the interval is compared, because 2^64 doesn't fit in 64 bits.
+        # Compare with the last number of the interval, because the number after it may be 2^64, which doesn't fit in 64 bits.
         inside = (hashed >= np.uint64(interval.low)) & (hashed <= np.uint64(interval.high - 1))
         return np.flatnonzero(inside).astype(np.uint16)

@@ -1,4 +1,5 @@
-"""Codes: the split of each sample, where it can't be computed. Codes are stored as one byte per sample, zstd-compressed (`splits.parquet`).
+"""Codes: the split of each sample, for plans whose splits can't be computed. Codes are stored as one byte per sample, zstd-compressed
+(`splits.parquet`).
 
 A row group is a block of HASH_BLOCK samples, so that a worker decompresses only the blocks that its shards need.
 """
@@ -14,13 +15,13 @@ import pyarrow.parquet as pq
 
 _COLUMN: Final = "code"
 _SCHEMA: pa.Schema = pa.schema([(_COLUMN, pa.uint8())])
-_parquet: Any = pq  # the stubs lack the methods of a ParquetFile
+_parquet: Any = pq  # the type stubs lack the methods of a ParquetFile
 
 Array = npt.NDArray[np.uint8]
 
 
 class SplitAssignments:
-    """The codes of all samples: 0 for a sample in no split, otherwise the number of its split plus one."""
+    """The codes of all samples. A sample in no split has code 0; any other sample's code is the number of its split, plus one."""
 
     def __init__(self, content: bytes) -> None:
         self._file = _parquet.ParquetFile(pa.BufferReader(content))
@@ -33,7 +34,7 @@ class SplitAssignments:
 
     def block(self, number: int) -> Array:
         """The codes of one block of samples."""
-        # Arrow's threads are not used, because a worker crashes if it exits while one of them still frees the bytes.
+        # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
         codes: Array = self._file.read_row_group(number, use_threads=False).column(_COLUMN).to_numpy()
         return codes
 

@@ -42,7 +42,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Units that are complete files of one record each, as columns.
+    """Units as columns; each unit is a complete file with one record.
 
     A source may have millions of such files, and creating an object for each would take most of the listing time.
     """
@@ -78,15 +78,15 @@ SCHEMA: pa.Schema = pa.schema(_COLUMNS)
 
 
 BLOCK: Final = 65_536
-"""Units per batch. This many units are Python objects at the same time, and form one row group of `units.parquet`."""
+"""Units per batch. Only this many units are Python objects at the same time; they form one row group of `units.parquet`."""
 BATCH_BYTES: Final = 8 << 20
-"""Bytes of the input in a batch of samples."""
+"""A batch of samples contains about this many bytes of the input."""
 _MANY: Final = 1024
 """Batch sizes below this number are not rounded to a power of two, because rounding would cost more than it saves."""
 
 
 def _keys(roots: list[int], paths: list[str]) -> npt.NDArray[np.uint64]:
-    """Returns each file's 64-bit key, from which the file's split hash is computed. The key is the BLAKE2b of `<root>\\0<path>`."""
+    """Returns each file's 64-bit key, from which the file's split hash is computed. The key is the BLAKE2b hash of `<root>\\0<path>`."""
     digest = hashlib.blake2b
     names = map(str.encode, map("{}\0{}".format, roots, paths), repeat("utf-8"), repeat("surrogateescape"))
     return np.frombuffer(b"".join([digest(name, digest_size=8).digest() for name in names]), "<u8").astype(np.uint64, copy=False)
@@ -212,7 +212,7 @@ class UnitTable:
             rows: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
             return rows
         columns_of = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
-        # Take rows one by one. The rows may be in any batch, and to take rows from several batches, Arrow would first join all batches.
+        # Take rows one by one: they may be in several batches, and Arrow would first join all batches to take rows from more than one.
         return [
             {name: column[row].as_py() for name, column in zip(columns, columns_of[number], strict=True)}
             for number, row in zip(which.tolist(), within.tolist(), strict=True)

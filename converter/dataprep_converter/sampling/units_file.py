@@ -11,7 +11,7 @@ from dataprep_converter.core.closeable import Closeable
 from dataprep_converter.runtime.temporary import IN_MEMORY, TemporaryFile, room_for
 from dataprep_converter.sampling.units import SCHEMA, UnitTable
 
-_parquet: Any = pq  # the stubs lack Python's file objects and the methods of a ParquetFile
+_parquet: Any = pq  # the type stubs lack Python's file objects and the methods of a ParquetFile
 
 
 class UnitsFile(Closeable):
@@ -59,7 +59,7 @@ class UnitsFile(Closeable):
 
     def units(self) -> UnitTable:
         """Returns the units in the file. Raises StoreFull."""
-        # Arrow's threads are not used, because a worker crashes if it exits while one of them still frees the bytes.
+        # Arrow's threads are not used, because a worker crashes if it exits while one of these threads is still freeing the bytes.
         file = _parquet.ParquetFile(self._file.file, pre_buffer=False)
         groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
         return UnitTable.concatenate(batch for group in groups for batch in cast("pa.Table", group).combine_chunks().to_batches())

@@ -42,9 +42,9 @@ class Entry:
     uri: str
     size: int
     pin: str
-    """Identifies this version of the object and changes with it: the ETag, or size and modification time in nanoseconds."""
+    """Identifies this version of the object: the ETag, or size and modification time in nanoseconds."""
     details: Details | None = field(default=None, compare=False, repr=False)
-    """Listings always set the details. Other calls only set them if the store's answer includes them anyway."""
+    """Listings always set the details. Other calls set the details only if the store's answer includes them anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Input(Protocol):
 
 
 SMALL_PIECE: Final = 16 << 10
-"""Of pieces up to this size, many are read in one call. Each larger piece is read in a separate call."""
+"""Many pieces of up to this size are read in a single call. Each larger piece is read in a separate call."""
 
 
 class ReadsAt(Protocol):
@@ -201,7 +201,8 @@ class Store(Protocol):
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
         """Yields the files below the folder `uri`, in UTF-8 byte order of their URIs. Yields nothing if there is no such folder.
 
-        Temporary files of unfinished uploads are listed like other files if they have names. Callers skip names that begin with `_` or `.`.
+        If an unfinished upload has a temporary file with a name, this file is listed like any other. Callers skip names that begin with `_`
+        or `.`.
         """
         ...
 

@@ -174,7 +174,7 @@ class FileUpload:
         except OSError as exc:
             translate(exc, self._path)
         if self._size - self._on_its_way >= _WRITE_BACK_BYTES:
-            # For dirty pages, this advice makes the kernel start writing them. Without the advice, fsync would have to write all dirty
+            # This advice makes the kernel start to write dirty pages to the disk. Without the advice, fsync would have to write all dirty
             # pages at the end.
             _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
             self._on_its_way = self._size
@@ -216,7 +216,7 @@ class FileUpload:
 
 
 class FileInput(Closeable):
-    """Positioned reads of one open file. Even after another file has taken its name, the same open file is read."""
+    """Positioned reads of one open file. The same open file is read, even after another file has taken its name."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -303,8 +303,8 @@ class FileInput(Closeable):
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 translate(exc, self._path)
-        # The NFS server no longer knows the handle, because the server was restarted or the file was replaced. Reopen the path if it is the
-        # same file.
+        # The NFS server no longer knows the handle, because the server was restarted or the file was replaced. Open the path again, if it
+        # still leads to the same file.
         reopened = FileInput(self.uri)
         if (reopened._size, reopened._modified_ns) != (self._size, self._modified_ns):
             reopened.close()

@@ -32,7 +32,7 @@ _LOGIN: Final = {"username": "username", "password": "password"}
 _LOGIN_REFUSED: Final = ("530", "331", "332")
 
 T = TypeVar("T")
-# Any: fsspec has no types, and each of its systems describes files differently.
+# Any, because fsspec has no types, and each of its systems describes files differently.
 System = Any
 Info = Mapping[str, Any]
 
@@ -169,7 +169,7 @@ class FsspecStore(ReadOnlyStore):
 
 
 class FsspecInput(RangedInput):
-    """Ranges of one file, each read by its own request."""
+    """Ranges of one file, each read with a separate request."""
 
     step = _PIECE
 

@@ -80,7 +80,7 @@ class HttpStore(ReadOnlyStore):
     def _address(self, uri: str) -> str:
         """Returns the address to request, with the signature in the job's spec if it has one.
 
-        Plans made by older releases contain the signature from the time of planning, which is replaced.
+        Plans made by older releases contain the signature from the time of planning. This signature is replaced.
         """
         return self.settings.signed.get(unsigned(uri), uri)
 
@@ -142,7 +142,7 @@ def _look(uri: str, address: str) -> Entry:
 
 def _entry(uri: str, answer: _Body) -> Entry:
     headers = answer.headers
-    # The answer for a range has `bytes 0-0/1234`.
+    # The answer to a request for a range contains `bytes 0-0/1234`.
     size = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
     if size is None or not size.isdigit():
         raise StoreError(

@@ -20,7 +20,7 @@ P = ParamSpec("P")
 def path_of(uri: str) -> str:
     """Returns the path of a `file://` URI; a path is returned unchanged.
 
-    Raises NotFound for a URI with a host, BadSpec for a NUL character.
+    Raises NotFound for a URI with a host, and BadSpec for a URI with a NUL character.
     """
     if "\0" in uri:
         raise BadSpec(f"{uri!r} has a NUL character in it, which no path may have.", uri=uri)

@@ -42,7 +42,7 @@ class _Folder:
     uri: str
     path: str
     above: tuple[tuple[int, int], ...]
-    """Device and inode numbers of the folders that contain this one."""
+    """Device and inode numbers of the folders that contain this folder."""
 
 
 def _list_folder(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> Generator[_Folder | FolderStates, None, None]:
@@ -64,11 +64,11 @@ def _list_folder(uri: str, folder: str, above: tuple[tuple[int, int], ...]) -> G
             identity = os.fstat(descriptor)
         except OSError as exc:
             translate(exc, folder)
-        # A symbolic link may lead to a parent folder. Don't enter a folder again below itself.
+        # A symbolic link may lead to a parent folder. So don't enter a folder that is already one of the parents on this path.
         if (identity.st_dev, identity.st_ino) in above:
             return
         above = (*above, (identity.st_dev, identity.st_ino))
-        # UTF-8 sorts like code points, except for surrogates, which represent bytes that aren't UTF-8.
+        # UTF-8 bytes sort in the same order as code points, except for surrogates, which represent bytes that aren't UTF-8.
         names.sort(key=None if _is_text(names) else os.fsencode)
         for is_folder, run in groupby(names, key=_ends_as_folder):
             if is_folder:

@@ -38,7 +38,7 @@ _RETRIED_CODES = {
     *("BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "Md5Mismatch"),
 }
 _CODE_HEADER = "x-ms-error-code"
-"""The header in which Azure names an error without a body."""
+"""The header in which Azure sends the error's code when the answer has no body."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,8 @@ class Requests(ABC):
             try:
                 connection.request(method, target, body=body or None, headers=signed)
             except (BrokenPipeError, ConnectionResetError):
-                # A server that refuses a request before reading all of its body answers and closes the connection. Without an answer,
+                # If a server refuses a request before it has read the complete body, the server sends an answer and closes the connection.
+                # Without an answer,
                 # `getresponse` raises.
                 broke = True
             with connection.getresponse() as response:
@@ -189,7 +190,7 @@ class Requests(ABC):
         return Answer(response.status, answer_headers, content)
 
     def path(self, key: str) -> str:
-        """Returns the path to request, not encoded. An empty key means the bucket itself."""
+        """Returns the path to request, without percent-encoding. An empty key means the bucket itself."""
         return f"{self.address.path}/{key}"
 
     def question(self, query: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ METADATA: Final[Mapping[str, str]] = {
     "loaders": "dataprep_converter.dataset.sidecars.loaders:make",
     "mds_index": "dataprep_converter.dataset.sidecars.mds_index:make",
 }
-"""Maps a kind of metadata to its function.
+"""Maps each kind of metadata to the function that makes it.
 
 To add a kind, add one line here and one module. If only some formats have this kind of metadata, also name the kind in the entries of these
 formats in `FORMATS`.
@@ -38,7 +38,7 @@ PLACED: Final[Mapping[str, str]] = {
     "paths": "dataprep_converter.dataset.sidecars.paths:place",
     "sagemaker": "dataprep_converter.dataset.sidecars.sagemaker:place",
 }
-"""Maps a kind of metadata that contains the data set's location to its function.
+"""Maps each kind of metadata that contains the data set's location to the function that makes it.
 
 The manifest is the same at any location, so it doesn't list these files. A copy of the data set gets new files with its own location.
 """

@@ -1,7 +1,7 @@
 """Croissant: `_dataprep/croissant.json` describes the data set in MLCommons' vocabulary (JSON-LD, version 1.0).
 
-The file contains the shards with their digests, the features and the classes. Shards are named relative to this file, so the file is also
-right in a copy of the folder. Publishers must add the data set's name, license and author.
+The file describes the features, the classes, and the shards with their digests. Shards are named relative to this file, so the file stays
+correct in a copy of the folder. Publishers must add the data set's name, license and author.
 """
 
 import json
@@ -22,7 +22,8 @@ Column: TypeAlias = tuple[str, str, bool]
 
 FILE: Final = f"{names.SIDE}/croissant.json"
 _MOST_COLUMNS: Final = 1000
-"""The columns of CSV files with more columns (such as pixels) aren't described, because this file would become larger than the shards."""
+"""If CSV files have more columns (such as pixels) than this, their columns aren't described, because this file would become larger than the
+shards."""
 _TYPES: Final = {"int64": "sc:Integer", "float": "sc:Float", "bytes": "sc:Text"}
 _CONTEXT: Final[Mapping[str, Any]] = {
     "@language": "en",
@@ -154,7 +155,7 @@ def feature_columns(finished: FinishedDataSet) -> list[Column]:
 
 
 def csv_columns(finished: FinishedDataSet) -> list[Column] | None:
-    """Returns the columns of `csv`, or None without a header, with a delimiter other than a comma, or with too many columns."""
+    """Returns the columns of `csv`, or None if the files have no header, a delimiter other than a comma, or too many columns."""
     options = finished.spec.output.csv
     if not options.header or options.delimiter != ",":
         return None
@@ -177,5 +178,5 @@ def _field(place: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def _id(name: str, number: int) -> str:
-    """Returns an identifier for use in the file. Uses the number if the name contains white space, which mlcroissant refuses."""
+    """Returns an identifier for use in the file. If the name contains white space, which mlcroissant refuses, uses the number instead."""
     return str(number) if re.search(r"\s", name) else name

@@ -25,7 +25,7 @@ def make(finished: FinishedDataSet) -> Made:
 
 
 def label_file(feature: str) -> str:
-    """Returns the path of the list of one feature's classes.
+    """Returns the path of the file that lists one feature's classes.
 
     In the file's name, a slash becomes a dot, as in TFDS. All characters except letters, digits and `_.-~` are percent-encoded.
     """

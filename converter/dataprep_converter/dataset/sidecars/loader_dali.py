@@ -94,7 +94,7 @@ _NAMES: Final = {
 def examples(finished: FinishedDataSet) -> str:
     """Returns the file for `tfrecord`.
 
-    Raises Unreadable for data sets that DALI can't read: with gzip, SequenceExample, or without indexes.
+    Raises Unreadable for data sets that DALI can't read: those with gzip or SequenceExample, and those without indexes.
     """
     if finished.manifest.compression != "none":
         raise loader_source.Unreadable(

@@ -121,7 +121,7 @@ def dl4j_dataset(finished: FinishedDataSet) -> str:
 
 
 def _folders(finished: FinishedDataSet) -> str:
-    """Returns a sentence that names the splits' folders, for loaders that take all files of a folder.
+    """Returns a sentence that names the splits' folders, for loaders that read all files of a folder.
 
     If splits have no separate folders, returns the empty string.
     """

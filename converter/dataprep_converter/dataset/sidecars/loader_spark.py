@@ -115,7 +115,7 @@ def _message(finished: FinishedDataSet) -> str:
 
 
 def _value(finished: FinishedDataSet) -> str:
-    """Returns a sentence that says in which form Python gets a value.
+    """Returns a sentence that describes the form in which Python receives a value.
 
     Raises Unreadable for values that PySpark can't convert to Python's types.
     """

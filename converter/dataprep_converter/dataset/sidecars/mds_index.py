@@ -35,7 +35,7 @@ class _Files(TypedDict):
 
 
 def _files(report: ShardReport) -> _Files:
-    """Returns a shard's file in its raw form and, if it is compressed, in its compressed form.
+    """Describes the raw form of a shard's file and, if the file is compressed, also the compressed form.
 
     The raw file's name lacks the compression's extension.
     """

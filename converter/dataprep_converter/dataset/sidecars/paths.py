@@ -1,7 +1,7 @@
-"""Lists of the shards of each split, one shard on each line, in the order of the records.
+"""For each split, a list of its shards, with one shard per line, in the order of the records.
 
 _dataprep/files/<split>.txt     paths relative to the output, for readers that know the folder, such as the loaders
-_dataprep/paths/<split>.txt     absolute URIs, for readers that only get the list, such as Spark's `textFile` and DL4J's loaders of paths
+_dataprep/paths/<split>.txt     absolute URIs, for readers given only the list, such as Spark's `textFile` and DL4J's loaders of paths
 """
 
 from dataprep_api import names
@@ -10,13 +10,13 @@ from dataprep_converter.dataset.sidecars import FinishedDataSet, Made, absolute
 
 
 def make(finished: FinishedDataSet) -> Made:
-    """Yields the relative lists, one for each split."""
+    """Yields a list of relative paths for each split."""
     for name, files in _by_split(finished.manifest).items():
         yield f"{names.SIDE}/files/{name}.txt", "".join(f"{file}\n" for file in files).encode()
 
 
 def place(uri: str, manifest: Manifest) -> Made:
-    """Yields the absolute lists of a data set in this folder, one for each split."""
+    """Yields a list of absolute URIs for each split of a data set in this folder."""
     for name, files in _by_split(manifest).items():
         yield f"{names.SIDE}/paths/{name}.txt", "".join(f"{names.join(absolute(uri), file)}\n" for file in files).encode()
 

@@ -31,7 +31,7 @@ class AlibabaCredentials:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Any: the library has no types.
+        # Any, because the library has no types.
         self._providers: list[tuple[str, Any]] | None = None
         self._credentials: Any = None
 
@@ -102,7 +102,7 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
         )
     if environment.get("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "").lower() != "true":
         role_name = environment.get("ALIBABA_CLOUD_ECS_METADATA")
-        # Updating in the background would take a scheduler thread for each store.
+        # Updating in the background would need a scheduler thread for each store.
         of_node = library.EcsRamRoleCredentialsProvider(role_name=role_name, async_update_enabled=False)
         providers.append((f"the RAM role {role_name} of the node" if role_name else "the RAM role of the node", of_node))
     return providers

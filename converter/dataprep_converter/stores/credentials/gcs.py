@@ -64,7 +64,7 @@ class CredentialChain:
     def _account(self) -> str:
         return "the Secret's service account" if self._secret else "the environment's service account"
 
-    # Any: these functions of google-auth have no types.
+    # Any, because these functions of google-auth have no types.
     def _source(self, request: Request) -> Any:
         if not self._secret:
             return google.auth.default(scopes=_SCOPES, request=request)[0]

@@ -15,7 +15,7 @@ _DENIED: Final = re.compile(
 
 
 def put(store: Store, uri: str, data: bytes, *, replace: bool, hdfs: HdfsOptions | None) -> Entry:
-    """Implements `Store.put` by an upload, with retries."""
+    """Implements `Store.put` as an upload, with retries."""
     in_doubt = False
 
     def attempt() -> Entry:
@@ -48,13 +48,13 @@ def check_length(uri: str, actual: int, expected: int) -> None:
 def gone(uri: str) -> Unreachable:
     """Returns the error for an upload whose temporary file is gone.
 
-    A commit of the data set may have swept the temporary file. A new attempt writes the file again.
+    The sweep at a commit of the data set may have removed the temporary file. A new attempt writes the file again.
     """
     return Unreachable(f"The temporary file of {uri} is gone: something has removed it.", uri=uri)
 
 
 def pin(size: int, modified_milliseconds: int) -> str:
-    """Returns a file's pin, the same in both stores, so that a plan made through one store can be read through the other."""
+    """Returns a file's pin. Both stores use it, so that a plan made through one store can be read through the other."""
     return f"{size}-{modified_milliseconds * 1_000_000}"
 
 

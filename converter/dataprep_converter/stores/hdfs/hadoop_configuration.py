@@ -12,7 +12,7 @@ from dataprep_converter.core.errors import BadSpec
 
 
 def configuration(folder: str | None) -> Mapping[str, str]:
-    """Returns the names and values in the configuration files of a folder.
+    """Returns the names and values of the properties in a folder's configuration files.
 
     If no folder is given, takes the folder from the environment variables that hdfs-native also reads.
     """

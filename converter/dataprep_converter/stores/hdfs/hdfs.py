@@ -1,4 +1,4 @@
-"""HDFS through `hdfs-native` (Rust, no JVM). This file works around the library's known traps.
+"""HDFS through `hdfs-native` (Rust, no JVM). This file works around the library's known faults.
 
 - If an exception ends a `with` block, hdfs-native still writes out the data that it has received so far. So we write to a temporary file
   `.dataprep-tmp-…` in the target's folder and then rename it.
@@ -7,7 +7,7 @@
 - With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a
   client.
 - Reads beyond the end of a file panic. Writing a memoryview is five times slower than writing bytes.
-- Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So one process can only be one user.
+- Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So a process can access HDFS only as one user.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -54,7 +54,7 @@ _parked: list[object] = []
 """Writers that failed, and their clients. Dropping or closing a writer can block for 15 to 31 s, or make its client unusable."""
 
 _users: dict[str, str] = {}
-"""The user that this process acts as on HDFS, once a store has set it."""
+"""The user with whose rights this process accesses HDFS, once a store has set this user."""
 
 
 class HdfsStore:
@@ -131,7 +131,8 @@ class HdfsStore:
         return swept(self.list(uri), self.delete)
 
     def addresses(self, authority: str) -> Sequence[str]:
-        """Returns host and port of each NameNode behind the authority of a URI. An empty authority means that of `fs.defaultFS`."""
+        """Returns host and port of each NameNode behind the authority of a URI. An empty authority stands for the authority of
+        `fs.defaultFS`."""
         host, _, port = self._resolved(authority).rpartition(":")
         if host:
             return [f"{host}:{port}"]
@@ -153,7 +154,7 @@ class HdfsStore:
 
     def _overrides(self) -> dict[str, str]:
         """Returns options for hdfs-native that extend the configuration it reads: our failover keys, if the configuration has none."""
-        # Remove blanks from the values of the NameNodes' keys. Hadoop allows `nn1, nn2`, but hdfs-native would find only nn1 in this.
+        # Remove blanks from the values of the NameNodes' keys. Hadoop allows `nn1, nn2`, but hdfs-native would find only nn1 in this value.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
         options = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
         if self.settings.keytab is not None:
@@ -252,7 +253,8 @@ class HdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # If the client repeated the rename after a lost answer, the file already has its final name. A rename keeps length and time.
+            # If the client repeated the rename after a lost answer, the file already has its final name. A rename changes neither a file's
+            # length nor its time.
             if not self._is_at_its_place(status):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True
@@ -369,8 +371,8 @@ class _Listing:
     """Lists one folder in our order, which differs from the NameNode's.
 
     We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, without the slash
-    of folders: ü, a, a-1, a.b. After an ASCII name, no smaller name follows in either order. So folders and other names are held back until
-    a greater ASCII name comes, or the end.
+    of folders: ü, a, a-1, a.b. After an ASCII name, no smaller name follows in either order. So folders and non-ASCII names are held back
+    until a greater ASCII name comes, or the listing ends.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:
@@ -411,7 +413,7 @@ class _Listing:
 
 
 def _act_as(user: str) -> None:
-    """Sets this process's user on HDFS. hdfs-native has no setting per client, so two stores in one process can't have two users."""
+    """Sets this process's user on HDFS. hdfs-native has no setting per client, so two stores in one process can't have different users."""
     current = _users.get("user")
     if current is not None and current != user:
         raise BadSpec(f"A job can act as only one HDFS user; its stores ask for {current} and {user}.")

@@ -1,4 +1,4 @@
-"""Kerberos for HDFS: sets where its configuration is, and explains its errors.
+"""Kerberos for HDFS: sets the place of the Kerberos configuration, and explains the errors of logins.
 
 hdfs-native calls the system's GSSAPI. This library takes principal and keytab as arguments, and all other settings from the files in the
 environment variable `KRB5_CONFIG`.
@@ -47,7 +47,8 @@ def prepare(hadoop_conf: str | None) -> None:
     file = Path(hadoop_conf or "", CONFIGURATION_FILE)
     if hadoop_conf is None or not file.is_file():
         return
-    # The variable is a list, and the first file that contains a realm is used for it. So each store may add a file with its own realm.
+    # The variable is a list of files; for each realm, the first file that contains the realm is used. So each store may add a file with its
+    # own realm.
     files = [path for path in os.environ.get(CONFIGURATION_VARIABLE, "").split(":") if path]
     if str(file) not in files:
         os.environ[CONFIGURATION_VARIABLE] = ":".join([*files, str(file)])

@@ -150,12 +150,12 @@ class Place:
         """Returns another path at the same address."""
         return Place(self._is_https, self._host, self._port, path, self._identity, self._user)
 
-    # Any: the JSON of the answer.
+    # Any, because it is the answer's parsed JSON.
     def ask(self, method: str, operation: str, **parameters: str) -> Any:
-        """Returns the NameNode's answer, with retries; None if the answer is empty."""
+        """Returns the NameNode's answer, or None if the answer is empty. Failed requests are retried."""
         return retrying(lambda: self.ask_once(method, operation, **parameters), what=f"{operation} of {self.path}")
 
-    # Any: the JSON of the answer.
+    # Any, because it is the answer's parsed JSON.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
         """Does what `ask` does, without retries."""
         with self.border(), contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
@@ -305,7 +305,7 @@ class WebHdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # An attempt without an answer may have renamed the file. A rename keeps length and time.
+            # An attempt without an answer may have renamed the file. A rename changes neither a file's length nor its time.
             current = self._target_status()
             if current is None or (current["length"], current["modificationTime"]) != (status["length"], status["modificationTime"]):
                 raise hadoop.gone(self.uri) from exc
@@ -361,7 +361,7 @@ class WebHdfsUpload:
             connection.close()
             raise
 
-    # Any: the JSON of a status.
+    # Any, because it is the parsed JSON of a status.
     def _check_temporary(self) -> Any:
         try:
             status = self._temporary.ask("GET", "GETFILESTATUS")["FileStatus"]
@@ -374,7 +374,7 @@ class WebHdfsUpload:
         options = "OVERWRITE" if replace else "NONE"
         self._temporary.ask("PUT", "RENAME", destination=self._place.path, renameoptions=options)
 
-    # Any: the JSON of a status.
+    # Any, because it is the parsed JSON of a status.
     def _target_status(self) -> Any | None:
         with contextlib.suppress(NotFound):
             return self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
@@ -436,7 +436,7 @@ class WebHdfsInput(RangedInput):
             raise InputChanged(f"{self.uri} was replaced since it was listed.", uri=self.uri)
 
 
-# Any: the NameNode's JSON of a FileStatus.
+# Any, because it is the NameNode's parsed JSON of a FileStatus.
 def _entry(uri: str, status: Mapping[str, Any]) -> Entry:
     details = Details(
         modified=status["modificationTime"] / 1000,

@@ -1,7 +1,7 @@
-"""Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, by the Blob service's REST API.
+"""Azure Blob Storage and Data Lake Storage, `abfs://container@account.dfs.core.windows.net/path`, through the Blob service's REST API.
 
 An upload sends blocks, and one conditional request with a block list turns them into the blob. Uncommitted blocks belong to the blob's
-name, not to an upload. Any commit under that name discards uncommitted blocks, and the service discards them after a week. So uploads can't
+name, not to an upload. Uncommitted blocks are discarded by any commit under that name, or by the service after a week. So uploads can't
 be aborted, and a sweep has nothing to remove.
 """
 
@@ -331,7 +331,7 @@ def _name(element: ET.Element) -> str:
     if name is None:
         return ""
     text = name.text or ""
-    # Azure encodes names with characters that XML can't contain.
+    # If a name contains characters that XML can't contain, Azure encodes the name.
     return urllib.parse.unquote(text) if name.get("Encoded") == "true" else text
 
 

@@ -1,6 +1,7 @@
-"""Google Cloud Storage, `gs://bucket/path`, by its XML API.
+"""Google Cloud Storage, `gs://bucket/path`, through its XML API.
 
-The API is S3's protocol with three differences: it uses tokens and other headers for conditions, and uploads are completed differently.
+The API differs from S3's protocol in three points: requests contain tokens, conditions use other headers, and uploads are completed
+differently.
 
 Completing a multipart upload can't have a condition in this API. So the upload's parts become a hidden object in the target's folder. The
 store then copies the hidden object to the target's name, on the condition that no object has this name, and deletes the hidden object.

@@ -90,7 +90,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Removes one object. Does nothing if it is absent."""
+        """Removes one object. Does nothing if the object is absent."""
 
     @abstractmethod
     def sweep(self, uri: str, prefix: str) -> int:
@@ -102,7 +102,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def transfer(self, uri: str, key: str) -> Transfer:
-        """Returns a new upload in parts."""
+        """Returns a new multipart upload."""
 
     @abstractmethod
     def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
@@ -147,7 +147,7 @@ class Bucket(ABC):
 
 
 class ObjectStore(ABC):
-    """A store of objects in buckets, which the URIs name."""
+    """A store of objects in buckets. Each URI names its bucket."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
@@ -205,7 +205,8 @@ class ObjectStore(ABC):
 
 
 class ObjectUpload:
-    """An upload in parts, which starts when the second part begins. An object of one part is written by one conditional PUT at commit."""
+    """A multipart upload, which starts when the second part begins. An object of one part is written at commit, with one conditional
+    PUT."""
 
     blocks = False
 
@@ -300,7 +301,7 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """Returns the retry settings of obstore's clients. The clients hardly retry, because `retrying` does."""
+    """Returns the retry settings of obstore's clients. The clients themselves hardly retry, because `retrying` repeats their calls."""
     return {
         "max_retries": 1,
         "retry_timeout": timedelta(seconds=8),

@@ -149,7 +149,8 @@ class OssStore:
 
     def delete(self, uri: str) -> None:
         bucket, key = place = place_of(uri)
-        # Use the batch request: the right that it needs is the only right to delete that our documentation asks users to grant.
+        # Use the batch request, because our documentation asks users to grant only the right that this request needs, and no other right to
+        # delete.
         request = oss.DeleteMultipleObjectsRequest(bucket=bucket, objects=[oss.DeleteObject(key=key)], quiet=True)
         self._client.persistently("delete_multiple_objects", request, place=place, doing="delete")
 
@@ -209,7 +210,7 @@ class OssStore:
 
 
 class OssUpload:
-    """A multipart upload, which starts when the second part begins. An object of one part is written by one PUT at commit."""
+    """A multipart upload, which starts when the second part begins. An object of one part is written at commit, with one PUT."""
 
     blocks = False
 

@@ -45,7 +45,8 @@ _BAD_CREDENTIALS = {
     "RequestTimeTooSkewed",
 }
 _DAMAGED = {"InvalidDigest", "BadDigest", "IncompleteBody", "RequestTimeout", "InvalidPart", "InvalidPartOrder", "MalformedXML"}
-"""Error codes if a body was damaged or truncated in transit, or if a sweep removed the upload while parts were being sent.
+"""OSS's error codes for a body that was damaged or truncated in transit, and for an upload that a sweep removed while parts were being
+sent.
 
 A new attempt sends the data again.
 """
@@ -60,7 +61,7 @@ class OssClient:
         self._client = client
         self.peer = peer
 
-    # The SDK's requests and results have no types.
+    # The SDK's requests and results have no type annotations.
     def call(self, operation: str, request: Any, *, place: tuple[str, str], doing: str, **options: int) -> Any:
         """Returns the result of an operation."""
         with self.border(place, doing=doing):
@@ -97,7 +98,7 @@ class OssClient:
         return retrying(attempt, what=f"{operation} of oss://{place[0]}/{place[1]}", policy=_COMPLETION_POLICY)
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
-        """Aborts an upload. Does nothing if it is absent."""
+        """Aborts an upload. Does nothing if the upload is absent."""
         request = oss.AbortMultipartUploadRequest(bucket=bucket, key=key, upload_id=upload_id)
 
         def attempt() -> None:

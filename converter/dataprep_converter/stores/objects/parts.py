@@ -61,7 +61,7 @@ class Parts:
         return memoryview(self._buffer)[: self._filled]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Copies `data` into the buffer. Raises errors from sending earlier parts."""
+        """Copies `data` into the buffer. Raises any error that occurred while an earlier part was sent."""
         view = memoryview(data).cast("B")
         self.size += len(view)
         while view:
@@ -82,7 +82,7 @@ class Parts:
         return self._tags
 
     def cancel(self) -> None:
-        """Cancels the parts that wait, and waits for those being sent. Ignores their errors."""
+        """Cancels the parts that haven't been started, and waits for the parts that are being sent. Ignores their errors."""
         for part in self._pending:
             part.cancel()
         while self._pending:

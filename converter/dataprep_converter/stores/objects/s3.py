@@ -244,7 +244,7 @@ class S3Bucket(XmlBucket):
         path = parts.path.rstrip("/")
         host = parts.hostname or ""
         if not path_style and "." in name:
-            path_style = True  # the certificate wouldn't match a host name with another dot
+            path_style = True  # the certificate wouldn't match a host name with an additional dot
         address = Address(
             scheme=parts.scheme,
             host=host if path_style else f"{name}.{host}",
@@ -295,8 +295,8 @@ class Multipart:
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
-        # An earlier attempt, which got no answer, may have completed the upload. In that case, the upload no longer exists, or our own
-        # object fails the condition.
+        # An earlier attempt, which got no answer, may have completed the upload. In that case, the upload no longer exists, or the
+        # condition fails because our own object exists.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
             existing = self._bucket.look(uri, self._key)
             if existing is not None and existing[0].size == size and existing[0].pin == _pin_of_parts(tags):
@@ -359,7 +359,7 @@ def _encryption(settings: StoreSettings) -> dict[str, str]:
 
 
 def _is_bare_host(endpoint: str) -> bool:
-    """Returns whether the host is an IP address or a name without dots, so that a bucket can't be its subdomain."""
+    """Returns whether buckets can't be subdomains of the host, because it is an IP address or a name without dots."""
     host = urllib.parse.urlsplit(with_scheme(endpoint)).hostname or ""
     return "." not in host or ":" in host or host.replace(".", "").isdigit()
 

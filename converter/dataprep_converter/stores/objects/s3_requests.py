@@ -1,8 +1,8 @@
 """Signed S3 requests for features that obstore lacks: conditional completion of uploads, and listings with the exact names.
 
 obstore can neither abort a multipart upload nor complete one conditionally. obstore's listings omit names that obstore's paths can't
-express, such as folder markers and names with empty segments. Requests are signed by AWS Signature Version 4. The signature covers the
-body, so the server checks it.
+express, such as folder markers and names with empty segments. Requests are signed according to AWS Signature Version 4. The signature
+covers the body, so the server checks it.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class S3Requests(Requests):
     def signed(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
-        """Returns the headers with a signature by AWS Signature Version 4."""
+        """Returns the headers, signed according to AWS Signature Version 4."""
         credentials = self._credentials.current()
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         digest = hashlib.sha256(body).hexdigest()
