@@ -38,7 +38,7 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
 def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
     """Removes visible files that only earlier runs planned, and leftovers of unfinished uploads. Returns warnings about missing rights.
 
-    The plans of earlier runs are removed later, with the metadata.
+    The plans of earlier runs are removed later, together with the metadata.
     """
     known_files = folder.known_files()
     for path in [path for path, _ in folder.visible() if path in known_files and path not in keep]:

@@ -132,8 +132,8 @@ def set_field(document: Any, override: str) -> None:
 
 
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
-    """Returns the params that the overrides set although the job doesn't use them. The job may be any parsed YAML. Their names are mostly
-    typos."""
+    """Returns the params that the overrides set although the job, which may be any parsed YAML, doesn't use them. The names of such params
+    are mostly typos."""
     params = [
         override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)
     ]

@@ -26,7 +26,8 @@ SECRET_KEYS: Final[Mapping[str, Sequence[Sequence[str]]]] = {
     "swebhdfs": (("delegationToken",),),
     **dict.fromkeys(("ftp", "sftp", "ssh", "smb", "webdav"), (("username", "password"),)),
 }
-"""Maps a scheme to sets of keys. A Secret must have all keys of one of these sets. For schemes not listed here, the set is `_KEYS`."""
+"""Maps a scheme to sets of keys. A scheme's Secret must have all keys of one of its sets. For schemes not listed here, the set is
+`_KEYS`."""
 _OPTIONAL: Final = "securityToken"
 _KERBEROS: Final = (("principal", "keytab"),)
 """The keys for HDFS. The keytab is a file, not text."""

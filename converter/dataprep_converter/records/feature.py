@@ -21,7 +21,7 @@ class DtypeSupport:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """One resolved feature of the records. The encoder gets the feature's values as a column with the same name."""
+    """One resolved feature of the records. The encoder receives the feature's values as a column with the same name."""
 
     name: str
     kind: str

@@ -101,7 +101,7 @@ def _module(name: str) -> Any:
     if not folder or not file.is_file():
         return import_module(name)
     if folder not in sys.path:
-        sys.path.append(folder)  # for imports in the user's modules; added last, so that they can't shadow ours
+        sys.path.append(folder)  # for imports in the user's modules; added last, so that these modules can't shadow ours
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(file):
         return loaded

@@ -101,6 +101,6 @@ class TemporaryFile(Closeable):
 
     def close(self) -> None:
         """Removes the file."""
-        # Closing flushes the last bytes, which are no longer needed. So ignore the error if there is no space for them.
+        # Closing flushes the last bytes, which are no longer needed. So ignore the error if there is no space for these bytes.
         with suppress(OSError):
             self.file.close()

@@ -28,7 +28,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tables(Closeable):
-    """The plan's files other than `plan.json`, in their stored form. Closing them removes their temporary files."""
+    """The plan's files other than `plan.json`, in their stored form. Closing these files removes the temporary files that store them."""
 
     units: UnitsFile
     codes: bytes | None = None

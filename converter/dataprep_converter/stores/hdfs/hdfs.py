@@ -154,7 +154,8 @@ class HdfsStore:
 
     def _overrides(self) -> dict[str, str]:
         """Returns options for hdfs-native that extend the configuration it reads: our failover keys, if the configuration has none."""
-        # Remove blanks from the values of the NameNodes' keys. Hadoop allows `nn1, nn2`, but hdfs-native would find only nn1 in this value.
+        # Remove blanks from the values of the properties that name the NameNodes. Hadoop allows `nn1, nn2`, but hdfs-native would find only
+        # nn1 in this value.
         unblanked = {key: re.sub(r"\s", "", value) for key, value in self._configuration.items() if key.startswith(_NAME_NODE_KEYS)}
         options = {key: self._configuration.get(key, value) for key, value in _CLIENT_KEYS.items()}
         if self.settings.keytab is not None:
@@ -314,7 +315,7 @@ class HdfsInput(Closeable):
 
     @property
     def pin(self) -> None:
-        """None: an open file doesn't give its modification time."""
+        """None, because an open file doesn't report its modification time."""
 
     def read_at(self, offset: int, length: int) -> bytes:
         count = max(0, min(length, self._size - offset))

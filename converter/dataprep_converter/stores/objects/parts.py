@@ -10,7 +10,7 @@ PART_BYTES: Final = 8 << 20
 PART_LIMIT: Final = 10_000
 """The maximum number of parts of an upload, on S3 and OSS."""
 IN_FLIGHT: Final = 4
-"""The maximum number of parts that are sent concurrently. An upload holds at most one more part in memory."""
+"""The maximum number of parts that are sent concurrently. An upload holds these parts and at most one more in memory."""
 
 _GROWN_AFTER = 5_000
 _SHOWN = 5
@@ -52,7 +52,7 @@ class Parts:
 
     @property
     def begun(self) -> bool:
-        """Whether a part has been sent. Until then, the object fits into one request."""
+        """Whether a part has been sent. As long as none was sent, the object fits into one request."""
         return self._sent > 0
 
     @property

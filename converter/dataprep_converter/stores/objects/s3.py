@@ -159,7 +159,7 @@ class XmlBucket(Bucket):
     def send_conditional(
         self, method: str, key: str, *, query: Mapping[str, str] | None = None, headers: Mapping[str, str], body: bytes = b""
     ) -> Answer:
-        """Returns the answer to a conditional write. Repeats the request while S3 answers that another write is in progress."""
+        """Sends a conditional write and returns S3's answer. Repeats the request while S3 answers that another write is in progress."""
         for _ in range(_CONFLICTS):
             answer = self.requests.send(method, key, query=query, headers=headers, body=body)
             if answer.status != 409:
