@@ -7,7 +7,8 @@ from typing import Final
 from dataprep_converter.stores import Input
 
 _END: Final = 64 << 10
-"""This many bytes at the end of a file are read in one request and kept. The bytes contain the footer, or all of a small file."""
+"""This many bytes at the end of a file are read in one request and kept. These bytes contain the footer of a large file, or the whole of a
+small file."""
 
 
 class RangedFile(io.RawIOBase):

@@ -1,4 +1,5 @@
-"""HDFS over HTTP, `webhdfs://namenode:9870/path`, for when only the web ports can be reached. `hdfs://` is faster and supports failover.
+"""HDFS over HTTP, `webhdfs://namenode:9870/path`, for clusters of which only the web ports can be reached. `hdfs://` is faster and supports
+failover.
 
 The NameNode handles names, and redirects the client to a DataNode to read or write bytes. A file is written under a temporary name by one
 streaming PUT, and then renamed. The request to rename always has `renameoptions`. Without this parameter, renaming a file to the path of a

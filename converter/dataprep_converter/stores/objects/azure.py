@@ -96,7 +96,7 @@ class Container(Bucket):
 
     @classmethod
     def at(cls, root: str, name: str, *, account: str, endpoint: str, credentials: CredentialChain) -> "Container":
-        """Returns the container at an endpoint."""
+        """Returns an object for requests to one container at an endpoint."""
         parts = urllib.parse.urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         path = parts.path.rstrip("/")
         address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")

@@ -64,7 +64,7 @@ class GcsBucket(XmlBucket):
 
     @classmethod
     def at(cls, endpoint: str, name: str, *, credentials: CredentialChain) -> "GcsBucket":
-        """Returns the bucket at an endpoint."""
+        """Returns an object for requests to one bucket at an endpoint."""
         parts = urllib.parse.urlsplit(endpoint)
         path = parts.path.rstrip("/")
         address = Address(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, path=f"{path}/{name}")

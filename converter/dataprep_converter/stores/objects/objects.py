@@ -290,7 +290,7 @@ class ObjectInput(RangedInput):
 
 
 def client_options(scheme: str) -> "ClientConfig":
-    """Returns the timeouts of obstore's clients."""
+    """Returns the timeouts to set for obstore's clients."""
     return {
         "allow_http": scheme == "http",
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
@@ -301,7 +301,8 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """Returns the retry settings of obstore's clients. The clients themselves hardly retry, because `retrying` repeats their calls."""
+    """Returns the retry settings to use for obstore's clients. The clients themselves hardly retry, because `retrying` repeats their
+    calls."""
     return {
         "max_retries": 1,
         "retry_timeout": timedelta(seconds=8),

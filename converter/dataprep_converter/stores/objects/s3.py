@@ -239,7 +239,7 @@ class S3Bucket(XmlBucket):
 
     @classmethod
     def at(cls, endpoint: str, name: str, *, region: str, path_style: bool, credentials: CredentialChain) -> "S3Bucket":
-        """Returns the bucket at an endpoint."""
+        """Returns an object for requests to one bucket at an endpoint."""
         parts = urllib.parse.urlsplit(endpoint)
         path = parts.path.rstrip("/")
         host = parts.hostname or ""
