@@ -109,8 +109,8 @@ def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str,
 def _may_match_below(pattern: str, below: Steps) -> bool:
     """Returns whether a pattern may match a path below this folder.
 
-    A pattern may match if its first parts match the parts of the folder's path, or if one of the pattern's parts matches folders at any
-    depth.
+    A pattern may match if the pattern's first parts match the parts of the folder's path, or if one of the pattern's parts matches any
+    number of folders.
     """
     parts = pattern.lstrip("/").split("/")
     for part, step in zip(parts, below, strict=False):

@@ -283,8 +283,8 @@ class ReadsFiles(Protocol):
     ) -> Sequence[float | None]:
         """Reads complete files into the buffer `room`, one after another, and returns the seconds that each file took.
 
-        For a file that can't be read or no longer matches its pin, returns None instead of the seconds, and the file's part of the buffer
-        is undefined. Open that file separately to get its error or, after a retry, its data.
+        For a file that can't be read or no longer matches its pin, returns None instead of the seconds. In that case, the file's part of
+        the buffer is undefined. Open that file separately to get its error or, after a retry, its data.
         """
         ...
 
