@@ -58,8 +58,8 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     job             a job's YAML file whose spec.stores describes the stores; otherwise the environment does
 
     An array has its feature's type. Its shape is the batch's dimension followed by the feature's shape: int64 (100,), uint8 (100, 28, 28).
-    Bytes and text are arrays of objects (bytes, str; None without a value). Lists of any length and sequences are `Ragged`. A missing float
-    is NaN.
+    Bytes and text are arrays of objects (bytes, str; None without a value). Sequences, and lists of any length, are `Ragged`. A missing
+    float is NaN.
 
     Raises NotFound if there is no finished data set (no `_SUCCESS`), BadData if the data set doesn't match its manifest, and ValueError for
     invalid arguments. Reading raises BadData naming a damaged file, and the stores' errors (`dataprep_converter.core.errors`).

@@ -17,7 +17,7 @@ Source: TypeAlias = AnyPath | Sequence[AnyPath]
 
 _LISTS: Final = (f"/{names.SIDE}/paths/", f"/{names.SIDE}/files/")
 _INNER: Final = "/data"
-"""The file of a MapFile that has the records. Users of a MapFile name only its folder."""
+"""In a MapFile, the name of the file with the records. Users of a MapFile name only its folder."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def _find_by_manifest(uri: str, access: Access) -> DataSet:
 
 
 def _read_list(uri: str, access: Access) -> list[str]:
-    """Returns the files in a list of paths. Relative paths are below the data set's folder in a data set's own list, and below the list's
-    folder in any other.
+    """Returns the files in a list of paths. In a data set's own list, paths are relative to the data set's folder; in any other list, they
+    are relative to the list's folder.
 
     A data set's list names the data set's folder. If another program moved or copied the folder, the files with the same names below the
     new folder are used.

@@ -1,8 +1,8 @@
 """Order: the records of an epoch, their order, and the rank that reads each of them. Pure: numbers in, numbers out.
 
-The shards consist of *parts* that can be read alone. An epoch takes the parts one after another, each from its beginning to its end. They
-are in the stored order, or shuffled. Every rank reads one stretch of this sequence. In a shuffled epoch, the records within each window of
-a stretch are also shuffled.
+The shards consist of *parts* that can be read alone. An epoch takes the parts one after another, each from its beginning to its end. The
+parts are in the stored order, or shuffled. Every rank reads one stretch of this sequence. In a shuffled epoch, the records within each
+window of a stretch are also shuffled.
 """
 
 from collections.abc import Sequence

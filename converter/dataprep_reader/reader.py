@@ -198,7 +198,7 @@ class Reader:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields batches. Any: they are dictionaries of arrays, or RecordBatches, depending on `as_`."""
+        """Yields batches: Any, because `as_` decides whether they are dictionaries of arrays or RecordBatches."""
         mine = self._options
         self._check_process()
         start = self._place if self._resumes else Place(self._place.first, self._place.first, 0)

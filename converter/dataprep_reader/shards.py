@@ -1,8 +1,8 @@
 """Shards: yields the records of one file as Arrow batches, starting at any record. Each kind of file that can be read in parts has a class.
 
 Every class divides its file into *parts*, which can be read alone. An indexed TFRecord file has parts of about 4 MiB each. The parts of
-Parquet files are the row groups, and those of Arrow files the record batches. Any other file is a single part. To read records in its
-middle, the records before them are read and skipped.
+Parquet files are the row groups, and those of Arrow files the record batches. Any other file is a single part. To reach records in the
+middle of such a file, the reader must read and skip the records before them.
 """
 
 import itertools
@@ -217,7 +217,7 @@ class StreamedShard:
         return _only_part(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields the records. Skips the records before them, and stops reading after them."""
+        """Yields the requested records. Skips all records before these, and stops reading after the last of them."""
         del part  # there is only one
         uri = self.layout.uri(self.file)
         format_ = decoder(self.layout.data_set.manifest)
@@ -383,4 +383,4 @@ SHARDS: Final[Mapping[ReadUnit, Callable[[ShardLayout, ManifestFile], Shard]]] =
     ReadUnit.RECORD_BATCHES: ArrowShard,
     ReadUnit.ARRAYS: ArraysShard,
 }
-"""Maps each kind of file section that can be read alone to the class that reads it."""
+"""For each kind of section that can be read alone, the class that reads it."""

@@ -22,8 +22,8 @@ except ModuleNotFoundError as exc:
 def batches(reader: Reader) -> Any:
     """Returns one pass of the reader as a tf.data.Dataset.
 
-    Its elements are dictionaries of tensors. Lists of any length are RaggedTensors, text and bytes are tf.string. The reader already reads
-    ahead and shuffles. Each iteration of the dataset is a new pass.
+    Its elements are dictionaries of tensors. Lists of any length become RaggedTensors, and text and bytes become tf.string. The reader
+    already reads ahead and shuffles. Each iteration of the dataset is a new pass.
     """
     if not reader.yields_numpy:
         raise ValueError("A reader for TensorFlow yields numpy: open it without as_='arrow'.")

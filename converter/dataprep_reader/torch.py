@@ -21,11 +21,11 @@ except ModuleNotFoundError as exc:
 
 
 class Batches(IterableDataset):  # type: ignore[misc]  # torch isn't installed when types are checked
-    """A dataset of complete batches, so the DataLoader needs batch_size=None. Its workers share the epochs as ranks do, and each record is
-    read once.
+    """A dataset of complete batches, so the DataLoader needs batch_size=None. The DataLoader's workers share the epochs as ranks do, so
+    that each record is read once.
 
-    Numbers are tensors of their type, lists of any length a `Ragged` of tensors, text and bytes lists of str and bytes. torchdata's
-    StatefulDataLoader calls `state_dict` and `load_state_dict`.
+    Numbers become tensors of their type, and lists of any length become a `Ragged` of tensors. Text becomes a list of str, and bytes become
+    a list of bytes. torchdata's StatefulDataLoader calls `state_dict` and `load_state_dict`.
     """
 
     def __init__(self, reader: Reader, *, workers: int = 0) -> None:

@@ -64,7 +64,7 @@ def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
 
 
 def with_code(job: "DataPrepJob") -> "DataPrepJob":
-    """Fetches the job's code from Git, if it has any there, and returns the job."""
+    """Returns the job, after fetching its code from Git if the job names a Git repository."""
     if job.spec.code is not None and job.spec.code.git is not None:
         from dataprep_converter.cli import git_code
 

@@ -1,4 +1,4 @@
-"""`dataprep logs` and `dataprep retry`: commands for a job in a cluster, which call kubectl."""
+"""`dataprep logs` and `dataprep retry`: commands that call kubectl for a job in a cluster."""
 
 import argparse
 import sys

@@ -67,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     guard()
     output = raw(sys.stdout)
     if isinstance(output, io.TextIOWrapper):
-        # The terminal's encoding may not be UTF-8. Characters that this encoding lacks are escaped, as on standard error.
+        # The terminal may use an encoding other than UTF-8. Characters that this encoding lacks are escaped, as on standard error.
         output.reconfigure(errors="backslashreplace")
     if pod_messages.in_pod():
         from dataprep_converter.runtime.watchdog import supervise
@@ -82,7 +82,8 @@ def _run_command(arguments: argparse.Namespace) -> int:
     tracing.set_up("dataprep")
     try:
         if not getattr(arguments, "is_light", False):
-            # By default OpenBLAS, numpy's linear algebra, starts a thread per core on import. Its sums depend on the number of threads.
+            # By default OpenBLAS, numpy's linear algebra, starts a thread per core on import. The sums that OpenBLAS computes depend on the
+            # number of threads.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             without_pandas.hide()
         code = int(arguments.command(arguments))
@@ -173,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     for each in (step_commands, check_commands, convert_command, copy_command, inspect_commands, cluster_commands):
         each.add(commands)
     for command in commands.choices.values():
-        # The flag is accepted before and after the command. SUPPRESS prevents the second one's default from overriding the first.
+        # The flag is accepted before and after the command. SUPPRESS prevents the default of the flag after the command from overriding a
+        # flag before the command.
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser

@@ -25,7 +25,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Writes the splits train, validation and test, and prints `Writing <uri>` for each, like TensorFlow's script."""
+    """Like TensorFlow's script, writes the splits train, validation and test, and prints `Writing <uri>` for each split."""
     parser = argparse.ArgumentParser(prog="convert_to_records", description="MNIST IDX files to TFRecord.")
     parser.add_argument("--directory", default="/tmp/data", help="folder of the TFRecord files, on any store")  # noqa: S108  # the default of TensorFlow's script
     parser.add_argument(

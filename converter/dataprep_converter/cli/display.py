@@ -38,7 +38,7 @@ class Display:
         self._ignored = plan.ignored or 0
         self._started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
-        # A script's number of records is known only at the end.
+        # The number of records that a script makes is known only at the end.
         records = f": {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}" if plan.splits else ""
         self._say(f"planned run {plan.run_id}{records}")
         for warning in plan.warnings:

@@ -27,7 +27,7 @@ _TIMEOUT_SECONDS: Final = 60
 _SHOWN: Final = 10
 
 _Refs = Mapping[bytes, bytes]
-_Wants = Callable[..., list[Any]]  # Any: dulwich's own type of object ids
+_Wants = Callable[..., list[Any]]  # Any, because dulwich has its own type of object ids
 
 
 def provide(spec: DataPrepJobSpec) -> None:
@@ -89,7 +89,7 @@ def _check_out(git: Git, into: Path, scratch: Path, *, commit: str | None, crede
     config = ConfigDict()
     config.set((b"http",), b"timeout", str(_TIMEOUT_SECONDS).encode())
     client, path = get_transport_and_path(git.url, config=config, username=credentials[0], password=credentials[1], quiet=True)
-    wanted_ids: list[Any] = []  # Any: dulwich's own type of object ids
+    wanted_ids: list[Any] = []  # Any, because dulwich has its own type of object ids
 
     def one(refs: _Refs, depth: int | None = None) -> list[Any]:
         del depth
@@ -120,7 +120,7 @@ def _check_out(git: Git, into: Path, scratch: Path, *, commit: str | None, crede
     with repository:
         if wanted_ids[0] not in repository.object_store:
             raise NotFound(f"{without_password(git.url)} has no commit {wanted_ids[0].decode()}.")
-        object_: Any = repository[wanted_ids[0]]  # Any: any kind of object
+        object_: Any = repository[wanted_ids[0]]  # Any, because it may be any kind of Git object
         while isinstance(object_, Tag):
             object_ = repository[object_.object[1]]
         if not isinstance(object_, Commit):

@@ -41,7 +41,7 @@ def _error_text(stderr: str) -> str:
     return " ".join(" ".join(lines or stderr.splitlines()).split())
 
 
-def get(*words: str, namespace: str | None) -> dict[str, Any]:  # Any: the API's JSON
+def get(*words: str, namespace: str | None) -> dict[str, Any]:  # Any, because it is parsed JSON of the API
     """Returns an object of the API, or a list of objects."""
     answer: dict[str, Any] = json.loads(run("get", *words, "--output", "json", namespace=namespace))
     return answer

@@ -87,7 +87,7 @@ class Reporter:
 
 
 def post(url: str, body: str, *, token: str) -> float:
-    """Posts a report to the URL's host: of the host's addresses, to the first that accepts the report. If the operator has several
+    """Tries the addresses of the URL's host, and posts the report to the first address that accepts it. If the operator has several
     replicas, only the leader accepts reports.
 
     Returns the delay that the operator asks for. Raises OSError when no address accepts it.

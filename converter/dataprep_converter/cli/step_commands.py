@@ -187,7 +187,10 @@ def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: 
 
 
 def _task_number(arguments: argparse.Namespace) -> int:
-    """Returns the number of this pod's task: `--index` or JOB_COMPLETION_INDEX, looked up in `--tasks` if that is given."""
+    """Returns the number of this pod's task.
+
+    This is `--index` or JOB_COMPLETION_INDEX. If `--tasks` is given, it is the entry of `--tasks` at this index.
+    """
     from dataprep_converter.core.errors import BadSpec
 
     index_text = arguments.index if arguments.index is not None else os.environ.get("JOB_COMPLETION_INDEX")

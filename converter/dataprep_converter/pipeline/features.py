@@ -1,4 +1,5 @@
-"""Resolves which columns become which features of the records, and in what type. Pure: takes a spec and a schema, returns a projector.
+"""Resolves which columns become which features of the records, and which types these features have. Pure: takes a spec and a schema,
+returns a projector.
 
 Everything that doesn't depend on data is decided and checked once, by `resolve`, so that `Projector.project` only has to check values.
 """
@@ -36,7 +37,7 @@ class _Mapping:
     columns: tuple[str, ...]
     num_classes: int | None = None
     narrowed: bool = False
-    """Whether the feature is a float64, by the spec or a column's type, but is stored as float32."""
+    """Whether the feature is stored as float32, although the spec or a column's type makes it a float64."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Projector:
                 if origin.source_column == lost.column:
                     first = int(rows[0])
                     text = texts[int(samples[first])]
-                    # The text may be any of a list's values.
+                    # In a column of lists, the text may be that of any value in the list.
                     stored_text = repr(float(text))
                     yield _describe_loss(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored_text)
 
@@ -115,7 +116,7 @@ class Projector:
             yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), good_count, _as_time(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
-        """Whether a column needs no conversion. This depends only on its type, which seldom changes from batch to batch."""
+        """Whether a column needs no conversion. This depends only on the column's type, which seldom changes from batch to batch."""
         kind = columns[0].type
         if kind != self._fitting[place]:
             self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
@@ -231,7 +232,7 @@ def _stored_dtype(feature: Feature, dtype: str, support: DtypeSupport, *, of: st
 
 
 def _is_sequence(feature: Feature, fields: Sequence["pa.Field[Any]"], of: str) -> bool:
-    """Whether the feature is a sequence, by the spec or, if the spec doesn't set it, by the source."""
+    """Whether the feature is a sequence: the spec decides or, if the spec doesn't set it, the source."""
     marked = [_has_mark(field, "sequence") for field in fields]
     if feature.sequence is None and any(marked) and not all(marked):
         raise BadSpec(
@@ -276,9 +277,9 @@ def _common_dtype(dtypes: Sequence[str], fields: Sequence["pa.Field[Any]"], of: 
 
 
 def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen: bool, of: str, why: str) -> tuple[str, int | None]:
-    """Returns the type of a label with `num_classes` classes, and the number of classes below which each label must be.
+    """Returns the type of a label with `num_classes` classes, and the limit below which each label must be.
 
-    The number is None (nothing is checked) if the label already is a one-hot vector.
+    The limit is None (nothing is checked) if the label already is a one-hot vector.
     """
     if dtype.startswith("float") and shape == (num_classes,):
         return dtype, None
@@ -398,7 +399,7 @@ def _as_time(number: int | None, kind: pa.DataType) -> str:
 
 
 def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
-    """Projects lists: their items are projected as if each were a row, and put back into lists."""
+    """Projects lists: projects each item as if it were a row, and puts the results back into lists."""
     feature = mapping.feature
     columns, faults = _require_equal_counts(mapping.columns, columns)
     lists = [flatten_lists(column) for column in columns]
@@ -450,7 +451,7 @@ def _null_rows(column: Array) -> list[int]:
 
 
 def _is_as_it_is(mapping: _Mapping, kind: pa.DataType) -> bool:
-    """Whether a column of this type can be the feature without conversion, for any values."""
+    """Whether a column of this type can be used as the feature without conversion, whatever its values are."""
     feature = mapping.feature
     if len(mapping.columns) > 1 or mapping.num_classes is not None or feature.sequence or feature.shape == (-1,):
         return False

@@ -1,4 +1,5 @@
-"""The pipeline of one process: samples → read → transform → project onto the features. `shard_writer.py` encodes and writes them."""
+"""The pipeline of one process: samples → read → transform → project onto the features. `shard_writer.py` encodes and writes the projected
+samples."""
 
 import math
 from collections import Counter, defaultdict
@@ -153,9 +154,9 @@ class Pipeline(Closeable):
         yield from batches if is_alone else prefetched(batches, depth=1)
 
     def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
-        """Applies steps and features to a batch, which may be cut into several.
+        """Applies steps and features to a batch, which may be split into several batches.
 
-        Yields each result with its number of bad records by reason.
+        Yields each resulting batch with the numbers of its bad records by reason.
         """
         unreadable = {bad.sample for bad in batch.bad}
         for part in _apply(self._steps, batch):
@@ -167,7 +168,7 @@ class Pipeline(Closeable):
             yield part, {reason: after - before for reason, before, after in zip(REFUSALS, bad, bad[1:], strict=False) if after > before}
 
     def _with_lines(self, batch: Batch, units: UnitTable, unreadable: Collection[int]) -> Batch:
-        """Adds the line in the source, if the source has lines, to the reasons of samples that a step or a feature refused."""
+        """If the source has lines, adds each refused sample's line to the reason why a step or a feature refused the sample."""
         refused = [bad for bad in batch.bad if bad.sample not in unreadable]
         samples = [bad.sample for bad in refused]
         if refused and isinstance(self.reader, HasSteps):

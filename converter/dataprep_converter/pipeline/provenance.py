@@ -36,7 +36,8 @@ def schema_with(schema: pa.Schema) -> pa.Schema:
 
 
 def features_with(features: Sequence[Feature] | None) -> list[Feature] | None:
-    """Returns the spec's features and the two that `add_columns` adds. If the spec lists none, all columns become features anyway."""
+    """Returns the spec's features and the two features that `add_columns` adds. If the spec lists no features, all columns become features
+    anyway."""
     return None if features is None else [*features, *(Feature(name=field.name) for field in _FIELDS)]
 
 

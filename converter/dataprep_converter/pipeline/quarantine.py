@@ -21,7 +21,7 @@ _IN_MEMORY: Final = 1 << 20
 
 
 class Quarantine:
-    """The lines of one shard. As long as there are few, they are kept in memory, and after that in an anonymous temporary file."""
+    """The lines of one shard. A few lines are kept in memory, and larger amounts in an anonymous temporary file."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile("bad records", in_memory=_IN_MEMORY)

@@ -47,7 +47,7 @@ class ShardWriter:
     """Writes one shard: `encode`, then `publish`, which may run in another thread while the next shard is encoded.
 
     The file is not visible before it is complete, and the report is written last. After `encode` has returned, `publish` must be called
-    exactly once. If either fails, the written data is discarded.
+    exactly once. If `encode` or `publish` fails, the written data is discarded.
     """
 
     def __init__(self, shard: Shard, *, plan: Plan, pipeline: Pipeline, folder: RunFolder, access: Access, attempt: str) -> None:
@@ -100,7 +100,7 @@ class ShardWriter:
         """Waits until everything is written, gives the file its final name, and writes the report."""
         shard, counts = self._shard, self._counts
         with self._resources:
-            # Meanwhile, the last batches may still be being written.
+            # At this point, the last batches may not have been written yet.
             statistics = self._statistics.packed()
             sha256, raw_sha256 = self._sink.finish()
             self._folder.check_owner()

@@ -1,8 +1,8 @@
 """Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
-Such rules select samples by values, by exact fractions, by count, or within a limit. The rules are applied one after the other, each of
-them block by block to the samples that have no split yet. What the rules need for each sample (its code, the hash of its group, its class)
-is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
+Such rules select samples by their values, an exact fraction, an exact number, or the samples up to a limit. The rules are applied one after
+the other. Each rule goes, block by block, through the samples that have no split yet. What the rules need for each sample (its code, the
+hash of its group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +28,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# The limit and the counts have different seeds, so that they don't select the same samples as each other or as the first fraction. A spec's
-# seeds are smaller.
+# The limit and the counts have different seeds, so that they don't select the same samples as each other or as the first fraction. The
+# seeds in specs are smaller than these.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -192,7 +192,7 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The names of the columns that the rules use, as the source calls them."""
+    """The source's names of the columns that the rules use."""
 
     value: str | None
     group: str | None

@@ -51,7 +51,8 @@ def _without_dictionary(kind: pa.DataType) -> pa.DataType:
 def as_text(column: Array) -> Array:
     """Returns the values as a large_string column.
 
-    Whole numbers become decimal text, truth values `true` and `false`. Missing values, and bytes that are not UTF-8, become null.
+    Whole numbers become decimal text, and truth values become `true` and `false`. Missing values, and bytes that are not UTF-8, become
+    null.
     """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
@@ -75,8 +76,8 @@ def _decode(value: bytes | None) -> str | None:
 def hashes(column: Array) -> npt.NDArray[np.uint64]:
     """Returns a 64-bit hash of each value: of its text or bytes, or of the bits of a float. A missing value has a hash too.
 
-    The hash is a polynomial over the bytes modulo 2^64, mixed with the length. If two values have the same hash, this only means that both
-    get the same split.
+    The hash is a polynomial over the bytes modulo 2^64, mixed with the length. If two values happen to have the same hash, the only
+    consequence is that both are assigned to the same split.
     """
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)

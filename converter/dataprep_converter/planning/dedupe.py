@@ -13,7 +13,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, t
 
 DIGEST_BYTES: Final = 16
 _AT_ONCE: Final = 1 << 22
-"""Number of digests sorted at a time. 4 million take about 200 MB."""
+"""Number of digests sorted at a time. Sorting 4 million takes about 200 MB."""
 
 Digests = npt.NDArray[np.uint64]
 """Two 64-bit numbers for each sample, with shape (samples, 2)."""
@@ -52,9 +52,9 @@ def _contents(column: Array, name: str) -> list[bytes]:
 
 
 def find_repeated(sample_digests: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yields arrays of sample numbers: those of the samples that have the same digest as an earlier sample.
+    """Yields arrays with the numbers of the samples that have the same digest as an earlier sample.
 
-    `samples` are the sample numbers of the digests, in ascending order.
+    `samples` has the sample number that belongs to each digest; these numbers ascend.
     """
     parts = max(1, -(-len(sample_digests) // _AT_ONCE))
     # Digests are evenly distributed, so all parts have about the same size. Equal digests are in the same part.

@@ -65,7 +65,7 @@ class Growth:
     """The present inputs, compared with those of the earlier plan."""
 
     earlier: UnitTable
-    """The earlier plan's units, in that plan's order, with what the listing says of them now."""
+    """The earlier plan's units, in that plan's order, as the present listing describes them."""
     added: UnitTable
     """The new units, numbered from 0."""
 
@@ -75,7 +75,8 @@ class Growth:
 
 
 def find_growth(before: UnitTable, now: UnitTable) -> Growth:
-    """Compares the units. Raises InputChanged naming inputs that are missing or have changed: the data set has records made from them."""
+    """Compares the units. Raises InputChanged naming inputs that are missing or have changed, because the data set contains records made
+    from them."""
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
     missing = _uris_of_rows(old, np.flatnonzero(~np.isin(old_keys, new_keys)))

@@ -123,8 +123,8 @@ def _largest_key(reader: Reader, units: UnitTable) -> int:
 def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
     """Returns the digest of the inputs.
 
-    An extension's digest combines the earlier digest and that of the new units, because the same inputs, planned together, would give other
-    shards.
+    An extension's digest combines the earlier digest and that of the new units, because the same inputs would give other shards if they
+    were planned together.
     """
     sha256 = units_sha256(units, code_sha256)
     if keys:

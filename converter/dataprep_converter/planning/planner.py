@@ -188,7 +188,8 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
 def _learn(
     spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assignment | None
 ) -> dict[str, Any]:
-    """Fits each step that learns to the samples of its split, in order. Returns the learned values by step number."""
+    """Goes through the steps that learn, in order, and fits each of them to the samples of its split. Returns the learned values by step
+    number."""
     learned: dict[str, Any] = {}
     for number, name in pipeline.unfitted_steps():
         split = _find_split(splits(), name, of=(spec.transforms or [])[number].kind)
@@ -210,7 +211,7 @@ def _join_codes(base: Base, added_codes: bytes | None) -> bytes | None:
 
 
 def _find_split(splits: Sequence[SplitPlan], name: str, *, of: str) -> SplitPlan:
-    """Returns the split with this name. Without a name, it is the first split that has records. Raises BadSpec naming the splits."""
+    """Returns the split with this name. Without a name, returns the first split that has records. Raises BadSpec naming the splits."""
     split_plan = next((split for split in splits if split.name == name or (not name and split.records)), None)
     if split_plan is None:
         raise BadSpec(f"The transform {of}: there is no split {name!r} with records; the splits are {', '.join(s.name for s in splits)}.")
@@ -270,7 +271,7 @@ def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
-    """Returns the number of tasks. It is at least one for an extension, which may have no new shards."""
+    """Returns the number of tasks. For an extension this is at least one, even if there are no new shards."""
     shards = sum(split.shards for split in division.splits)
     reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
     return _number_of_tasks(
@@ -285,8 +286,8 @@ def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pip
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
     """Returns one task per worker if every task has to read the complete input (`passes`).
 
-    Otherwise there are several tasks per worker, so that other workers can balance slow tasks. Little data gets at most one task per
-    worker, except with the user's code (`own_code`), which may take long even for little data.
+    Otherwise there are several tasks per worker, so that other workers can balance slow tasks. For little data there is at most one task
+    per worker, unless the job runs the user's code (`own_code`), which may take long even then.
     """
     if passes:
         return min(shards, MAX_TASKS, parallelism)

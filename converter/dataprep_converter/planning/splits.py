@@ -111,7 +111,7 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
 
 
 def _advise(*subsets: str) -> str:
-    """Returns advice to name these subsets."""
+    """Returns a text that advises the user to set the names of these subsets."""
     entries = ", ".join(f"{{name: …, subset: {json.dumps(subset, ensure_ascii=False)}}}" for subset in subsets)
     return f"Set the names of all subsets in the spec: splits: {{into: [{entries}, …]}}."
 

@@ -99,7 +99,7 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
 
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
-    """Raises Missing or NotWhole if shards are missing or have changed, or if the folder has other files than those of this step."""
+    """Raises Missing or NotWhole if shards are missing or have changed, or if the folder contains other files than shards and `ours`."""
     entries = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in entries]
     if absent:

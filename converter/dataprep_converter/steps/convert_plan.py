@@ -42,7 +42,7 @@ class ConversionDraft(Draft):
         table_output.check(self.spec, self.plan, self.features, folder, self.access)
 
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
-        """Returns the manifest as for any draft, but only if the table has not changed either."""
+        """Returns the manifest if the files haven't changed, as for any draft, and the table hasn't changed either."""
         manifest = super().finished(success, folder)
         return manifest if manifest is not None and table_output.is_untouched(self.spec, folder, self.access) else None
 
@@ -86,7 +86,7 @@ def _draft(spec: DataPrepJobSpec, access: Access, new: NewPlan, unfinished: Plan
 
 
 def _find_unfinished(spec: DataPrepJobSpec, fresh: PlanHead, access: Access) -> PlanHead | None:
-    """Returns the unfinished plan of this same job that another release began with other versions of the rules, if there is one."""
+    """If another release began this same job with other versions of the rules and didn't finish it, returns that release's plan."""
     folder = OutputFolder(spec.output.uri, access)
     try:
         owner = folder.owner()
@@ -144,7 +144,7 @@ def source_uris(spec: DataPrepJobSpec) -> list[str]:
 def _folder_of_glob(uri: str) -> str:
     """Returns the folder above a glob, and any other URI unchanged.
 
-    Web addresses are not globs either: their question mark begins a query.
+    A web address isn't a glob either, because its question mark begins a query.
     """
     if scheme_of(uri) in ("http", "https"):
         return uri

@@ -27,7 +27,7 @@ from dataprep_converter.transforms.hash import digests_of_keys
 logger = logging.getLogger(__name__)
 
 _SHARD_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""How often a shard is retried when its store fails. It is made again from the beginning, under a new temporary name."""
+"""How often a shard is retried when its store fails. Each time, the shard is made again from the beginning, under a new temporary name."""
 
 
 def check_keys(plan: Plan) -> None:
@@ -77,7 +77,7 @@ class _Attempt:
     shards: Sequence[Shard]
     """The shard, and the task's shards that come after it."""
     report: "Future[ShardReport]"
-    """The future report. It has a result as soon as the shard is published."""
+    """The future report, which has a result as soon as the shard is published."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ class _Task:
     watch: Callable[[TaskProgress], None]
 
     def reports(self, shards: Sequence[Shard]) -> Iterator[tuple[ShardReport, bool]]:
-        """Yields each shard's report, in order, and whether the shard was made now. A shard is published while the next one is read."""
+        """For each shard, in order, yields its report and whether the shard was made now. A shard is published while the next one is
+        read."""
         attempts: deque[_Attempt] = deque()
         for position, shard in enumerate(shards):
             report = self._existing_report(shard)
@@ -150,7 +151,8 @@ class _Task:
         def once() -> ShardReport:
             attempt = next(attempts, None)
             if attempt is None:
-                # Another worker may have finished the shard in the meantime. Its commit may have removed our temporary file.
+                # Another worker may have finished the shard in the meantime. The commit step that followed may have removed our temporary
+                # file.
                 report = self._existing_report(shard)
                 if report is not None:
                     return report

@@ -1,8 +1,8 @@
 """`format: copy` and `dataprep copy`: copy a finished data set to another location, byte for byte.
 
-A copy has the original's run id, plan, reports and manifest. Only the pins in the copy's reports differ from the original's. So it can be
-verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished run until
-`_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
+A copy has the original's run id, plan, reports and manifest. Only the pins in the copy's reports differ from the original's. So the copy
+can be verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished run
+until `_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
 """
 
 import logging
@@ -61,7 +61,7 @@ class CopyDraft(Draft):
     def is_satisfied_by(self, success: Success) -> bool:
         """Whether the folder already holds this copy.
 
-        Any run of the job would give the same files, so the copy is repeated only for `Always`.
+        Any run of the job would give the same files, so the copy is repeated only if `output.overwrite` is `Always`.
         """
         return success == self.original.success and self.spec.output.overwrite != "Always"
 

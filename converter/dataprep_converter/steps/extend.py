@@ -92,7 +92,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:
 
 
 def _find_existing(spec: DataPrepJobSpec, access: Access) -> ExistingDataSet | None:
-    """Returns the data set at the output, or None if there is none yet. Raises BadSpec and NotWhole as `plan` does."""
+    """Returns the data set at the output, or None if there is none yet. Raises BadSpec and NotWhole under the same conditions as `plan`."""
     output = OutputFolder(spec.output.uri, access)
     success = output.success()
     if success is None:

@@ -225,7 +225,7 @@ class _TaskQueue:
             return None
 
     def stop(self) -> None:
-        """Prevents tasks from starting. Those under way end at their next batch."""
+        """Prevents tasks from starting. Tasks under way end at their next batch."""
         self.waiting_tasks.clear()
         self.stopped.set()
 

@@ -1,7 +1,8 @@
 """Preflight: checks, before any worker starts, that every source exists and that the job has all the rights that it needs at the
 destination.
 
-Errors name what is missing: the host, the user and path, or the right. The preflight takes at most 30 s, and leaves only the folder behind.
+Errors name what is missing: the host, the user and path, or the right. The preflight takes at most 30 s, and leaves nothing behind except
+the output folder.
 """
 
 import contextvars
@@ -48,7 +49,7 @@ def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, li
 
 
 def _refuse_one_slash(uri: str) -> None:
-    """Raises BadSpec for `s3:/bucket/x`, which would be a local folder called `s3:`."""
+    """Raises BadSpec for `s3:/bucket/x`, which would refer to a local folder called `s3:`."""
     scheme, separator, rest = uri.partition(":/")
     if separator and scheme in STORES and not rest.startswith("/"):
         raise BadSpec(

@@ -99,7 +99,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
     """Returns a digest of everything that the program gets besides its arguments.
 
-    It covers code, input files, variables, and also the image if the script doesn't name one.
+    The digest covers code, input files and variables. It also covers the workers' image if the script doesn't name an image.
     """
     script = script_of(spec)
     content = {
@@ -123,9 +123,10 @@ def work(*_: object, **__: object) -> NoReturn:
 
 
 def execute(spec: DataPrepJobSpec, *, plan: Plan) -> None:
-    """Runs the program on this machine with the same arguments, folder and variables as in a pod. Its output goes to standard error.
+    """Runs the program on this machine with the same arguments, folder and variables as in a pod. The program's output goes to standard
+    error.
 
-    Raises BadSpec when it can't be started, ScriptFailed when its exit code isn't 0.
+    Raises BadSpec when the program can't be started, and ScriptFailed when its exit code isn't 0.
     """
     script = script_of(spec)
     code = os.environ.get(plugins.CODE_VARIABLE) if spec.code is not None else None

@@ -203,7 +203,7 @@ def _version(table: Table) -> str | None:
 
 
 def _check_casts(features: pa.Schema, columns: pa.Schema, uri: str) -> pa.Schema:
-    """Returns the table's columns. Raises BadSpec unless each has a feature that can be cast to its type."""
+    """Returns the table's columns. Raises BadSpec unless each column has a feature that can be cast to the column's type."""
     without_column = [name for name in features.names if name not in columns.names]
     without_feature = [name for name in columns.names if name not in features.names]
     if without_column or without_feature:

@@ -1,7 +1,8 @@
 """Copies any file or folder to any store. `dataprep copy` uses it for everything except data sets, which `steps/copy_job.py` copies.
 
 Unlike a data set, such files have no manifest to check them against, only the store's listing. So each file is read with its listed pin,
-becomes visible only when it is complete, and is read back. Existing files are compared with the source, so an interrupted copy continues.
+becomes visible only when it is complete, and is read back. Existing files are compared with the source, so that an interrupted copy can
+continue.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
 _MOST_WAITING: Final = 64
-"""Files that are listed but not started yet."""
+"""Files that are listed, but whose copying hasn't started yet."""
 _PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 
 
@@ -51,7 +52,7 @@ class CopyResult:
 
 
 def is_data_set(uri: str, access: Access) -> bool:
-    """Whether a data set of dataprep is at this URI, finished or not. If so, it is copied as a data set."""
+    """Whether a data set of dataprep is at this URI, finished or not. The content of such a URI is copied as a data set."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
     folder = OutputFolder(uri, access)

@@ -1,4 +1,4 @@
-"""Detects which kind of source a file is. The first bytes take precedence over the name; if neither is conclusive, it guesses."""
+"""Detects which kind of source a file is. The first bytes take precedence over the name; if neither is conclusive, the kind is guessed."""
 
 import csv
 import io
@@ -149,7 +149,7 @@ class Dialect:
 def dialect(text: bytes) -> Dialect:
     """Returns the first rows, and the delimiter that splits at least 80 % of them into the same number of cells.
 
-    If several delimiters do, it is the one that gives the most cells. If none does, it is a comma.
+    If several delimiters do so, returns the one that gives the most cells; if none does, a comma.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     best, best_size = Dialect(",", []), 1

@@ -28,7 +28,7 @@ class Axis:
     is_log: bool = False
     is_whole: bool = False
     last: float = 0.0
-    """The maximum value. If the values are integers, the last bin may extend beyond it."""
+    """The maximum value. If the values are integers, the last bin may extend beyond this maximum."""
 
     def position(self, value: float) -> float:
         """Returns a value's position, in bins from the left."""

@@ -51,7 +51,7 @@ _SUBSETS: Final = {
     "test": "test", "testing": "test", "t10k": "test",
 }  # fmt: skip
 _OUTPUT: Final = Output(uri="dataset")
-"""The default output. Columns that its format can't hold are left out."""
+"""The default output. Columns that can't be stored in the format of this output are left out."""
 _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
 """Sources whose columns can be read from the beginning of a file."""
 _WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow"})
@@ -157,7 +157,7 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
     for ending, group in itertools.groupby(sorted(files, key=lambda file: extension(file.path)), key=lambda file: extension(file.path)):
         seen = Counter(kind_of(file.path, _head(file, access)) for file in itertools.islice(group, _HEADS))
         kinds[ending] = next((kind for kind, _ in seen.most_common() if kind in READERS), "whole_file")
-    # However many files fit only whole_file, any other kind takes precedence.
+    # Any other kind takes precedence over whole_file, even if more files fit only whole_file.
     counts = Counter(kinds[extension(file.path)] for file in files)
     kind = max(counts, key=lambda each: (each != "whole_file", counts[each]))
     if kind not in READERS:

@@ -232,7 +232,7 @@ def _shorten(value: Any) -> str:
 
 
 def _jsonable(sample: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Converts values to JSON: bytes as Latin-1 text, NaN and the infinities by their protobuf names."""
+    """Converts values to JSON: bytes become Latin-1 text, and NaN and the infinities become their protobuf names."""
     return {name: [_json_value(value) for value in values] for name, values in sorted(sample.items())}
 
 

@@ -54,19 +54,18 @@ class RepairResult:
 
 
 def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> RepairResult:
-    """Makes a data set complete again. Idempotent; after an interruption it continues.
+    """Makes a data set complete again. Idempotent; a call after an interruption continues the repair.
 
-    `job` is the job that made the data set. It is needed if the job runs the user's code or has HDFS options, and if the manifest is
-    damaged as well. Raises NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the
-    inputs that have changed since the plan, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields
-    other bytes.
+    `job` is the job that made the data set. It is needed if the manifest is damaged, and also if the job runs the user's code or has HDFS
+    options. Raises NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the inputs that
+    have changed since the plan, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields other bytes.
     """
     data_set = _DamagedDataSet(uri, access)
     job_of_run = data_set.job(job)
     kind = kind_of(job_of_run.spec)
     if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
-    # This gives `access` the signatures of the job's URLs, which it adds again for reading.
+    # This passes the signatures of the job's URLs to `access`, which adds them to the URLs again when files are read.
     access.unsigned(job_of_run.spec.data)
     other_faults = data_set.other_faults()
     plan = data_set.plan() or data_set.plan_again(job_of_run)
@@ -200,7 +199,7 @@ class _DamagedDataSet:
             self.folder.put_intermediate(new.tables.intermediate)
 
     def reports(self, plan: Plan) -> Iterator[ShardReport | None]:
-        """Yields the report of each shard if the report and all files that it describes are intact, otherwise None."""
+        """For each shard, yields its report, or None if the report or one of the files that it describes is damaged."""
         entries = dict(self.folder.visible())
         indexes = self.folder.indexes()
         for shard, report in zip(shards(plan.head), self.folder.reports(plan.head.shards), strict=True):
@@ -298,7 +297,7 @@ def _success(folder: OutputFolder) -> Success | None:
 def _run_id(folder: OutputFolder, success: Success | None) -> str:
     """Returns the run that made the data set. Raises NotFound.
 
-    Runs are named by `_SUCCESS`, by OWNER, and by the runs' folders. The first of them that has files here made the data set.
+    Runs are named by `_SUCCESS`, by OWNER, and by the runs' folders. The first of these runs that has files here made the data set.
     """
     run_ids = [success.run_id] if success is not None else []
     owner = folder.read(names.OWNER)

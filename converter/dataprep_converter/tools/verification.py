@@ -1,8 +1,8 @@
 """Verifies a finished data set: reads all of it and compares it with its manifest.
 
 Every byte of each shard is read once. This checks the format's framing and CRCs, the number of records, the size and the SHA-256. A
-matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only some, spread evenly over
-the file, are parsed and compared with the features.
+matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only a few records, spread
+evenly over the file, are parsed and compared with the features.
 
 Framing alone is not enough: a TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO file breaks no
 frame.
@@ -210,7 +210,7 @@ def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any
 
 
 def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
-    """Yields the pieces. Meanwhile another thread digests them; it may be one piece behind."""
+    """Yields the pieces. Meanwhile another thread digests the pieces; that thread may be one piece behind."""
     behind: Future[None] | None = None
     for piece in pieces:
         if stop.is_set():

@@ -27,7 +27,7 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     "cast": "dataprep_converter.transforms.cast:CastStep",
     "encode": "dataprep_converter.transforms.encode:EncodeStep",
 }
-"""Maps each name that an entry of `spec.transforms` may have to the step's class. A new step needs one line here and one file."""
+"""The steps' classes, by the name that stands for the step in `spec.transforms`. A new step needs one line here and one file."""
 
 
 @runtime_checkable
@@ -45,11 +45,12 @@ class Fittable(Protocol):
 
     @property
     def fitted_split(self) -> str | None:
-        """The name of the split to fit to. "" means the first split with records, None that there is nothing to fit."""
+        """The name of the split to fit to. "" means the first split with records, and None means that there is nothing to fit."""
         ...
 
     def fit(self, batches: Iterator[Batch]) -> Any:
-        """Fits the step to the split's batches, as the earlier steps have left them. Returns the parameters as JSON values."""
+        """Fits the step to the split's batches in the state in which the earlier steps have left them. Returns the parameters as JSON
+        values."""
         ...
 
     def load(self, parameters: Any) -> None:

@@ -12,7 +12,7 @@ from dataprep_converter.runtime import plugins
 
 
 class MapStep:
-    """Calls the user's function. A sample is bad if the function raises or its result doesn't fit.
+    """Calls the user's function. A sample is bad if the function raises an exception or returns a result that doesn't fit.
 
     Records made from one sample stay together, in the function's order.
     """

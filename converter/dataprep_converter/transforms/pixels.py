@@ -1,8 +1,8 @@
 """Columns of images between `decode` and the step that makes their sizes equal, and helpers for the image steps.
 
-A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. Such a column holds the files
-and the sizes that their pixels will have; the column's type holds the operations to apply. A step that needs pixels decodes one image at a
-time.
+A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. A column of such images holds
+the files and the sizes that their pixels will have; the column's type holds the operations to apply. A step that needs pixels decodes one
+image at a time.
 """
 
 import json
@@ -87,7 +87,7 @@ class ImageColumn:
 
 
 def image_column(schema: pa.Schema, column: str, *, of: str, only_bytes: bool = True) -> ImageColumn:
-    """Returns the column of images that a step names. Raises BadSpec naming step, column and type if it holds anything else."""
+    """Returns the column of images that a step names. Raises BadSpec naming step, column and type if the column doesn't hold images."""
     (name,) = find_columns([column], schema, of=of)
     kind = schema.field(name).type
     if isinstance(kind, ImagesType):
@@ -118,7 +118,7 @@ def parts(column: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[int, str]:
     """Calls `make` with the row and the pixels [height, width, channels] of every image.
 
-    Returns the reason for each row that has no pixels, by row.
+    Returns a mapping from each row that has no pixels to the reason.
     """
     kind: Any = column.type
     faults: dict[int, str] = {}

@@ -52,7 +52,7 @@ class VocabularyStep:
 
     @property
     def fitted_split(self) -> str | None:
-        """The split to read. "" means the first split with records, None that the terms are given."""
+        """The split to read. "" means the first split with records, and None means that the terms are given."""
         return None if self._options.terms is not None else self._options.split or ""
 
     def fit(self, batches: Iterator[Batch]) -> list[str]:
