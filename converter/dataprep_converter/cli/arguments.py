@@ -39,9 +39,9 @@ def add_workers(command: argparse.ArgumentParser, *, of: str = "") -> None:
 
 
 def ready_workers(arguments: argparse.Namespace) -> int:
-    """Returns the number of workers: the given number, or as many as fit.
+    """Returns the number of workers: the given number, or as many as the machine has room for.
 
-    Call it early: it starts the fork server, which imports modules in the meantime.
+    Call this function early, because it starts the fork server, which imports modules in the meantime.
     """
     count: int = arguments.workers or limits.processes()
     if count > 1:

@@ -141,7 +141,7 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
         import tempfile
 
-        # Stores raise their own error for a full disk, so this one comes from a local file.
+        # Stores raise their own error for a full disk, so this error comes from a local file.
         exc = StoreFull(f"No space left for {exc.filename or f'temporary files in {tempfile.gettempdir()}'}: {exc.strerror}.")
     if isinstance(exc, ConvertError):
         _say(f"error: {exc}")

@@ -20,7 +20,7 @@ def program() -> str:
 
 
 def scope(namespace: str | None) -> list[str]:
-    """Returns the arguments that name the namespace. If it isn't given, kubectl chooses."""
+    """Returns the arguments that name the namespace. If no namespace is given, kubectl chooses one."""
     return ["--namespace", namespace] if namespace else []
 
 

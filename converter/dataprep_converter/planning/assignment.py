@@ -1,8 +1,8 @@
 """Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
-Such rules select samples by their values, an exact fraction, an exact number, or the samples up to a limit. The rules are applied one after
-the other. Each rule goes, block by block, through the samples that have no split yet. What the rules need for each sample (its code, the
-hash of its group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
+Such rules select samples by their values, select an exact fraction or an exact number of samples, or stop at a limit. The rules are applied
+one after the other. Each rule goes, block by block, through the samples that have no split yet. What the rules need for each sample (its
+code, the hash of its group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -254,7 +254,7 @@ def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
 
 
 def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) -> None:
-    """Reads the source once, and leaves samples that duplicate an earlier one without a split. Unreadable samples are not duplicates."""
+    """Reads the source once, and assigns no split to samples that duplicate an earlier sample. Unreadable samples are not duplicates."""
     digests = scratch(2 * table.units.samples, np.uint64).reshape(-1, 2)
     for samples_read, records, good in read(columns):
         digests[good] = dedupe.digests(records, columns)

@@ -103,7 +103,7 @@ def find_growth(before: UnitTable, now: UnitTable) -> Growth:
 
 
 def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str], state: Mapping[str, Any]) -> None:
-    """Raises BadSpec naming a change that affects how records are read: in the code, a key, the classes, or a column's type."""
+    """Raises BadSpec naming a change that affects how records are read: a change of the code, a key, the classes, or a column's type."""
     if code_sha256 != base.head.code_sha256:
         raise BadSpec(f"The files of spec.code differ from those that made the data set; use the same files, or {_ANEW}.")
     for variable, digest in keys.items():

@@ -42,7 +42,7 @@ class Inputs(Closeable):
     texts: Mapping[str, str]
     """Maps text columns to the reason why they are not columns of numbers.
 
-    It is not part of the state, because only errors during planning use it.
+    This mapping is not part of the reader's state, because only errors during planning use it.
     """
     intermediate: IntermediateFiles | None
     """Files that the reader made on this machine and that the units refer to."""

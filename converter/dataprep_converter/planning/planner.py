@@ -36,7 +36,7 @@ from dataprep_converter.sampling.units_file import UnitsFile
 TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
-"""Converting fewer bytes takes less time than starting another pod."""
+"""Converting fewer bytes than this takes less time than starting another pod."""
 MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
@@ -155,7 +155,7 @@ def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Bas
         rules=rules,
         assigned=assigned.plans if assigned else None,
     )
-    # A split's members don't depend on the size of their records.
+    # Which samples belong to a split doesn't depend on the size of the records.
     members = partial(divided, bytes_per_record=0)
     learned = base.head.learned if base is not None else _learn(spec, units, pipeline, members, assigned)
     probe = _PROBE_RECORDS if counted_by_size(spec) else _FEW_RECORDS

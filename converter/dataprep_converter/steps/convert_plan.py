@@ -137,7 +137,7 @@ def _shallow_folders(source: Source) -> list[str]:
 
 
 def source_uris(spec: DataPrepJobSpec) -> list[str]:
-    """Returns every URI that the source names. For a file within an archive, it is the archive's URI."""
+    """Returns every URI that the source names. For a file within an archive, returns the archive's URI."""
     return [_folder_of_glob(archive_of(uri)) for uri in spec.data.inputs()]
 
 

@@ -31,7 +31,8 @@ _SHARD_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds
 
 
 def check_keys(plan: Plan) -> None:
-    """Raises InputChanged when a key used to hash records differs from the plan's. All records of a data set must have the same key."""
+    """Raises InputChanged when a key used to hash records differs from the plan's. All records of a data set must be hashed with the same
+    key."""
     for variable, digest in digests_of_keys(plan.head.keys).items():
         if plan.head.keys[variable] != digest:
             raise InputChanged(

@@ -151,7 +151,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
 def _copy_files(
     spec: DataPrepJobSpec, plan: Plan, access: Access, numbers: Sequence[int], *, attempt: str
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
-    """Yields a (report, whether the file was copied now) pair for each of the files with these numbers, in order.
+    """For each of the files with these numbers, in order, yields its report and whether the file was copied now.
 
     Copies under way stop when the caller leaves the context.
     """

@@ -57,7 +57,7 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
     draft.check_base(success)
     _refuse_others(draft, folder, success)
     draft.take_over(folder)
-    # `_SUCCESS` is kept if another run has written it since, because this process may have been suspended for a while.
+    # While this process was suspended, another run may have written `_SUCCESS`; if so, the file is kept.
     if success is not None and folder.success() == success:
         folder.remove_success()
     folder.claim()

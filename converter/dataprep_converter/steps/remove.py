@@ -164,7 +164,7 @@ def _owner(folder: OutputFolder) -> str | None:
 
 
 def _is_ours(entry: Entry, records: Sequence[_FileRecord], access: Access) -> bool:
-    """Whether a run of this job wrote the file with its present content.
+    """Whether the file's present content was written by a run of this job.
 
     A file without a report was being written when the run ended; it belongs to the folder's owner.
     """

@@ -32,7 +32,7 @@ _STANDARD_ERROR: Final = 2
 
 
 def script_of(spec: DataPrepJobSpec) -> Script:
-    """Returns the job's script. Raises BadSpec if the job has none."""
+    """Returns the job's script. Raises BadSpec if the job has no script."""
     if spec.script is None:
         raise BadSpec("The job has no script.")
     return spec.script
@@ -49,7 +49,7 @@ class ScriptDraft(Draft):
         self.tables.close()
 
     def store(self, folder: RunFolder) -> Plan:
-        """Removes files of earlier runs, so that they can't be mistaken for the program's files, and stores the plan."""
+        """Removes files of earlier runs, which could be mistaken for the program's files. Then stores the plan."""
         for path in sorted(folder.known_files() & {path for path, _ in folder.visible()}):
             folder.delete(path)
         return super().store(folder)

@@ -78,7 +78,7 @@ class CutsBatches(Protocol):
 
 
 class Step(Protocol):
-    """One step, bound to the schema that comes before it."""
+    """A step that is bound to the schema of its input."""
 
     def __init__(self, options: Any, schema: pa.Schema) -> None:
         """Binds the step to a schema. `options` are the options that the spec gives this transform.

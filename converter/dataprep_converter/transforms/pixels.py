@@ -140,7 +140,7 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
 def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> pa.Schema:
     """Returns the schema with the column `old` replaced by the first of `fields`.
 
-    The other fields are added after the first. Those that already exist stay where they are and only change their type.
+    The other fields are added after the first. Fields that already exist stay where they are and only change their type.
     """
     new, *other_names = fields
     position = schema.get_field_index(old)
