@@ -40,7 +40,7 @@ def open(  # noqa: A001 - named like gzip.open and tarfile.open
     prefetch: int = 2,
     job: AnyPath | None = None,
 ) -> Reader:
-    """Returns a reader of a finished data set, on any store. It reads the manifest, but no data yet.
+    """Returns a reader of a finished data set, on any store. At first only the manifest is read, and no data.
 
     `source` is the data set's folder, a list of its shards, a list of paths (`<folder>/_dataprep/paths/train.txt`) or its manifest. `split`
     is required if a folder or manifest has several splits. If `split` has several names, these splits are read one after another.

@@ -19,7 +19,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Parts:
-    """Runs of consecutive records of shards, one after another. All arrays have the same length."""
+    """Runs, one after another. Each run consists of consecutive records of one part of a shard. All arrays have the same length."""
 
     shards: Numbers
     numbers: Numbers

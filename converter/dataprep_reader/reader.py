@@ -80,8 +80,8 @@ class Reader:
     """Batches of a finished data set, made by `dataprep_reader.open`.
 
     Each `for` loop is a pass through `epochs` epochs. The next loop continues with the epochs that follow, so every epoch has its own
-    order. After a `break`, the next loop starts its pass again, unless `restore` sets another position. A reader can be pickled. The copy
-    opens its own clients.
+    order. After a `break`, the next loop starts its pass again, unless `restore` sets another position. A reader can be pickled; the
+    unpickled copy opens its own clients.
     """
 
     def __init__(self, data_set: DataSet, *, columns: Sequence[str] | None, settings: Sequence[StoreSettings], options: Options) -> None:
@@ -142,8 +142,8 @@ class Reader:
         return self.batches * self._options.epochs
 
     def part(self, number: int, parts: int) -> "Reader":
-        """Divides this rank's records into `parts` equal parts, as if there were `parts` times as many ranks, and returns a reader of one
-        part (from 0).
+        """Divides this rank's records into `parts` equal parts, as if there were `parts` times as many ranks, and returns a reader of the
+        part with this number (from 0).
         """
         mine = self._options
         part = Reader(

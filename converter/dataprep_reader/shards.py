@@ -83,7 +83,7 @@ class ShardLayout:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The batches' columns: tensors, large lists, large binaries and strings. They are the same for all formats."""
+        """The batches' columns: tensors, large lists, large binaries and strings. These columns are the same for all formats."""
         return values.schema(self.features)
 
     def shards(self) -> list[Shard]:
@@ -308,7 +308,7 @@ def _in_native_order(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class ParquetShard:
-    """A Parquet file. Its parts are the row groups, of which only the requested columns are read."""
+    """A Parquet file. The file's parts are its row groups, of which only the requested columns are read."""
 
     layout: ShardLayout
     file: ManifestFile
@@ -338,7 +338,7 @@ class ParquetShard:
 
 @dataclass(frozen=True)
 class ArrowShard:
-    """An Arrow IPC file. Its parts are the record batches."""
+    """An Arrow IPC file. The file's parts are its record batches."""
 
     layout: ShardLayout
     file: ManifestFile

@@ -36,9 +36,8 @@ from dataprep_converter.runtime import without_pandas
 
 
 class TerminatedError(BaseException):
-    """Raised on SIGTERM, so that uploads in flight are aborted before the process exits.
-
-    It is a BaseException, so that no `except Exception` catches it.
+    """Raised on SIGTERM, so that uploads in flight are aborted before the process exits. Derived from BaseException, so that no `except
+    Exception` catches it.
     """
 
 
@@ -113,7 +112,7 @@ def _reader_is_gone() -> bool:
     output.register(descriptor, 0)
     is_gone = any(events & select.POLLERR for _, events in output.poll(0))
     if is_gone:
-        # The interpreter flushes its buffers at exit. This must not fail because of the closed pipe.
+        # The interpreter flushes its buffers at exit. This flushing must not fail because of the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     return is_gone
 

@@ -1,4 +1,4 @@
-"""The command `dataprep convert`. It runs a job with `source.dataset`."""
+"""The command `dataprep convert`, which runs a job with `source.dataset`."""
 
 import argparse
 from typing import TYPE_CHECKING

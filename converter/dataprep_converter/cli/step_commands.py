@@ -189,7 +189,7 @@ def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: 
 def _task_number(arguments: argparse.Namespace) -> int:
     """Returns the number of this pod's task.
 
-    This is `--index` or JOB_COMPLETION_INDEX. If `--tasks` is given, it is the entry of `--tasks` at this index.
+    Without `--tasks`, the number is `--index` or JOB_COMPLETION_INDEX. With `--tasks`, it is the entry of `--tasks` at this index.
     """
     from dataprep_converter.core.errors import BadSpec
 

@@ -290,7 +290,8 @@ def _class_dtype(dtype: str, shape: tuple[int, ...], num_classes: int, *, chosen
 
 
 def _is_raw_by_default(dtype: str, shape: tuple[int, ...]) -> bool:
-    """Whether a feature is stored raw by default: a tensor of small integers or of float16 (tf.train.Example has no list for float16)."""
+    """Whether a feature is stored raw by default, as tensors of small integers and of float16 are (tf.train.Example has no list for
+    float16)."""
     if dtype == "bytes" or not shape or -1 in shape:
         return False
     return dtype == "float16" or (np.issubdtype(np.dtype(dtype), np.integer) and np.dtype(dtype).itemsize < 8)

@@ -39,7 +39,7 @@ _SIZES: Final = frozenset({"height", "width", "depth"})
 
 
 def _with_sparse_feature(spec: DataPrepJobSpec, state: Mapping[str, Any]) -> DataPrepJobSpec:
-    """If the job writes libsvm as `recordioProtobuf` and sets no features, returns the spec with one sparse feature."""
+    """If the job converts libsvm to `recordioProtobuf` and sets no features, returns the spec with one sparse feature."""
     if not sagemaker.is_sparse_libsvm(spec) or spec.data.libsvm is None:
         return spec
     length = spec.data.libsvm.num_features or state[sagemaker.NUM_FEATURES]

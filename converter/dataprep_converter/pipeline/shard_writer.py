@@ -186,7 +186,8 @@ class ShardWriter:
                 self._bad_examples.append(record)
             if self._quarantine is not None:
                 self._quarantine.add(record, bad.raw)
-        # The commit step checks the total of all shards. But if a single shard already exceeds the limits, it need not be finished.
+        # The commit step checks the total of all shards. But if a single shard already exceeds the limits, there is no need to finish the
+        # shard.
         total = sum(split.records for split in self._plan.head.splits)
         fault = too_many(policy, bad=counts.bad, total=total)
         if fault is not None:

@@ -22,7 +22,7 @@ class Counts:
 
 @dataclass
 class TaskProgress(Counts):
-    """Absolute counts of one task, for progress reports. They include finished shards and shards in progress."""
+    """Absolute counts of one task, for progress reports. The counts include finished shards and shards in progress."""
 
     shards_done: int = 0
     """Number of shards finished now or earlier."""

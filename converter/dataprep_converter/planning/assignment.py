@@ -28,7 +28,7 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# The limit and the counts have different seeds, so that they don't select the same samples as each other or as the first fraction. The
+# The limit and the counts have different seeds. Otherwise they would select the same samples as each other or as the first fraction. The
 # seeds in specs are smaller than these.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
@@ -293,7 +293,7 @@ class _ClassNumbers:
         return len(self._numbers)
 
     def of_column(self, column: Any) -> npt.NDArray[np.uint16]:
-        """Returns the number of each row's value."""
+        """Returns for each row the number that stands for the row's value."""
         encoded = pc.dictionary_encode(column_values.as_text(column), null_encoding="encode")
         numbers = np.array([self.of_value(value) for value in encoded.dictionary.to_pylist()], np.uint16)
         return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)

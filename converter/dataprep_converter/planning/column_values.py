@@ -74,7 +74,7 @@ def _decode(value: bytes | None) -> str | None:
 
 
 def hashes(column: Array) -> npt.NDArray[np.uint64]:
-    """Returns a 64-bit hash of each value: of its text or bytes, or of the bits of a float. A missing value has a hash too.
+    """Returns a 64-bit hash of each value: of its text or bytes, or of the bits of a float. Missing values are hashed as well.
 
     The hash is a polynomial over the bytes modulo 2^64, mixed with the length. If two values happen to have the same hash, the only
     consequence is that both are assigned to the same split.
@@ -108,7 +108,8 @@ def _of_bytes(column: Any) -> npt.NDArray[np.uint64]:
 
 
 def moments(column: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Returns (microseconds since 1970 in UTC, whether the value is a valid time) for a column of ISO 8601 text or of Arrow's times."""
+    """For each value, returns (microseconds since 1970 in UTC, whether the value is a valid time). The column consists of ISO 8601 text or
+    of Arrow's times."""
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     if is_moment(column.type):

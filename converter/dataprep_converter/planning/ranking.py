@@ -1,8 +1,8 @@
 """For each class of samples, finds the hashes that have given numbers of samples below them, without sorting all samples.
 
-It makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes whose leading
-bits are the same as those of a hash to be found. So memory depends on the number of classes and bounds, and hardly on the number of
-samples.
+The function makes two passes over the hashes. The first pass counts the hashes by their leading bits. The second pass keeps only hashes
+whose leading bits are the same as those of a hash to be found. So memory depends on the number of classes and bounds, and hardly on the
+number of samples.
 """
 
 from collections.abc import Callable, Iterable

@@ -34,7 +34,7 @@ from dataprep_converter.steps.commit_result import result_of, tool_versions
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest | None = None) -> CommitResult:
     """Finishes the data set. Idempotent. Raises NotWhole naming missing or different files.
 
-    `again` is the manifest that a repair must reproduce; a difference raises NotWhole too.
+    `again` is the manifest that a repair must reproduce; any difference from it also raises NotWhole.
     """
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
     folder.check_owner()
@@ -152,8 +152,8 @@ def _manifest(
 def _write_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
     """Writes the index and metadata files, and removes those of earlier runs. Returns the manifest that lists the new ones.
 
-    `before` are the files that a repair must reproduce. Those that are intact are kept, because another release may have written them
-    differently.
+    `before` are the files that a repair must reproduce. Intact files are kept, because this release might write them differently than the
+    release that wrote them.
     """
     indexes = [report.index for report in finished.reports if report.index is not None]
     metadata_files = [MetadataFile(file=index.file, size=index.size, sha256=index.sha256) for index in indexes]

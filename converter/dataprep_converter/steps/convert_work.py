@@ -124,7 +124,8 @@ class _Task:
         shard, plan, folder, most = shards[0], self.plan, self.folder, self.pipeline.most_records
 
         def read_plan() -> Iterator[Iterator[Samples]]:
-            # The reader keeps this function, so it must not capture the pipeline: the cycle would delay the release of the reader's cached blocks.
+            # The reader keeps this function, so the function must not capture the pipeline: the cycle would delay the release of the
+            # reader's cached blocks.
             return (
                 samples_of(each, plan=plan, most_records=most) for each in shards if each is shard or folder.report(each.number) is None
             )

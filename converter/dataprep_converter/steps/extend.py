@@ -198,7 +198,7 @@ def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> N
 def _fixed_content(content: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the part of the spec that may not change.
 
-    It leaves out the source's URIs, because inputs are identified by their paths relative to these.
+    The source's URIs are left out, because inputs are identified by their paths relative to these URIs.
     """
 
     def without(value: Any) -> Any:

@@ -111,7 +111,7 @@ class _WorkerSettings:
 class _WorkerProcess:
     """The state of one worker process.
 
-    It belongs to this process, or to a child process, in which the pool's initialiser creates it.
+    The state belongs to this process or to a child process. In a child process, the pool's initialiser creates the state.
     """
 
     job: DataPrepJob
@@ -158,7 +158,7 @@ def _run_pool(
         with one_at_a_time:
             watch(index, progress)
 
-    # This process doesn't report through the queue, because an exception raised by a signal would leave the queue in an undefined state.
+    # The parent process doesn't report through the queue, because a signal's exception could leave the queue in an undefined state.
     own_process = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
@@ -194,7 +194,7 @@ def _run_pool(
 
 @dataclass
 class _TaskQueue:
-    """The tasks that haven't started, and the outcome of the others. Several threads take tasks, each thread one at a time."""
+    """The tasks that haven't started, and the outcomes of the tasks that have. Several threads take tasks, each thread one at a time."""
 
     waiting_tasks: deque[int]
     stopped: Event

@@ -166,7 +166,7 @@ def _owner(folder: OutputFolder) -> str | None:
 def _is_ours(entry: Entry, records: Sequence[_FileRecord], access: Access) -> bool:
     """Whether the file's present content was written by a run of this job.
 
-    A file without a report was being written when the run ended; it belongs to the folder's owner.
+    A file without a report was still being written when the run ended; such a file belongs to the folder's owner.
     """
     if not records or any(entry.pin == record.pin for record in records):
         return True

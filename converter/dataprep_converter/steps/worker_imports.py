@@ -1,6 +1,6 @@
 """Imports the modules that worker processes need.
 
-They are imported once, in the process that the workers are forked from (`fork_server.py`).
+The modules are imported once, in the process from which the workers are forked (`fork_server.py`).
 """
 
 from dataprep_converter.runtime import without_pandas

@@ -105,7 +105,7 @@ def _files_below(uri: str, to: str, store: Store) -> Iterator[tuple[Entry, str]]
 
 
 def _copy_all(files: Iterator[tuple[Entry, str]], source: Store, target: Store, *, overwrite: bool) -> CopyResult:
-    """Copies several files at a time. If one fails, the others are stopped."""
+    """Copies several files at a time. If one copy fails, the other copies are stopped."""
     result = CopyResult()
     stop = Event()
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="copy")

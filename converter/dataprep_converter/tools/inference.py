@@ -39,7 +39,7 @@ from dataprep_converter.tools.file_types import HEAD_BYTES, dialect, extension, 
 
 MOST_NAMES: Final = 100_000
 _HEADS: Final = 3
-"""Number of files of each extension whose first bytes are read."""
+"""For each extension, the number of files whose first bytes are read."""
 _FIRST_RECORDS: Final = 1000
 _MOST_CLASSES: Final = 100
 _MOST_SHOWN: Final = 20
@@ -78,7 +78,7 @@ class _Listing:
     """The files of this kind."""
 
     def uris(self, uri: str) -> list[str]:
-        """Returns the URI itself if all files are of the kind, otherwise globs with their extensions."""
+        """If all files are of the kind, returns the URI itself, otherwise globs with the extensions of the files of this kind."""
         if len(self.files) == len(self.chosen_files):
             return [uri]
         names = [file.path.rpartition("/")[2] for file in self.chosen_files]
@@ -166,7 +166,7 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
 
 
 def _are_partitions(files: Sequence[_File]) -> bool:
-    """Whether all files are in folders named `KEY=VALUE`, and all of them have the same keys."""
+    """Whether all files are in folders named `KEY=VALUE`, with the same keys for all files."""
     try:
         keys = {frozenset(name for name, _ in keys_of("", file.path, file.entry.uri)) for file in files}
     except BadSpec:

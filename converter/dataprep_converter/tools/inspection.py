@@ -213,7 +213,7 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:
     """Draws a 2-D tensor in ten shades of characters, with two characters per pixel.
 
-    A 3-D tensor with a single channel is drawn too. For any other tensor, the text is empty.
+    A 3-D tensor with a single channel is drawn in the same way. For any other tensor, the text is empty.
     """
     if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
         return ""

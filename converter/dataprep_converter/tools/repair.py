@@ -174,7 +174,7 @@ class _DamagedDataSet:
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """Returns a new plan, made by the original versions of the rules.
 
-        If the manifest that records these versions is missing too, tries the versions of this release, then the oldest ones.
+        If the manifest that records these versions is also missing, first tries the versions of this release, then the oldest versions.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:

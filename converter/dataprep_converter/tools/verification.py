@@ -1,8 +1,8 @@
 """Verifies a finished data set: reads all of it and compares it with its manifest.
 
-Every byte of each shard is read once. This checks the format's framing and CRCs, the number of records, the size and the SHA-256. A
-matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only a few records, spread
-evenly over the file, are parsed and compared with the features.
+Every byte of each shard is read once. While reading, `verify` checks the format's framing and CRCs, the number of records, the size and the
+SHA-256. A matching digest proves that the bytes are those that the encoder wrote. So unless all records are requested, only a few records,
+spread evenly over the file, are parsed and compared with the features.
 
 Framing alone is not enough: a TFRecord file cut between two records reads without an error, and a flipped bit in a RecordIO file breaks no
 frame.
@@ -186,7 +186,7 @@ def _evenly_spaced(records: int) -> list[int]:
 
 
 def _records(format_: Decoder, pieces: Iterable[bytes], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Yields (offset, record) for each record with one of these numbers, and (count, None) for the records between."""
+    """Yields (offset, record) for each record with one of these numbers, and (count, None) for each run of records between these."""
     if not isinstance(format_, ReadsBlocks):
         among = numbers if isinstance(numbers, range) else set(numbers)
         for number, (offset, record) in enumerate(format_.read(pieces)):

@@ -52,7 +52,7 @@ class HashStep:
 
 
 def digests_of_keys(variables: Iterable[str]) -> dict[str, str]:
-    """Returns a fingerprint of each variable's key, which shows whether the key has changed. It is an HMAC of a constant.
+    """Returns a fingerprint of each variable's key, which shows whether the key has changed. The fingerprint is an HMAC of a constant.
 
     Raises BadSpec for a variable without a key.
     """

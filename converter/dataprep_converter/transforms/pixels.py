@@ -82,7 +82,7 @@ class ImageColumn:
     """(height, width) of all images, or None if they differ."""
 
     def shape(self, height: int, width: int) -> tuple[int, ...]:
-        """Returns the shape of a tensor of this size. It has two dimensions if the column's tensors have two."""
+        """Returns the shape of a tensor of this size. The shape has two dimensions if the column's tensors have two."""
         return (height, width) if self.size is not None and len(shape_of(self.type)) == 2 else (height, width, self.channels)
 
 
