@@ -52,8 +52,8 @@ class _UploadNote:
 def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], folder: RunFolder, access: Access) -> None:
     """Checks that the table can take the rows.
 
-    Raises BadSpec if columns don't fit (the message names them) or if there are too many shards, OutputExists if the table has rows that
-    may not be replaced, and the service's errors.
+    Raises BadSpec if there are too many shards, or if columns don't fit; the message names these columns. Raises OutputExists if the table
+    has rows that may not be replaced, and the service's errors.
     """
     if spec.output.table is None:
         return

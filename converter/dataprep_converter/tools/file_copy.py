@@ -65,8 +65,8 @@ def is_data_set(uri: str, access: Access) -> bool:
 def copy(uri: str, to: str, access: Access, *, overwrite: bool) -> CopyResult:
     """Copies a file, or all files of a folder to the same relative paths. Idempotent: existing files with the same bytes are kept.
 
-    Raises NotFound if the URI doesn't exist, BadSpec if source and destination overlap, OutputExists naming a file with other content
-    (unless `overwrite`), and InputChanged for a file that changed while it was read.
+    Raises NotFound if the URI doesn't exist, and BadSpec if source and destination overlap. Unless `overwrite` is set, raises OutputExists
+    naming a file with other content. Raises InputChanged for a file that changed while it was read.
     """
     store = access.store(uri)
     entry = store.stat(uri)

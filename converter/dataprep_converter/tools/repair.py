@@ -57,8 +57,9 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     """Makes a data set complete again. Idempotent; a call after an interruption continues the repair.
 
     `job` is the job that made the data set. It is needed if the manifest is damaged, and also if the job runs the user's code or has HDFS
-    options. Raises NotFound if there is no data set, BadSpec if the job is missing or a different one, InputChanged naming the inputs that
-    have changed since the plan, OutputExists for files that don't belong to the data set, and NotWhole if the repair yields other bytes.
+    options. Raises NotFound if there is no data set, and BadSpec if the job is missing or a different one. Raises InputChanged naming the
+    inputs that have changed since the plan. Raises OutputExists for files that don't belong to the data set, and NotWhole if the repair
+    yields other bytes.
     """
     data_set = _DamagedDataSet(uri, access)
     job_of_run = data_set.job(job)

@@ -186,7 +186,7 @@ def _evenly_spaced(records: int) -> list[int]:
 
 
 def _records(format_: Decoder, pieces: Iterable[bytes], numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Yields (offset, record) for each record with one of these numbers, and (count, None) for each run of records between these."""
+    """Yields (offset, record) for each record with one of these numbers, and (count, None) pairs that count the other records."""
     if not isinstance(format_, ReadsBlocks):
         among = numbers if isinstance(numbers, range) else set(numbers)
         for number, (offset, record) in enumerate(format_.read(pieces)):
