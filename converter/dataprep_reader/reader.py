@@ -159,7 +159,7 @@ class Reader:
     # --- the position --------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Returns the reader's position after the batch yielded last, for `restore`.
+        """Returns the reader's position after the last batch that it yielded, for `restore`.
 
         It is a small dictionary that can be stored as JSON.
         """

@@ -337,7 +337,7 @@ class _Projection:
     faults: Mapping[int, str] = field(default_factory=dict)
     """The reasons why values don't fit, by row."""
     steps: Mapping[int, int] = field(default_factory=dict)
-    """The position of the faulty value in a list, from 0, by row."""
+    """For each row with lists, the position of the faulty value in its list, counted from 0."""
     inexact: Sequence[InexactIntegers] = ()
     """Whole numbers that the feature can't store exactly."""
 

@@ -80,7 +80,7 @@ def rules_of(spec: DataPrepJobSpec, units: UnitTable) -> Splits:
 
 
 def _rules_by_default(subsets: Sequence[str]) -> Splits:
-    """Returns a split for each subset, with the subset's name. A source without subsets gets one split named `train`."""
+    """Returns a split for each subset, with the subset's name. For a source without subsets, returns one split named `train`."""
     named_subsets = [subset for subset in subsets if subset]
     if not named_subsets:
         return Splits(into=[Split(name="train")])

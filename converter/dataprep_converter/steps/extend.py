@@ -1,4 +1,4 @@
-"""`output.overwrite: Extend`: a finished data set gets shards for new inputs.
+"""`output.overwrite: Extend`: adds shards for new inputs to a finished data set.
 
 An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so the workers, the commit step,
 verify and repair need no code for extensions. The plan step copies the reports of the existing shards to the new run, and only the new

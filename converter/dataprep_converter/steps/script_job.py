@@ -97,7 +97,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 
 
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
-    """Returns a digest of everything that the program gets besides its arguments.
+    """Returns a digest of everything that the program is given besides its arguments.
 
     The digest covers code, input files and variables. It also covers the workers' image if the script doesn't name an image.
     """
