@@ -53,7 +53,7 @@ class Shard(Protocol):
         ...
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields the given number of records of one part in order, starting with its record number `first`.
+        """Yields the given number of records of one part in order, starting with the part's record number `first`.
 
         Raises BadData naming the file.
         """

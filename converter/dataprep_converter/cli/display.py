@@ -47,7 +47,7 @@ class Display:
             self._start_bar()
 
     def progress(self, index: int, progress: TaskProgress) -> None:
-        """Takes the new counts of one task and shows the sums."""
+        """Takes the new counts of one task and shows the sums over all tasks."""
         self._tasks[index] = progress
         now = time.monotonic()
         records_in = sum(task.records_in for task in self._tasks.values())

@@ -1,6 +1,6 @@
 """Sends progress reports from a worker pod to the operator, without ever delaying the work.
 
-A report that can't be delivered is dropped. The next report has absolute counts, and the store shows which shards are finished.
+A report that can't be delivered is dropped. The next report contains absolute counts, and the store shows which shards are finished.
 """
 
 import http.client

@@ -266,7 +266,7 @@ def _idx(uri: str, listing: _Listing, access: Access) -> _Draft:
 def _numpy(uri: str, listing: _Listing, access: Access) -> _Draft:
     """Drafts a source of numpy files.
 
-    Several .npy files with the same number of entries are columns of the same records. Otherwise they hold different records.
+    Several .npy files with the same number of entries become columns of the same records. Otherwise they hold different records.
     """
     arrays = {
         file.path.rpartition("/")[2].removesuffix(".npy"): file.entry.uri for file in listing.chosen_files if file.path.endswith(".npy")
