@@ -19,7 +19,7 @@ _CLOSE: Final = 0.15
 """The largest average difference between the values of two decoders for one image. The values of two different images differ by 1 or
 more."""
 _ALIKE: Final = {
-    "shuffled": "have the same records in different orders",
+    "shuffled": "contain the same records, in different orders",
     "decoded": "agree: values in all parts of each picture differ by less than a seventh of their standard deviation (decoders differ)",
     "resized": "agree: pictures have the same sizes, and the means of their 64 parts differ by less than 10 levels of 255 (resampling differs)",
 }
@@ -220,7 +220,7 @@ def _checked(state: _State) -> str:
     if state.indexes:
         told.append(f"{state.indexes} indexes have the offsets at which TensorFlow found the records")
     if against is not None:
-        told.append(f"the output of *{against.who}*, read back by {READ_BY[against.output]}, has exactly the input's records")
+        told.append(f"the output of *{against.who}* contains exactly the input's records, as read back by {READ_BY[against.output]}")
     return "; ".join(told)
 
 
