@@ -81,7 +81,7 @@ REFUSED: Final[Mapping[tuple[str, str], str]] = {
     ("jsonl", "csv"): "The feature 'scores' is a list of any length",
     ("csvSequences", "csv"): "The feature 'walk' is a sequence",
     ("csvSequences", "recordioProtobuf"): "The feature 'walk' is a sequence",
-    ("images", "mapFile"): "the feature 'image/encoded' is bytes",
+    ("images", "mapFile"): "the feature 'image/encoded' holds bytes",
     ("jsonl", "mapFile"): "the feature 'scores' has lists of different lengths",
     ("images", "npz"): "The feature 'image/class/text' holds bytes or text",
     ("csv", "npz"): "The feature 'name' holds bytes or text",

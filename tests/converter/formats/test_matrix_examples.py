@@ -35,14 +35,14 @@ EXAMPLE_OF: Final[Mapping[str, str]] = {
 
 REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "annotatedImages": {
-        "mapFile": "the feature 'image/encoded' is bytes",
+        "mapFile": "the feature 'image/encoded' holds bytes",
         "csv": "The feature 'image/encoded' has bytes",
         "npz": "The feature 'image/encoded' holds bytes or text",
         "fileBatch": "there is no feature named image/filename or path that holds text",
         "dl4jDataset": "The feature 'image/encoded' holds bytes or text",
     },
     "masks": {
-        "mapFile": "the feature 'image/encoded' is bytes",
+        "mapFile": "the feature 'image/encoded' holds bytes",
         "csv": "The feature 'image/encoded' has bytes",
         "npz": "The feature 'image/encoded' holds bytes or text",
         "fileBatch": "there is no feature named image/filename or path that holds text",
@@ -70,13 +70,13 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "fileBatch": "the features are image, label",
     },
     "wholeFile": {
-        "mapFile": "the feature 'content' is bytes",
+        "mapFile": "the feature 'content' holds bytes",
         "csv": "The feature 'content' has bytes",
         "npz": "The feature 'content' holds bytes or text",
         "dl4jDataset": "The feature 'content' holds bytes or text",
     },
     "tfrecord": {
-        "mapFile": "the feature 'record' is bytes",
+        "mapFile": "the feature 'record' holds bytes",
         "csv": "The feature 'record' has bytes",
         "npz": "The feature 'record' holds bytes or text",
         "fileBatch": "the features are record",

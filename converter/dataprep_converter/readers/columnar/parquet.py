@@ -89,7 +89,7 @@ def _units(parquet: ParquetSource, access: Access) -> Listing[Unit]:
 
 
 def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
-    with _named(entry.uri, "no Parquet file that can be read"):
+    with _named(entry.uri, "not a readable Parquet file"):
         file = _pq.ParquetFile(RangedFile(source))
     leaves = _leaves_of(file.schema_arrow, settler.settle(file.schema_arrow, entry.uri))
     row = 0

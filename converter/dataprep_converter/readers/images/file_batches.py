@@ -32,7 +32,7 @@ def images_of_batches(
     """
     for uri in uris:
         if split_archive_uri(uri) is not None:
-            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of such.", uri=uri)
+            raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of zips.", uri=uri)
     found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, ignored=ignored)
     for batches in found:
         files = batches.files
