@@ -183,7 +183,7 @@ def convert_job(
 
 
 def _final_failure_rules(spec: DataPrepJobSpec) -> list[Body]:
-    """Return the rules for those exit codes of the converter that aren't retried. A user's program has no such rules."""
+    """Return the rules for those exit codes of the converter that aren't retried. The list is empty if the job runs a user's program."""
     if spec.script is not None:
         return []
     if spec.on_bad_record.policy == "Fail":

@@ -219,7 +219,7 @@ def _volumes(observed: Observed, spec: DataPrepJobSpec, *, defaults: PodDefaults
         {"name": "dataprep-tmp", "emptyDir": _size_limit(tmp_size(spec, defaults))},
     ]
     mounts: list[Body] = [
-        # Only the file is mounted and not a folder, because the stores' folders are mounted next to the file.
+        # The file is mounted without its folder, because the stores' folders are mounted next to the file.
         {"name": "dataprep-spec", "mountPath": f"{MOUNTS}/{JOB_FILE}", "subPath": JOB_FILE, "readOnly": True},
         {"name": "dataprep-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
         {"name": "dataprep-tmp", "mountPath": "/tmp"},  # noqa: S108 - a path in the pod
@@ -306,7 +306,7 @@ _LOST_NODE_TOLERATIONS: Final[tuple[Body, ...]] = tuple(
 
 
 def _to_json(models: Sequence[Any] | None) -> list[Body]:
-    """Convert models to the API's JSON. The type is Any because each is a `Model` or an `Open`."""
+    """Convert models to the API's JSON. The type is Any, because each value is a `Model` or an `Open`."""
     return [
         model.model_dump(mode="json", by_alias=isinstance(model, Model), exclude_none=True) if hasattr(model, "model_dump") else dict(model)
         for model in models or []

@@ -136,7 +136,7 @@ class KubernetesCluster:
     ) -> Self:
         """Connect to the cluster of `configuration`."""
         cluster = cls(ApiClient(configuration), qps=qps, burst=burst, clock=clock, may_write=may_write)
-        # The environment's proxies are meant for the internet, not for the API server.
+        # Proxies in environment variables are meant for the internet, not for the API server.
         configuration.client_session_kwargs = {"trust_env": False, "request_class": _guarded_request_class(lambda: cluster.may_write())}
         return cluster
 

@@ -2,7 +2,7 @@
 
 An evicted pod has the condition `DisruptionTarget`, because of preemption, a drain, a taint, node pressure or a lost node. The pod may
 disappear soon after it was evicted. So evictions are distinguished by the time of this condition. An eviction is new if its time is later
-than that of the last counted eviction. An eviction is also new if both times are the same second and the eviction was not counted yet.
+than that of the last counted eviction. An eviction is also new if both times are in the same second and the eviction was not counted yet.
 """
 
 from datetime import datetime, timedelta

@@ -1,10 +1,10 @@
 """Builds the handover ConfigMap, which has the job's name and describes the finished data set. All functions are pure.
 
-A training Job can refer to this ConfigMap before the ConfigMap exists. The training Job's pods wait for the ConfigMap if they use
-`envFrom`, or mount the ConfigMap to read `dataset.json`.
+A training Job can refer to this ConfigMap before the ConfigMap exists. The training Job's pods wait for the ConfigMap if they read it
+through `envFrom` or mount it to read `dataset.json`.
 
 ConfigMaps aren't watched, because that requires the right to read all of them. Instead, the operator checks the ConfigMap of each finished
-job. The longer ago the job finished, the less often it does so.
+job. These checks become rarer the longer ago the job finished.
 """
 
 import json

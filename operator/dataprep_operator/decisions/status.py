@@ -131,7 +131,7 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return `after`, but keep the old time of each part in which no other value changed.
+    """Return the status `after`, in which each part that is otherwise unchanged keeps its time from `before`.
 
     So an unchanged job's new status equals the old one.
     """
@@ -616,7 +616,7 @@ def _with_condition(
 
 
 def _with_duration(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
-    """Return the timings, with a step's duration added. The step ended when its Job ended, or else at `ended_at`."""
+    """Return the timings, with a step's duration added. If the step's Job has no end, `ended_at` is used."""
     timings = status.timings or Timings()
     seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None
     return timings if seconds is None else timings.model_copy(update={field: seconds})

@@ -197,7 +197,7 @@ def _pod_failures(own_pods: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
 
 
 def _decisive_failures(child: Child, pod_failures: list[tuple[Pod, Failure]]) -> list[tuple[Pod, Failure]]:
-    """Return the failures that ended the Job. If a single pod's failure ended it, the Job's message names that pod."""
+    """Return the failures that ended the Job. If the failure of a single pod ended the Job, the Job's message names that pod."""
     if child.failure_reason != _ONE_POD_DECIDED:
         return pod_failures
     return [item for item in pod_failures if f"/{item[0].name} " in child.failure_message]

@@ -80,9 +80,9 @@ class Cache:
         self._pods_by_name: dict[tuple[str, str], str] = {}
         self._versions: dict[str, int] = {}
         self._written_versions: dict[str, int] = {}
-        """Versions of jobs that result from the operator's own status writes, by uid."""
+        """Versions of jobs that result from the operator's own status writes, keyed by uid."""
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
-        """Versions of recently deleted objects, by uid.
+        """Versions of recently deleted objects, keyed by uid.
 
         These versions are needed because a response about an object may arrive after its deletion event.
         """
@@ -93,7 +93,7 @@ class Cache:
         self._profiles: dict[str, Raw] = {}
         """The DataPrepProfiles by uid. There is no other index of profiles, because there are few of them."""
         self._jobs_of_cron: defaultdict[_Owner, set[Key]] = defaultdict(set)
-        """Jobs by the uid of their DataPrepCronJob."""
+        """Jobs, keyed by the uid of their DataPrepCronJob."""
 
     # --- updates ------------------------------------------------------------------------------------------------------
 
@@ -279,9 +279,9 @@ class Cache:
         return key if key is not None and key.namespace == metadata["namespace"] else None
 
     def rival_of(self, key: Key) -> Key | None:
-        """Return the unfinished job that has the same output as `key` and the best claim to it, if that is not `key` itself.
+        """Return the job with the best claim to the output of `key`, or None if `key` itself has the best claim.
 
-        A job that waits for `key` is not a rival, because it starts later.
+        Only unfinished jobs are compared. A job that waits for `key` is not a rival, because it starts later.
         """
         own_entry = self._jobs.get(key)
         others = [
@@ -536,7 +536,7 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
 
 
 def _slim(raw: Raw) -> Raw:
-    """Return the object without `managedFields`, which are half of its size, and without kubectl's last-applied annotation."""
+    """Return the object without `managedFields`, which take half of its size, and without kubectl's last-applied annotation."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
     if _LAST_APPLIED in untrusted.mapping(metadata.get("annotations")):
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}

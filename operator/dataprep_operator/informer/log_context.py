@@ -1,4 +1,4 @@
-"""The fields that are added to the log lines of the current reconciliation. Each worker is a task, so it has a separate context."""
+"""The fields that are added to the log lines of the current reconciliation. Each worker is an asyncio task, so it has its own context."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar

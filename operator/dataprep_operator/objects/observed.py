@@ -102,7 +102,7 @@ class Observed:
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
     """Maps the step and attempt of a child that has disappeared to the time when it was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
-    """The pods, by the uid of their Job."""
+    """The pods, keyed by the uid of their Job."""
     rival: Key | None = None
     """Another unfinished job that has the same output and a better claim to it."""
     profile: str | None = None
@@ -114,9 +114,9 @@ class Observed:
     output_remover: Key | None = None
     """A deleted job that is still removing the same output."""
     output_user: Key | None = None
-    """Set only if this job is deleted: another job that uses its data set or writes to its output."""
+    """Another job that uses this job's data set or writes to its output; set only if this job is deleted."""
     writing_pods: tuple[Pod, ...] = ()
-    """Set only if this job is deleted: its pods that may still write."""
+    """The job's pods that may still write; set only if the job is deleted."""
     wait_cycle: tuple[Key, ...] = ()
     """A cycle of jobs that wait for each other. The cycle starts and ends with this job."""
     start_blockage: Blockage | None = None
@@ -168,7 +168,7 @@ class Observed:
         return self.pods.get(child.uid, ())
 
     def work_results(self) -> dict[int, WorkResult]:
-        """Return the results of the finished tasks, by task. A task that ran twice counts once."""
+        """Return the results of the finished tasks, keyed by task. A task that ran twice counts once."""
         results: dict[int, WorkResult] = {}
         for child in self.children:
             for pod in self.pods_of(child) if child.step == "convert" else ():

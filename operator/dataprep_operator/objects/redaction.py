@@ -12,7 +12,7 @@ from dataprep_api.redaction import for_display, redacted
 from dataprep_api.resources.status import DataPrepJobStatus
 
 _MIN_LENGTH: Final = 256
-"""The shortest length limit of all texts in a status, apart from digests.
+"""The smallest length limit of any text in a status, not counting digests.
 
 Redaction never truncates a text to fewer characters than this.
 """
@@ -20,7 +20,7 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def redact_status(status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status after `shown` was applied to every text. Each text stays within its length limit.
+    """Return the status with `shown` applied to every text. Each text stays within its length limit.
 
     Texts that the operator reads back later stay unchanged: the handled retry, and the URIs of the output and of `fromJob`. The URIs are
     redacted only if they contain credentials.

@@ -39,5 +39,5 @@ def number(value: Any, default: int = 0) -> int:
 
 
 def conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the conditions of a status, by type."""
+    """Return the conditions of a status, keyed by type."""
     return {text(condition.get("type")): condition for condition in mappings(status.get("conditions"))}

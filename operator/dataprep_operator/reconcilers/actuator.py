@@ -145,7 +145,7 @@ class Actuator:
             await self._observer.refresh(observed.key)
             raise
         if observed.deleting and not on:
-            # The job was deleted together with its last finalizer, so the response must not enter the cache.
+            # Removing the last finalizer has deleted the job, so the response must not enter the cache.
             self._observer.forget(observed.uid)
             logger.info("%s: finalizer removed", observed.key)
         else:

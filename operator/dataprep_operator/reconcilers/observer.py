@@ -370,7 +370,7 @@ class Observer:
 
 
 def _may_write(observed: Observed, pod: Pod) -> bool:
-    """Return whether a pod of a deleted job may still write. Names decide this, because the pod's Job may be gone."""
+    """Return whether a pod of a deleted job may still write. Only names are compared, because the pod's Job may be gone."""
     name = pod.owner_name or pod.name
     return name.startswith(f"{observed.child_prefix}-") and not name.startswith(child_name(observed, CLEANUP, 1))
 

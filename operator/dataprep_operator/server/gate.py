@@ -1,8 +1,8 @@
 """Limits the connections of each client address before a byte is read, because handling a request costs more than sending a request.
 
 A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). Each address has a limit on its open connections
-and on its new connections per second. When the server is full, a new connection replaces the oldest connection of the address that has the
-most. So a flood of connections can't shut out the kubelet's probes or the workers' reports.
+and on its new connections per second. When the server is full, a new connection replaces the oldest connection of the address with the most
+connections. So a flood of connections can't shut out the kubelet's probes or the workers' reports.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Gate:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._open_connections: dict[str, dict[asyncio.Transport, None]] = {}
-        """The open connections by address, oldest first."""
+        """The open connections, grouped by address, oldest first."""
         self._count = 0
         self._limiters: OrderedDict[str, TokenBucket] = OrderedDict()
 
@@ -42,7 +42,7 @@ class Gate:
         return lambda: _GatedProtocol(self, factory)
 
     def admit(self, address: str, transport: asyncio.Transport) -> bool:
-        """Return whether the connection may stay open. If it may, the caller must call `release` when the connection closes."""
+        """Return whether the connection may stay open. If the result is true, the caller must call `release` when the connection closes."""
         connections = self._open_connections.get(address, {})
         if len(connections) >= MOST_PER_ADDRESS or not self._limiter(address).allow() or not self._make_room(len(connections)):
             metrics.CONNECTIONS_REFUSED.inc()

@@ -56,7 +56,7 @@ class _Reports:
 
 
 class ProgressStore:
-    """Holds the latest report of every worker pod, by job."""
+    """Holds the latest report of every worker pod, grouped by job."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Reports] = {}
@@ -115,7 +115,7 @@ class ProgressStore:
         self._jobs.pop(job_uid, None)
 
     def next_report_seconds(self) -> float:
-        """Return the seconds after which a worker should report again. The more workers there are, the longer they wait."""
+        """Return the seconds after which a worker should report again. The more workers there are, the longer each one waits."""
         reporters = sum(len(reports.by_pod) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 
