@@ -51,7 +51,8 @@ def pod(converter: Body, spec: DataPrepJobSpec, script: Script, *, run_id: str, 
         "command": script.arguments(spec.output.uri),
         "env": _environment(container["env"], spec, script, run_id=run_id, code=code),
         "volumeMounts": _without(container["volumeMounts"], _NOT_THE_USERS),
-        # Arbitrary images may write to any path. The other restrictions of the Pod Security Standard `restricted` still apply.
+        # The root file system is writable, because a user's image may write to any path. The other restrictions of the Pod Security
+        # Standard `restricted` still apply.
         "securityContext": container["securityContext"] | {"readOnlyRootFilesystem": False},
         **({"workingDir": folder} if folder is not None else {}),
         **({"imagePullPolicy": pull_policy} if pull_policy else {}),

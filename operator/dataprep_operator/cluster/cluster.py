@@ -91,7 +91,7 @@ class Cluster(Protocol):
         ...
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
-        """Delete the object with this uid, and its dependents in the background. A missing object is not an error.
+        """Delete the object with this uid, and its dependents in the background. It is not an error if the object doesn't exist.
 
         With a resource version, raises Conflict when the object has changed since that version.
         """

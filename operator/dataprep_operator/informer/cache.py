@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A DataPrepJob and its indexed fields. It is kept as JSON text, which takes a fifth of the memory of Python objects."""
+    """A DataPrepJob and its indexed fields. It is kept as JSON text, which takes a fifth of the memory that Python objects would take."""
 
     text: str
     uid: str
@@ -233,7 +233,7 @@ class Cache:
         return tuple(sorted(matches, key=lambda child: (child.attempt, child.name)))
 
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
-        """Return the pods that the Job controls, sorted by name. Labels don't count, because anybody can set them."""
+        """Return the pods that the Job controls, sorted by name. Labels are not used for this, because anybody can set them."""
         return tuple(sorted((self._pods[pod_uid] for pod_uid in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -496,7 +496,7 @@ def claim(raw: Raw) -> Claim:
     if condition.get("status") == "False":
         since = times.parse(condition.get("lastTransitionTime")) or since
     if untrusted.text(status.get("phase")) in TERMINAL_PHASES:
-        # Treat a finished job as if it were retried now, so that running jobs come first.
+        # A finished job sorts as if it were retried now, so that running jobs come before it.
         return True, times.now(), raw["metadata"]["uid"]
     return not status.get("startTime"), since or times.now(), raw["metadata"]["uid"]
 

@@ -82,7 +82,7 @@ class Streams:
     def is_synced(self, namespace: str) -> bool:
         """Return whether the cache has all objects of the namespace.
 
-        Before that, the cache lacks existing Jobs, and these would seem to be missing.
+        Until then, the cache may not contain all existing Jobs, and these would seem to be missing.
         """
         streams = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
         return all(stream.is_listed and not stream.is_forbidden and not self._uncached_uids.get(name) for name, stream in streams.items())

@@ -113,7 +113,7 @@ async def lead(
 
 
 async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
-    """Run the workers after the cache has synced. Before that, the cache lacks existing children, and these would seem to be missing."""
+    """Run the workers after the cache has synced. Until then, existing children may not be in the cache, and would seem to be missing."""
     await streams.wait_for_sync()
     # Unfinished objects come first, because there may be thousands of finished ones.
     for key in [*cache.active_keys(), *cache.keys()]:

@@ -44,7 +44,7 @@ class Blockage:
     message: str
     since: datetime | None = None
     fatal: bool = False
-    """Whether only the user can remove the blockage. If so, the job fails after a grace period."""
+    """Whether only the user can remove the blockage. Such a blockage fails the job after a grace period."""
 
 
 @dataclass(frozen=True)

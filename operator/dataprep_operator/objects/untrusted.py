@@ -8,7 +8,7 @@ from typing import Any, Final
 
 Raw = Mapping[str, Any]  # Any, because these are JSON objects of the API server
 
-# More digits than any count in Kubernetes has. Longer texts are rejected, because int() raises for texts of several thousand digits.
+# No count in Kubernetes has more digits. Longer texts are rejected, because int() raises for texts of several thousand digits.
 _MOST_DIGITS: Final = 18
 
 

@@ -81,7 +81,7 @@ class Observer:
         self._kueue = kueue
         self._warning_events = WarningEvents(cluster)
         self._frozen_specs: dict[str, str] = {}
-        """Frozen specs as JSON text, which takes a seventh of the memory of Python objects."""
+        """Frozen specs as JSON text, which takes a seventh of the memory that Python objects would take."""
         self._spec_results: dict[str, _SpecResult] = {}
         self._refusals: dict[str, Blockage] = {}
         self._confirmed_uids: set[str] = set()

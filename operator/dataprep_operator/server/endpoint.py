@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 LONGEST_TOKEN: Final = 8192
 MOST_REPORTS_A_SECOND: Final = 3 * REPORTS_A_SECOND
 MOST_REPORTS_AT_ONCE: Final = int(6 * REPORTS_A_SECOND)
-"""Large enough for many workers that start at the same time. After that, the reply to each report says when to send the next report."""
+"""Large enough if many workers start at the same time. After that, the reply to each report says when to send the next report."""
 SHOWN_SECONDS: Final = 1.0
 """How long rendered metrics are cached. Rendering is expensive because it counts all jobs."""
 

@@ -35,7 +35,7 @@ class Meter:
     def update(self, now: datetime, *, records: int, bytes_out: int) -> None:
         """Update the rates with the totals at `now`.
 
-        Totals that have decreased, for example after a worker's restart, count as no progress.
+        If the totals have decreased, for example after a worker's restart, the rates are computed as if there were no progress.
         """
         if self.at is None:
             self.at, self.records, self.bytes_out = now, records, bytes_out
