@@ -99,8 +99,8 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes the open files and removes temporary files. May be called more than once. Afterwards the reader can't be used, and neither
-        can iterators that `read` returned earlier."""
+        """Closes the open files and removes temporary files. May be called more than once. Afterwards, neither the reader nor the iterators
+        that `read` returned earlier can be used."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -124,8 +124,8 @@ class AcceptsReadPlan(Protocol):
     requests."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Tells the reader which arrays of sample numbers each future call of `read` will get, starting with the next call. Calling this is
-        optional, and doesn't change the batches."""
+        """Tells the reader which arrays of sample numbers will be passed to each future call of `read`, starting with the next call.
+        Calling this is optional, and doesn't change the batches."""
         ...
 
 

@@ -150,8 +150,8 @@ class _Walk(Closeable):
         self.position = 0
 
     def take(self, first: int, count: int) -> list[Any]:
-        """The next `count` records from number `first` on. At the end of the shard, returns fewer records. Raises BadData, which names the
-        file and the offset."""
+        """Returns `count` records, beginning with the record number `first`. At the end of the shard, returns fewer records. Raises
+        BadData, which names the file and the offset."""
         if first < self.position:
             self.close()
             self._records = self._started()

@@ -4,9 +4,9 @@
     # All numbers are big-endian, and values are row-major.
     # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
 
-Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. `rows.py` reads plain local files, and all
-files if the samples are in any other order. Before `rows.py` reads a gzip file, the file is copied, uncompressed, to an unlinked temporary
-file.
+Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. For any other order, and for plain local
+files in all cases, `rows.py` reads the samples. Before `rows.py` reads a gzip file, the file is copied, uncompressed, to an unlinked
+temporary file.
 """
 
 import json
@@ -103,7 +103,8 @@ class IdxReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. If the numbers are in order, this is as fast as reading the file."""
+        """Yields a batch for each array of sample numbers. If the numbers are in order, this is as fast as reading the file
+        sequentially."""
         for wanted in samples:
             yield self._batch(units, wanted)
 
@@ -273,7 +274,7 @@ class _File(Closeable):
         return copy
 
     def _goes_on(self, rows: npt.NDArray[np.int64]) -> bool:
-        """Whether these rows are best read in a pass over the file. If so, the pass is ready to read them."""
+        """Returns whether it is best to read these rows in a pass over the file. If it is, prepares the pass to read them."""
         steps = np.diff(rows)
         offset = self._place(int(rows[0]))
         if np.any(steps < 1) or (self._zipped and offset < self._forward.position):

@@ -271,8 +271,8 @@ def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Plac
 
 
 def _header(source: Input, uri: str, size: int) -> _Header:
-    """Reads the header of an array that takes a total of `size` bytes. If the header is invalid, raises BadData, which says what was
-    expected."""
+    """Reads the header of a .npy file or member whose total size is `size` bytes. If the header is invalid, raises BadData, which says what
+    was expected."""
     data = io.BytesIO(source.read_at(0, min(size, _LONGEST_HEADER)))
     try:
         version = np.lib.format.read_magic(data)

@@ -67,7 +67,7 @@ class Rows(Closeable):
         self.owned.close()
 
     def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """Reads each row with a separate request. Meant for rows of which few are next to each other."""
+        """Reads each row with a separate request. Meant for rows that are mostly not adjacent."""
         data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
         if len(data) != len(rows) * self._row_bytes:
             raise self._became_shorter()
@@ -91,8 +91,8 @@ class Rows(Closeable):
 
 
 def within_reads(rows: npt.NDArray[np.int64], row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Groups ascending rows into reads. Each read includes the gaps between its rows. Yields the (begin, end) of each read as positions in
-    `rows`."""
+    """Groups ascending rows into reads. Each read includes the gaps between its rows. For each read, yields the pair (begin, end) of
+    positions in `rows`."""
     at_once = max(1, _BLOCK_BYTES // row_bytes)
     low = 0
     while low < len(rows):

@@ -63,7 +63,7 @@ class Block:
     places: npt.NDArray[np.int64]
     """For each row of the block, its index in `records`, or -1 if the row is bad."""
     reasons: Mapping[int, str]
-    """The reason why a row is bad, by the row's number within the block."""
+    """Maps the number of each bad row within the block to the reason why the row is bad."""
     raws: Mapping[int, Raw] = field(default_factory=dict)
     """The input text of bad rows, where known."""
     held: int = 0
@@ -138,7 +138,8 @@ class BlockReader(Closeable):
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers. If the numbers are in order, each unit is decoded once. For any other order, the
-        most recently decoded units are cached. If the input is larger than the cache, many batches are collected in one pass over it."""
+        most recently decoded units are cached. If the input is larger than the cache, many batches are collected in one pass over the
+        input."""
         first = next(samples, None)
         if first is None:
             return
@@ -152,7 +153,7 @@ class BlockReader(Closeable):
             yield self._told(batch)
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
-        """Stores the arrays that each future call of `read` will get, starting with the next call."""
+        """Stores the arrays that will be passed to each future call of `read`, starting with the next call."""
         self._gathering.coming = coming
 
     def _row_bytes(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> int:
@@ -225,7 +226,7 @@ class BlockReader(Closeable):
 
 
 def lost_name(column: str) -> str:
-    """The name of the column with the lost digits of `column`."""
+    """The name of the column that contains the original text of those values of `column` that lost digits."""
     return f"{_LOST}{column}"
 
 
@@ -249,7 +250,7 @@ def _rows_of(records: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.Recor
 
 
 def _in_order(pieces: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of all pieces, sorted by `order`, which has a number for each row."""
+    """The rows of all pieces, sorted by `order`, which contains a number for each row."""
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema=schema)
     whole: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)

@@ -1,4 +1,4 @@
-"""The base of readers whose samples are complete files, each one a unit. Subclasses interpret the bytes.
+"""The base of readers whose samples are complete files, each of which is a unit. Subclasses interpret the bytes.
 
 Samples are returned in the requested order. If files are slow to read, a few threads read ahead of the current batch, up to a limit of
 bytes. Many local files are read in one call, into a buffer for the complete batch. That buffer becomes the column.
@@ -153,8 +153,9 @@ class FilesReader(Closeable, Generic[T]):
         ]
 
     def _in_order(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Content]]]:
-        """Yields the tasks and their results, in order. Slow tasks run in parallel, at most _FILES_AHEAD samples and about _BYTES_AHEAD
-        bytes ahead. Fast tasks run one at a time, because threads that needn't wait for a disk or a server mostly wait for each other.
+        """Yields the tasks and their results, in order. Slow tasks run in parallel. At most _FILES_AHEAD samples and about _BYTES_AHEAD
+        bytes are read ahead. Fast tasks run one at a time, because threads that needn't wait for a disk or a server mostly wait for each
+        other.
         """
         waiting: deque[tuple[_Task, Future[list[_Content]]]] = deque()
         ahead = 0
@@ -202,7 +203,7 @@ class FilesReader(Closeable, Generic[T]):
         )
 
     def _examined(self, batch: Sequence[_SampleRequest], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
-        """The interpreted good samples, by number. Bad samples are appended to `bad`."""
+        """Returns a dict that maps the number of each good sample to the interpreted sample. Bad samples are appended to `bad`."""
         found: dict[int, T] = {}
         for wanted in batch:
             own = [bytes(next(contents)) for _ in wanted.files]
@@ -214,7 +215,7 @@ class FilesReader(Closeable, Generic[T]):
 
 
 def _room_for(batch: Sequence[_SampleRequest]) -> Room:
-    """A buffer for all files if their store can read many files in one call; otherwise an empty one."""
+    """A buffer for all files if their store can read many files in one call; otherwise an empty buffer."""
     files = [each for wanted in batch for each in wanted.files]
     stores = {id(store): store for store, _ in files}
     if len(stores) != 1 or not all(isinstance(store, ReadsFiles) for store in stores.values()):
@@ -223,7 +224,8 @@ def _room_for(batch: Sequence[_SampleRequest]) -> Room:
 
 
 def _contents(task: _Task) -> list[tuple[_Content, float]]:
-    """The content of each file, and the seconds that reading it took. Raises InputChanged for a file that has changed since planning."""
+    """The content of each file, and the number of seconds that reading the file took. Raises InputChanged for a file that has changed since
+    planning."""
     files = task.files()
     store = files[0][0] if len(task.room) and files else None
     if not isinstance(store, ReadsFiles):

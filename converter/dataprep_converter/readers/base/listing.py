@@ -78,7 +78,7 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
 def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
     """The files of `found`, without hidden ones. Raises BadSpec for a name that is not UTF-8."""
     below = relative_path(folder, found.folder)
-    # Check all names in one string, because hidden names are rare.
+    # First search all names at once, as a single string, because hidden names are rare.
     text = "/" + "/".join(found.names)
     if not _is_utf8(text):
         for name in found.names:

@@ -90,8 +90,8 @@ class ShuffleWindows(Closeable):
             laid.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
-        """This window and the next windows. Includes only as many windows as fit: their sample numbers into the memory, and their rows onto
-        the disk."""
+        """This window and the next windows. Includes as many windows as possible: their sample numbers must fit into the memory, and their
+        rows onto the disk."""
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
@@ -116,7 +116,7 @@ class _WindowRows:
 
 
 def _held(read: Read, window: Window) -> _WindowRows:
-    """Reads the rows of this window in a separate pass, without storing others."""
+    """Reads the rows of this window in a separate pass that stores no rows of other windows."""
     ordered = np.unique(np.concatenate(window))
     held = _WindowRows([])
     for start in range(0, max(1, len(ordered)), _PIECE_ROWS):
@@ -151,7 +151,7 @@ class _SpilledWindows(Closeable):
         self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
         self._file = TemporaryFile("the rows of a shuffle")
         self.bytes_in = 0
-        """The number of bytes that the pass read. It is reported with the first window that is taken."""
+        """The number of bytes that the pass has read. This number is reported with the first window that is taken."""
         self.none: pa.RecordBatch | None = None
 
     def add(self, number: int, rows: pa.RecordBatch) -> None:

@@ -231,7 +231,8 @@ class Sqlite(Database):
         return pa.schema(fields)
 
     def selected(self, schema: pa.Schema) -> str:
-        """The SQL expressions to select for these columns, with a value in place of each NULL, and further columns that mark the NULLs.
+        """The SQL expressions to select for these columns. They replace each NULL with a value, and are followed by further expressions
+        that mark the NULLs.
 
         The NULLs are replaced because the driver infers the type of a column from the first rows, and treats NULL as a whole number. The
         expressions have no names, so that ORDER BY refers to the columns of the query.

@@ -144,8 +144,8 @@ class _Rows:
 
     @classmethod
     def of(cls, source: SqlSource, result: pa.Schema) -> "_Rows":
-        """The rows of a query with this result. Raises BadSpec for columns that don't exist or that records can't hold, and for invalid
-        defaults."""
+        """Creates the object for the rows of a query whose result has this schema. Raises BadSpec for columns that don't exist or that
+        records can't hold, and for invalid defaults."""
         columns = [
             replace(column, was=pa.string()) if column.path == (column.name,) and column.type == pa.float64() else column
             for column in columns_of(result, None, of="source.sql", uri=_uri(source))

@@ -1,4 +1,4 @@
-"""Converts Hadoop's Writables into columns, all rows together. Defines the type of each class, and which objects are bad records.
+"""Converts Hadoop's Writables into columns, for all rows at once. Defines the type of each class, and which objects are bad records.
 
 `formats/hadoop/writables_encoder.py` shows the layout of the bytes. Each array object stores its type, and DL4J's records store the type of each
 value. So the planner determines these types from the first records (`Kind`).

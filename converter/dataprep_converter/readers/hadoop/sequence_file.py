@@ -45,8 +45,8 @@ class SequenceFileReader(BlockReader):
 
     @staticmethod
     def discover(source: SequenceFileSource, access: Access) -> Discovery:
-        """Reads the lengths of all records, and the first records. Raises NotFound for a URI without files, BadData, which names the file and the
-        offset, for an invalid file, and BadSpec for classes or types that can't be read."""
+        """Reads the lengths of all records, and the first records. Raises NotFound for a URI without files, and BadSpec for classes or
+        types that can't be read. For an invalid file, raises BadData, which names the file and the offset."""
         return Discovery(_units(source, access))
 
     def __init__(self, source: SequenceFileSource, state: Mapping[str, Any], access: Access) -> None:

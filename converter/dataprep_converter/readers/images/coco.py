@@ -1,7 +1,7 @@
 """Reads COCO's JSON files, each of which contains the objects of many images.
 
-The planner reads the file in one pass, and stores each image's part in its unit. Memory holds about 50 bytes per object and 250 bytes per
-image, and the longest element of the file's arrays, but never the complete file.
+The planner reads the file in one pass, and stores each image's part in its unit. Memory never holds the complete file: it holds about 50
+bytes per object, 250 bytes per image, and the longest element of the file's arrays.
 
     # images: [{id, file_name, width, height}], categories: [{id, name}], annotations: [{image_id, category_id, bbox: [x, y, w, h], iscrowd}]
 """
@@ -112,7 +112,7 @@ class CocoFile:
         self._crowds.append(1 if annotation.get("iscrowd") else 0)
 
     def _grouped(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The numbers of the annotations in the order of their images, and the position at which each image's annotations begin."""
+        """The indexes of the annotations, sorted by image, and the position in this order at which each image's annotations begin."""
         ids = np.array(self._ids, np.int64)
         by_id = np.argsort(ids, kind="stable")
         if len(np.unique(ids)) < len(ids):

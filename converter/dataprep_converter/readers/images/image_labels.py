@@ -61,8 +61,8 @@ class Classes:
             raise BadSpec(f"{where} is of the class {name!r}, which {self._option} doesn't have: {shown(self._given)}.")
 
     def names(self) -> list[str]:
-        """The classes in the order of their numbers: as given in the spec, or sorted. Raises BadSpec, which names an image, if the class of
-        the image doesn't occur in the subset that determines the classes."""
+        """The classes in the order of their numbers, which is the order in the spec or, without a list in the spec, the sorted order.
+        Raises BadSpec, which names an image, if the class of the image doesn't occur in the subset that determines the classes."""
         if self._of is not None and not self._known:
             raise BadSpec(f"{self._option}From: the subset {self._of!r} has no images.")
         for name, where in sorted(self._others.items()):

@@ -21,10 +21,10 @@ from dataprep_converter.readers.joins.tables import Columns
 from dataprep_converter.runtime import limits
 
 _MATCHING_BYTES: Final = 48
-"""The bytes of memory per row for sorting a table. For each row, the memory holds a word that combines key and position, the key alone, the
-position alone, and the position of a kept key."""
+"""The memory needed to sort a table, in bytes per row. For each row, memory holds four values: the key, the position, a word that combines
+both, and the position of a kept key."""
 _MOST_OF_A_COLUMN: Final = (1 << 31) - 1
-"""The largest size of a column in bytes, because Arrow's offsets of lists and text have 32 bits."""
+"""The maximum size of a column in bytes. It is limited because Arrow's offsets into lists and text have 32 bits."""
 _SPAN_ROWS: Final = 65_536
 _SPAN_BYTES: Final = 4 << 20
 """The approximate number of bytes that are copied in one call."""

@@ -354,8 +354,8 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
                 )
             owners[name] = f"the table {table.name}"
             if table.columns.order_by is None:
-                # Remove the metadata on original types and on text from the schema. The schema is written to the files, so it affects the
-                # offsets of the units and thereby the run id.
+                # Remove the metadata about original types and about text from the schema. The schema is written to the files, so it affects
+                # the offsets of the units and thereby the run id.
                 said = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
                 fields.append(pa.field(name, field.type, metadata=said or None))
             else:

@@ -23,8 +23,8 @@ from dataprep_converter.runtime import limits
 __all__ = ["Columns", "Count", "Join", "Keys"]
 
 PIECE_RECORDS: Final = 2048
-"""The maximum number of joined records that are built together. If records are large, fewer records are built together, of about
-_PIECE_BYTES in total."""
+"""The maximum number of joined records that are built together. If records are large, fewer records are built together, so that their total
+size is about _PIECE_BYTES."""
 _FIRST_RECORDS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
 _PIECE_ROWS: Final = 65_536
@@ -42,8 +42,8 @@ class Join(Closeable):
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. Copying the rows needs less
-        # memory than that, because columns are copied one at a time.
+        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. Copying the rows to join them
+        # needs less memory than moving them, because columns are copied one at a time.
         self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
         self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()

@@ -46,7 +46,8 @@ class Rows(Protocol):
     """A stream of rows in the order of the keys. Contains only rows whose keys exist in all tables."""
 
     def upto(self, rows: int) -> list[Array]:
-        """The columns of the next `rows` rows, or of fewer rows at the end. Columns are copied, because the size of a slice depends on its offset."""
+        """The columns of the next `rows` rows, or of fewer rows at the end. Columns are copied, because the size in bytes of an Arrow slice
+        depends on the slice's offset."""
         ...
 
 

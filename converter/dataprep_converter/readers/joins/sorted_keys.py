@@ -95,7 +95,7 @@ class SortedKeys:
         return kept
 
     def _count(self, table: int, keys: npt.NDArray[np.intp]) -> Count:
-        """A `Count` of the given keys of a table. `keys` has their positions among the table's distinct keys."""
+        """A `Count` of some keys of a table. `keys` contains the positions of these keys among the table's distinct keys."""
         if not len(keys):
             return Count(0)
         found = self._sorted[table]
@@ -156,7 +156,7 @@ def _in_order(numbers: Numbers) -> tuple[Numbers, Places]:
     if high - low >= 1 << (_BITS - bits):
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
-    # Store number and position in one word. Sorting such words takes a sixth of the time that it takes to sort positions by their numbers.
+    # Store number and position in one word. Sorting such words takes only a sixth of the time needed to sort positions by their numbers.
     words = numbers - low
     words <<= bits
     words |= np.arange(len(words))

@@ -19,7 +19,7 @@ class Columns:
     others: pa.Schema
     """All columns that are not keys."""
     order_by: Sequence[int] | None = None
-    """For a table of sequences, the columns by which steps are ordered, as positions in `others`."""
+    """For a table of sequences, the positions in `others` of the columns by which steps are ordered."""
     last: bool = False
     """Whether the last of several rows with the same key is used, instead of the first."""
 

@@ -131,7 +131,7 @@ class Parser:
         return Block.of(whole, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
-        """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that can occur by the thousand.
+        """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that may occur in thousands of rows.
 
         Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. Repeatedly halving the block finds
         the other faulty rows, such as rows with numbers that are too large.
@@ -215,7 +215,8 @@ class Parser:
         return f"not a row: {error}"
 
     def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
-        """The columns in their final types, with defaults filled in, and the reason for each row whose values don't fit, by position."""
+        """Returns the columns in their final types, with defaults filled in, and a dict that maps the position of each bad row to the
+        reason."""
         columns: list[Array] = []
         wrong: dict[int, str] = {}
         for column in self._columns:

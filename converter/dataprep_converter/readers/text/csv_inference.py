@@ -1,9 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
 Cells with a word for a missing value are ignored. A column's inferred type is the one that at least 95% of its other cells have. Rows with
-a cell that is not of this type later become bad records. The version number of this rule is that of the part `inference`. In the first
-version, a column became text if a single cell was of another type. Data sets that were planned with the first version are also extended and
-planned again with the first version.
+a cell that is not of this type later become bad records. This rule has the same version number as the part `inference`. In the first
+version, a column became text if a single cell was of another type. A data set that was planned with the first version is also extended and
+replanned with the first version.
 """
 
 from collections.abc import Sequence

@@ -168,8 +168,7 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # If the source has labels, and a column is in neither file, the column could have been made from either file. The step is then
-            # unknown.
+            # If the source has labels, a column that is in neither file may have been made from either of them. The step is then unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
             at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))

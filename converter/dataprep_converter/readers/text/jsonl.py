@@ -78,7 +78,8 @@ def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
 
 
 def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
-    """The URI of the first file that has a line that isn't blank, and the first such lines of this file with their line numbers.
+    """The URI of the first file that doesn't consist of blank lines only, and the first lines of this file that aren't blank, each with its
+    line number.
 
     Returns the lines in the first MiB, or a single line if that is longer.
     """
@@ -161,8 +162,8 @@ class _Parser:
     def _suspects(self, data: bytes, lines: Lines) -> dict[int, str]:
         """The lines that clearly aren't a single object, and the reasons.
 
-        Arrow accepts any white space between records, so line ends needn't separate them. But if each line begins with `{` and ends with
-        `}`, and Arrow finds as many records as lines, then each line is a record, because `{` can't follow `}` inside an object.
+        Arrow accepts any white space between records, so line ends needn't separate them. Inside an object, however, `{` can't follow `}`.
+        So if each line begins with `{` and ends with `}`, and Arrow finds as many records as lines, each line is a record.
         """
         text = np.frombuffer(data, np.uint8)
         faults: dict[int, str] = {}

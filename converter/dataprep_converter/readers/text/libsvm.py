@@ -69,8 +69,8 @@ class LibsvmReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. Dense vectors are made per batch, because a stretch may have very many short
-        lines."""
+        """Yields a batch for each array of sample numbers. Dense vectors are made for one batch at a time, because those of a whole stretch
+        with many short lines would need too much memory."""
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 

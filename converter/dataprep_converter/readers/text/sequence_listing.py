@@ -86,7 +86,7 @@ class SequencePlanner:
         return state
 
     def _labels_of(self, root: int) -> dict[str, Entry]:
-        """The label files that belong to the URI number `root`, by path."""
+        """The label files that belong to the URI with index `root`, keyed by path."""
         if self._source.labels is None:
             return {}
         return {path: entry for _, path, entry in input_files(self._access, [self._source.labels.uris[root]])}

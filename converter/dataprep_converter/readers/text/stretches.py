@@ -84,9 +84,9 @@ def opened(source: Input, entry: Entry) -> closing[ForwardReader]:
 def cut(forward: ForwardReader, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
     """Yields a pair for each stretch in the rest of a file: the stretch, and bytes that begin with the stretch's bytes.
 
-    `begun` are the bytes of the rest that have already been read, and `line` is the line number of their first byte. Raises BadData for a
-    record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {} MiB". Also raises BadData for a quote
-    that is still open at the end of the file, because all rows after it would become one record.
+    `begun` contains the bytes of this rest that have already been read, and `line` is the line number of the first of these bytes. Raises
+    BadData for a record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {} MiB". Also raises
+    BadData for a quote that is still open at the end of the file, because all rows after it would become one record.
     """
     data = begun
     first = 0

@@ -56,8 +56,8 @@ class TfrecordReader(BlockReader):
 
     @staticmethod
     def discover(source: TfrecordSource, access: Access) -> Discovery:
-        """Reads the headers of all records, and the first records. Raises NotFound for a URI without files, BadData, which names the file and
-        the offset, for an invalid file, and BadSpec if the features can't be determined."""
+        """Reads the headers of all records, and the first records. Raises NotFound for a URI without files, and BadSpec if the features
+        can't be determined. For an invalid file, raises BadData, which names the file and the offset."""
         return Discovery(_Planner(source, access).units())
 
     def __init__(self, source: TfrecordSource, state: Mapping[str, Any], access: Access) -> None:
