@@ -1,8 +1,8 @@
 """The source `plugin` reads files in a custom format with a function that the user provides.
 
-Each file is a unit. The planner runs the function over every file, to count the records and to freeze their columns. If records are read
-in order, a worker runs the function once over each file. For any other order, it stores the function's results in an unlinked temporary
-file in $TMPDIR.
+Each file is a unit. The planner runs the function over every file to count the records and to freeze the columns. If records are read in
+order, a worker runs the function once over each file. For any other order, the worker stores the function's results in an unlinked
+temporary file in $TMPDIR.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The source `fixedLength` reads binary files whose records all have the same length, and cuts records into fields by offset.
+"""The source `fixedLength` reads binary files whose records all have the same length, and splits each record into fields at fixed offsets.
 
     # The layout of a file:  header | record | record | … | footer
 

@@ -35,7 +35,7 @@ _DISK_BYTES_PER_SECOND = 500e6
 _COLUMNS = ("root", "path", "uri", "size", "pin", "extra")
 
 Row: TypeAlias = Mapping[str, Any]
-"""The values `root`, `path`, `uri`, `size`, `pin` and `extra` of a unit."""
+"""A unit's values of `root`, `path`, `uri`, `size`, `pin` and `extra`."""
 
 Room: TypeAlias = npt.NDArray[np.uint8]
 """A buffer that holds the files of a batch, one after another."""

@@ -76,7 +76,7 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
 
 
 def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
-    """The files of `found`, without hidden ones. Raises BadSpec for a name that is not UTF-8."""
+    """The files of `found` that aren't hidden. Raises BadSpec for a name that is not UTF-8."""
     below = relative_path(folder, found.folder)
     # First search all names at once, as a single string, because hidden names are rare.
     text = "/" + "/".join(found.names)

@@ -314,7 +314,7 @@ def _inner(column: Any) -> Any:
 
 
 def _rows(column: Any) -> npt.NDArray[np.int64]:
-    """The row number of each single value of a column."""
+    """For each single value of a column, the number of the row that contains the value."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     rows: npt.NDArray[np.int64] = (
         pc.list_parent_indices(storage).to_numpy() if _is_list(storage.type) else np.arange(len(column), dtype=np.int64)

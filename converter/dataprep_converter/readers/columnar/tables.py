@@ -52,8 +52,8 @@ class CommonSchema:
         return found
 
     def _widen(self, found: Sequence[Column], uri: str) -> None:
-        """Updates the types of decimals if the decimals in this file have more digits. Raises BadSpec for times with another unit or
-        zone."""
+        """Updates the types of decimals if this file's decimals have more digits than those of the earlier files. Raises BadSpec for times
+        with another unit or zone."""
         assert self.columns is not None  # noqa: S101 - the first file was settled
         others = {column.name: column for column in found}
         for place, column in enumerate(self.columns):

@@ -59,7 +59,7 @@ _DAY_MICROSECONDS: Final = 86_400_000_000
 _REASON: Final = "\0reason"
 """The name of the column with the reasons for bad rows. No column of a query can have this name."""
 _BITS: Final = 62
-"""The number of flags that are stored in one SQLite integer. Its sign bit isn't used."""
+"""The number of flags that are stored in one SQLite integer. The integer's sign bit isn't used."""
 _SQLITE_ROWS: Final = 65_536
 """The number of rows in a batch. The driver infers the types of the columns from the first batch."""
 

@@ -42,7 +42,7 @@ def _streams(make: Callable[[], Any], broken: type[Exception], data: bytes, most
         try:
             content += stream.decompress(data, most + 1 - len(content))
             while not stream.eof and len(content) <= most:
-                # All input has been passed to the library, which may hold back output for lack of space.
+                # All input has been passed to the library, which may still hold output for which there was no space.
                 more = stream.decompress(getattr(stream, "unconsumed_tail", b""), most + 1 - len(content))
                 if not more and not stream.eof:
                     raise ValueError("a compressed stream that is cut off")

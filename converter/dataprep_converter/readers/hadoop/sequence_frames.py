@@ -147,7 +147,7 @@ class _Window:
 
 def _walk_records(window: _Window, header: Header, uri: str) -> Iterator[tuple[int, int, int]]:
     """Yields a tuple for each record: the start offset, the end offset, and 1 as the number of records. A sync marker before a record is
-    part of it."""
+    part of the record."""
     at = header.size
     while at < window.size:
         begin = at

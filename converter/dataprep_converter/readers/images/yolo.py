@@ -42,7 +42,7 @@ def _object(line: str, number: int, names: Sequence[str]) -> BoxedObject:
 def class_names(access: Access, uri: str) -> list[str]:
     """The class names in a file: one name per line, or the entry `names` of a YAML file, which is a list or a map from numbers to names.
 
-    Raises BadSpec, which names the file, if it is invalid.
+    Raises BadSpec, which names the file, if the file is invalid.
     """
     store = access.store(uri)
     if entry_of(store, uri).size > _LARGEST_NAMES:

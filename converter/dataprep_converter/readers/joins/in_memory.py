@@ -93,7 +93,7 @@ class InMemory:
         return needed <= self._share and max(map(max, self._bytes)) <= _MOST_OF_A_COLUMN
 
     def given_back(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Removes and yields all rows, with their tables."""
+        """Removes all rows, and yields them with the numbers of their tables."""
         for table, waiting in enumerate(self._waiting):
             while waiting:
                 yield table, waiting.popleft()

@@ -129,7 +129,7 @@ class _TableLoader:
         self._turn = Lock()
         self._stopped = Event()
         self.lost: dict[tuple[int, str], tuple[int, str]] = {}
-        """For each table and column, the number of decimals that lost digits, and the first of them."""
+        """For each table and column, the number of decimals that lost digits, and the first such decimal."""
 
     def stop(self) -> None:
         """Makes all threads stop before their next batch."""
@@ -364,7 +364,8 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
 
 
 def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
-    """Maps each column's name in the join to the value of the column's metadata `key`. Columns without this metadata are left out."""
+    """Maps the name that each column has in the join to the value of the column's metadata entry `key`. Columns without this metadata are
+    left out."""
     return {
         table.written.prefix + field.name: (field.metadata or {})[key.encode()].decode()
         for table in tables

@@ -88,7 +88,7 @@ class Join(Closeable):
             wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(found[0]) // max(1, size)))
 
     def _pieces(self, found: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
-        """Yields the records of some keys, in pieces with a limited number of steps."""
+        """Yields the records of some keys, in pieces whose number of steps is limited."""
         kinds = self._tables[0].keys.types
         sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
         lengths = {number: to_numpy(column) for number, column in zip(sequences, found[len(kinds) :], strict=True)}

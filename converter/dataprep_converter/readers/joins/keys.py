@@ -21,7 +21,8 @@ class Keys(Protocol):
         ...
 
     def missing(self, table: int) -> Count:
-        """Counts the keys that are missing in a table but exist in another. The example is from the first table that has it."""
+        """Counts the keys that are missing in a table but exist in another. The example is taken from the first table that contains this
+        key."""
         ...
 
     def kept(self) -> int:
@@ -74,7 +75,6 @@ class Matching(Protocol):
 
 
 def first_of(counts: Sequence[Count], keys: int) -> Count:
-    """The `Count` of the missing keys, whose number is `keys`. Its example is the smallest example in `counts`, from the first table that
-    has this example."""
+    """The `Count` of `keys` missing keys. Its example is the smallest example in `counts`, from the first table that has this example."""
     found: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
     return Count(keys, *min(found))

@@ -43,7 +43,8 @@ class SortedKeys:
         return self._count(table, self._sorted[table].doubled())
 
     def missing(self, table: int) -> Count:
-        """Counts the keys that are missing in a table but exist in another. The example is from the first table that has it."""
+        """Counts the keys that are missing in a table but exist in another. The example is taken from the first table that contains this
+        key."""
         here = self._sorted[table].numbers
         lacking = len(self._any) - len(here)
         if not lacking:

@@ -35,7 +35,8 @@ class Kind:
     cells: int = 0
     """The number of filled cells that were examined. Set only if some filled cells are not of the inferred type."""
     others: int = 0
-    """The number of filled cells that are not of the inferred type. If this type is text, the number of cells that aren't numbers."""
+    """The number of filled cells that are not of the inferred type. If the inferred type is text, this is the number of cells that aren't
+    numbers."""
     other: str = ""
     """The text of the first cell that is not of the inferred type."""
     row: int = 0
@@ -43,7 +44,7 @@ class Kind:
 
     @property
     def misfits(self) -> str:
-        """The part of a message that says how many cells are not of the type. Empty if all are."""
+        """The part of a message that says how many cells are not of the type. Empty if all cells are of the type."""
         if not self.others or self.type == "String":
             return ""
         return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"

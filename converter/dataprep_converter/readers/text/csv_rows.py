@@ -75,7 +75,7 @@ def _line_ends(data: bytes, text: npt.NDArray[np.uint8], *, at_end: bool) -> Pla
         return feeds
     returns = native.places_of(data, _RETURN)
     is_last = returns == len(text) - 1
-    # A \r at the end of a piece may be the first half of \r\n, which only the next piece can show.
+    # A \r at the end of a piece may be the first half of \r\n, but only the next piece can show whether it is.
     followed = np.where(is_last, 0 if at_end else _LINE_FEED, text[np.minimum(returns + 1, len(text) - 1)])
     alone = returns[followed != _LINE_FEED]
     return np.sort(np.concatenate((feeds, alone))) if len(alone) else feeds

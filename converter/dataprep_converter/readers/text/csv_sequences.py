@@ -243,7 +243,8 @@ class _Part:
         return content
 
     def column(self, name: str, is_good: _Mask, *, is_list: bool) -> Array:
-        """A column with a value for each good file: the list of the values in the file's rows, or only the first of them."""
+        """A column that has one value for each good file: either the list of the values in the file's rows (`is_list`) or only the first of
+        them."""
         values = self.records.column(name)
         counts = self.counts[is_good]
         if not is_good.all():

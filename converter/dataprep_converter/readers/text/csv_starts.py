@@ -41,8 +41,8 @@ class Preamble:
     header: bool
 
     def taken_off(self, data: bytes, *, at_end: bool) -> Start | None:
-        """The start of a file that begins with `data`, after its preamble. None if more bytes are needed. Raises BadSample for a header that
-        never ends."""
+        """The first bytes after the preamble of a file that begins with `data`. None if more bytes are needed. Raises BadSample for a
+        header that never ends."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
             # A skipped line ends at the next line end, even if that is inside quotes.
@@ -90,9 +90,9 @@ class InferredColumns:
 
     columns: list[CsvColumn]
     misfits: dict[str, str]
-    """For each column with cells that are not of its type, a message with their number and an example."""
+    """For each column that has cells of another type, a message that gives the number of these cells and an example."""
     seems_headed: bool = False
-    """Whether the cells that are not of their column's type are all in the first row, which then may be a header."""
+    """Whether all cells that are not of their column's type are in the first row. If so, this row may be a header."""
     texts: dict[str, str] = field(default_factory=dict)
     """For each column of text, the reason why it isn't numeric (see `TEXT`)."""
 

@@ -121,7 +121,7 @@ class _Text:
     def _more(self) -> bool:
         """Reads more text. Returns False at the end of the stream.
 
-        Reads until the unconsumed text has become at least twice as long, so that a long value isn't parsed from its beginning too often.
+        Reads until the unconsumed text has become at least twice as long, so that the parsing of a long value isn't restarted too often.
         """
         kept = self._text[self._at :]
         parts = [kept]

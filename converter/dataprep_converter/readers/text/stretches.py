@@ -229,7 +229,7 @@ class _GzipFile(Closeable):
         waiting = rows
         while not self._found or self._found[-1].first + self._found[-1].records <= last:
             stretch = self._next()
-            # Use the latest stretch now, since it would have to be read again later.
+            # Use the latest stretch now, because otherwise it would have to be read again later.
             inside = (waiting >= stretch.first) & (waiting < stretch.first + stretch.records)
             if inside.any():
                 yield stretch

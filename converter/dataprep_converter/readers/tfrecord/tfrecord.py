@@ -161,7 +161,7 @@ class _Planner:
                 found.append(unit)
         contents = found[-1].offset + found[-1].size if found else 0
         for unit in found:
-            # Divide the size of the gzip file among the units, so that their sizes add up to it.
+            # Divide the size of the gzip file among the units, so that their sizes add up to the size of the file.
             share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
             yield _zipped(unit, share, contents)
 
