@@ -34,7 +34,7 @@ returned."""
 
 _PIECE_ROWS = 8192
 _LAID_ROWS, _LAID_BYTES = 65_536, 16 << 20
-"""The size of the pieces of rows that are divided among the windows. Larger pieces mean fewer parts per window."""
+"""The size of the pieces of rows that are divided among the windows. With larger pieces, a window has fewer parts."""
 _NUMBER_BYTES = 44
 """The memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
 _SHARE = 16

@@ -1,7 +1,7 @@
 """The source `table` reads rows of MaxCompute tables, through download sessions that all workers share.
 
 The planner opens a session for each table or partition, and divides the rows into slices. A slice is identified by its position, the time
-of the table's last change, and a digest of the slice's first rows or of each of its blocks. As long as rows are requested in order, a
+of the table's last change, and a digest: either of the slice's first rows or of each block. As long as rows are requested in order, a
 worker reads them from one stream. If a session has ended, the worker opens another session and checks the rows of this session against the
 plan.
 """

@@ -50,7 +50,7 @@ class Kind:
 
 
 class Form(Protocol):
-    """Converts the objects of a kind into columns."""
+    """Converts the objects of one kind into columns."""
 
     def fields(self) -> list["pa.Field[Any]"]:
         """The fields of the columns."""

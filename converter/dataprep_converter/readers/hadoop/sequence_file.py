@@ -1,8 +1,8 @@
 """The source `sequenceFile` reads Hadoop's sequence files and map files, from any program. Keys and values become columns.
 
-The planner reads the lengths of the records (`sequence_frames.py`), and cuts each file into units of complete records or blocks. It freezes the
-classes of keys and values. If a class doesn't determine the types, they are determined from the first records (`hadoop_columns.py`). In a map
-file, only the file `data` is read.
+The planner reads the lengths of the records (`sequence_frames.py`), and splits each file into units of complete records or blocks. It
+freezes the classes of keys and values. If a class doesn't determine the types, they are determined from the first records
+(`hadoop_columns.py`). In a map file, only the file `data` is read.
 """
 
 import json

@@ -87,7 +87,7 @@ class JoinReader(BlockReader):
         return self._files.get(unit.uri, lambda: self._made(unit.uri))
 
     def _made(self, uri: str) -> Input:
-        # Units are checked against a digest of their content instead of the file's pin, because the file is stored after the plan.
+        # Each unit is checked against a digest of its content. The file's pin can't be checked, because the file is stored after the plan.
         store = self._access.store(uri)
         if store.stat(uri) is None:
             raise InputChanged(f"{uri} was written by the plan step but is gone. Plan again.", uri=uri)

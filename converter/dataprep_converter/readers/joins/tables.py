@@ -21,7 +21,7 @@ class Columns:
     order_by: Sequence[int] | None = None
     """For a table of sequences, the positions in `others` of the columns by which steps are ordered."""
     last: bool = False
-    """Whether the last of several rows with the same key is used, instead of the first."""
+    """Whether to use the last of several rows with the same key, rather than the first."""
 
     def plain(self) -> pa.Schema:
         """The schema of the table's rows while they are joined: `row | k0, k1, … | c0, c1, …`."""

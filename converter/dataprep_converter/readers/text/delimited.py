@@ -1,8 +1,8 @@
 """The source `csv` reads text in rows and columns, and parses it with Arrow.
 
-The planner reads every file once. It cuts the files into units of about 4 MiB at the ends of rows (`stretches.py`), counts the rows and
-freezes the types of the columns. Workers parse one unit at a time (`csv_cells.py`). Only faulty rows are bad records, and each is reported
-with its line and cell.
+The planner reads every file once. It splits the files at row ends into units of about 4 MiB (`stretches.py`), counts the rows and freezes
+the types of the columns. Workers parse one unit at a time (`csv_cells.py`). Only faulty rows are bad records, and each is reported with its
+line and cell.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn]) -
 
 
 class _Planner:
-    """Lists and cuts the files of a source, and freezes the columns."""
+    """Lists the files of a source, splits them into units, and freezes the columns."""
 
     def __init__(self, source: CsvSource, access: Access) -> None:
         self._source = source

@@ -1,6 +1,6 @@
 """The source `jsonl` reads files with one JSON object per line. Arrow parses them with a schema that the planner fixed (`json_columns.py`).
 
-Files are cut at line ends (`stretches.py`). Lines that Arrow rejects are found by repeatedly halving the text. Only these lines are bad,
+Files are split at line ends (`stretches.py`). Lines that Arrow rejects are found by repeatedly halving the text. Only these lines are bad,
 and a reason is reported for each of them.
 """
 

@@ -1,4 +1,4 @@
-"""The source `libsvm` reads text files in LIBSVM format. Files are cut at line ends (`stretches.py`), and Arrow and NumPy parse them.
+"""The source `libsvm` reads text files in LIBSVM format. Files are split at line ends (`stretches.py`) and parsed with Arrow and NumPy.
 
     # The syntax of a line:  label [qid:number] index:value index:value … # anything
 

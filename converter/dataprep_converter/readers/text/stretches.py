@@ -1,4 +1,4 @@
-"""Cuts text files into stretches of about 4 MiB of complete records. Subclasses define and parse the records.
+"""Splits text files into stretches of about 4 MiB that contain complete records. Subclasses define and parse the records.
 
 Each stretch of a plain file is a unit. A gzip file is a single unit, and its stretches are found while it is read. If records are requested
 out of order, they are read from an unlinked temporary copy of the uncompressed file.
@@ -136,7 +136,7 @@ class StretchReader(BlockReader):
         self._lines_were_asked_for = False
 
     def scan(self, data: bytes, at_end: bool) -> RecordScan:
-        """Finds records; see `Scan`. The files must have been cut into units with this same function."""
+        """Finds records; see `Scan`. The planner must have split the files into units with the same function."""
         raise NotImplementedError
 
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:

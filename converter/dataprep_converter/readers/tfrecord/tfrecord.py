@@ -1,8 +1,8 @@
 """The source `tfrecord` reads TFRecord files of tf.train.Example, plain or gzip. Files from this project and from TensorFlow can be read.
 
-The planner finds the records by their headers (`frames.py`), cuts each file into units of about 4 MiB of complete records, and freezes the
-columns. Workers check every CRC and parse all records of a unit at once (`examples.py`). A gzip file is cut at offsets in its uncompressed
-contents (`streamed.py`).
+The planner finds the records by their headers (`frames.py`), splits each file into units of complete records of about 4 MiB in total, and
+freezes the columns. Workers check every CRC and parse all records of a unit at once (`examples.py`). A gzip file is split at offsets in its
+uncompressed contents (`streamed.py`).
 """
 
 import json
@@ -114,7 +114,7 @@ def _expected(feature: TfrecordFeature) -> ColumnFeature:
 
 
 class _Planner:
-    """Lists and cuts the files of a source, and freezes the features."""
+    """Lists the files of a source, splits them into units, and freezes the features."""
 
     def __init__(self, source: TfrecordSource, access: Access) -> None:
         self._source = source
