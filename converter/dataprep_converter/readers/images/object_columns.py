@@ -61,7 +61,7 @@ class ObjectColumns:
         ]
 
     def class_names(self) -> dict[str, list[str]]:
-        """The class names by number. A number that has no class stands for the background."""
+        """The class names, in the order of the class numbers. A number that has no class stands for the background."""
         names = [*([BACKGROUND] * self._first), *self._classes]
         if self._has_background and not self._first:
             names.append(BACKGROUND)

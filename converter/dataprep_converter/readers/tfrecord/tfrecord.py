@@ -1,6 +1,6 @@
 """The source `tfrecord` reads TFRecord files of tf.train.Example, plain or gzip. Files from this project and from TensorFlow can be read.
 
-The planner finds the records by their headers (`frames.py`), splits each file into units of complete records of about 4 MiB in total, and
+The planner finds the records by their headers (`frames.py`), splits each file into units of about 4 MiB that contain complete records, and
 freezes the columns. Workers check every CRC and parse all records of a unit at once (`examples.py`). A gzip file is split at offsets in its
 uncompressed contents (`streamed.py`).
 """
