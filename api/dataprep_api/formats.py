@@ -48,10 +48,10 @@ class FormatRules:
     contain only data.
     """
     inner_file: str | None = None
-    """If each shard is a folder: the name, within this folder, of the file that contains the records. The template then names the folder."""
+    """If each shard is a folder: the name of the file in this folder that contains the records. The template then names the folder."""
     split_file: SplitFile | None = None
     is_one_minibatch: bool = False
-    """Whether a file can't be divided into records. With `granularity: Minibatch`, each file is then one minibatch."""
+    """Whether a file can't be divided into records. If it can't, then with `granularity: Minibatch` each file is one minibatch."""
     is_for_sagemaker: bool = False
     """Whether SageMaker's built-in algorithms read the format.
 
@@ -84,7 +84,7 @@ COPY: Final = "copy"
 
 
 def format_rules(name: str) -> FormatRules:
-    """Return the rules of a format. For `copy`, all rules have their defaults."""
+    """Return the rules of a format. The format `copy` has the default of every rule."""
     return RULES.get(name, FormatRules())
 
 

@@ -137,14 +137,17 @@ def has_user(uri: str) -> bool:
 
 
 def printable(text: str) -> str:
-    r"""Replace each control or invisible character by its escape, such as `\u001b`. Tabs and newlines stay. JSON keeps its meaning."""
+    r"""Replace each control or invisible character with an escape sequence, such as `\u001b`.
+
+    Tabs and newlines stay. JSON keeps its meaning.
+    """
     if text.isascii() and text.isprintable():
         return text
     return _CONTROL_CHARACTERS.sub(_escape, text)
 
 
 def for_display(text: str) -> str:
-    """Make a text safe to show: `redacted`, and then `printable`."""
+    """Make a text safe to show by applying first `redacted` and then `printable`."""
     return printable(redacted(text))
 
 
@@ -156,7 +159,8 @@ def one_line(text: str) -> str:
 def unsigned(uri: str) -> str:
     """Remove the query parameters with signatures or tokens from a web address.
 
-    Other parameters stay, because they may select the file. URIs that aren't web addresses are returned unchanged.
+    Other parameters are kept, because they may determine which file the address refers to. URIs that aren't web addresses are returned
+    unchanged.
     """
     address, mark, query = uri.partition("?")
     if not mark or not address.lower().startswith(("http://", "https://")):

@@ -23,7 +23,7 @@ _VERDICTS: Final = {
     "sink": "sink-bound",
 }
 LEAST_SECONDS: Final = 1.0
-"""Below this total, the measurements are too short for a verdict."""
+"""If all stages together took fewer seconds than this, the measurements are too short for a verdict."""
 
 
 def verdict(seconds: Mapping[str, float]) -> str | None:

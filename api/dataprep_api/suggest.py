@@ -1,4 +1,4 @@
-"""Suggests the field or word that was probably meant by a misspelt one."""
+"""Suggests the correct spelling of an unknown field or word."""
 
 import difflib
 import types

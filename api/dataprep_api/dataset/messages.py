@@ -205,7 +205,7 @@ def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
 
 
 def _with_packed_classes(plan: PlanResult, count: int) -> PlanResult:
-    """Return the plan with the first `count` class names of each label.
+    """Return a copy of the plan's result that contains only the first `count` class names of each label.
 
     The names are packed: a JSON list of lists is compressed with zlib and then encoded in base 85.
     """

@@ -2,11 +2,12 @@
 
 A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately: an image file,
 an IDX file, or a range of rows of a CSV file. Samples are numbered from 0 across all units, in the order of the units. A split is a set of
-these sample numbers. Ranges define the set, and for fractions also a hash interval. A shard is a range of a split's ranks.
+these sample numbers. The set is defined by ranges and, if the split has a fraction, also by a hash interval. A shard is a range of a
+split's ranks.
 
-So the plan stores no data per sample or per shard, and every worker derives the same assignment. Only splits that depend on values or ranks
-(a column, groups, classes, exact fractions, counts, a limit) can't be derived. For these splits, `splits.parquet` stores one compressed
-byte per sample.
+So the plan stores no data per sample or per shard, and every worker derives the same assignment. A split can't be derived in this way if
+it depends on values or ranks (a column, groups, classes, exact fractions, counts, a limit). For such splits, `splits.parquet` stores one
+compressed byte per sample.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ class SplitPlan(Model):
     template: str
     """The file name template."""
     first_shard: int = 0
-    """The number of the first shard's file. Lower numbers belong to an earlier run."""
+    """The number of the first shard's file. Files with lower numbers belong to an earlier run."""
     first_block: int = 0
     """With `code`: the index of this entry's first block in `splits.parquet`."""
 
@@ -102,7 +103,7 @@ class PlanHead(StoredDocument):
     code_sha256: str | None = None
     """The digest of the files of `spec.code`."""
     keys: dict[str, str] = {}
-    """For each environment variable with a key (`hash.keyEnv`), the digest of a constant, computed with this key.
+    """Maps each environment variable that contains a key (`hash.keyEnv`) to the digest of a constant, computed with this key.
 
     The digest shows whether a key is still the same without revealing the key.
     """
@@ -116,7 +117,7 @@ class PlanHead(StoredDocument):
     warnings: list[str] = []
 
     def version_of(self, part: str) -> int:
-        """Return the part's version with which this plan's output is written."""
+        """Return the version of this part that is used for writing the plan's output."""
         return self.parts.get(part, 1)
 
     @property
@@ -169,7 +170,7 @@ def task(plan: PlanHead, index: int) -> list[Shard]:
 
 
 def _shards(plan: PlanHead, run: range) -> Iterator[Shard]:
-    """Yield the shards with the numbers in `run`."""
+    """Yield the shards whose numbers are in the range `run`."""
     before = 0
     for part, split in enumerate(plan.splits):
         batches = -(-split.records // split.batch)

@@ -80,13 +80,13 @@ class ShardReport(StoredDocument):
     sha256: str
     """The digest of the file."""
     raw_sha256: str
-    """The digest of the records before compression, which doesn't depend on the version of zlib."""
+    """The digest of the uncompressed records. This digest doesn't depend on the version of zlib."""
     pin: str
     """The store's identifier for this version of the object: its etag, or its size and time."""
     companions: list[Companion] = []
     index: IndexFile | None = None
     statistics: str = ""
-    """Statistics of the records' features and the classes of the labels, for the commit step. The statistics are JSON that is compressed with zlib and then encoded in base 85."""
+    """Statistics of the features, and the labels' classes. The commit step reads them. They are stored as JSON that is compressed with zlib and then encoded in base 85."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     quarantine: str | None = None
@@ -104,7 +104,7 @@ class ShardReport(StoredDocument):
     """The seconds between the first and the last byte of the shard."""
     finished_at: str = ""
     checksum: str = ""
-    """The SHA-256 of all other fields, by which a damaged report is recognised."""
+    """The SHA-256 of all other fields. If it doesn't match them, the report is damaged."""
 
     def to_bytes(self) -> bytes:
         """Serialise the report with its checksum."""
@@ -165,7 +165,7 @@ class ManifestSplit(Model):
     size: int
     shards: int
     label_counts: dict[str, dict[str, int]] = {}
-    """The number of records of each class, by label feature."""
+    """For each label feature, the number of records of each class."""
 
 
 class Manifest(StoredDocument):
@@ -186,7 +186,7 @@ class Manifest(StoredDocument):
     features: list[dict[str, Any]]
     """The name, kind (int64, float, bytes), dtype and shape of each feature, in the order in which records contain the features."""
     labels: dict[str, list[str]] = {}
-    """The class names in the order of their numbers, by label feature."""
+    """For each label feature, the class names in the order of their numbers."""
     records_in: int
     records_out: int
     bad: int
@@ -198,7 +198,7 @@ class Manifest(StoredDocument):
     digest: str
     """The SHA-256 of the lines `<sha256>  <file>\\n` of all files, in order. `sha256sum` prints such lines."""
     raw_digest: str
-    """The SHA-256 of the same lines, but with the digests of the records before compression."""
+    """Like `digest`, but computed from the digests of the uncompressed records."""
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     """Columns with values that couldn't be stored without loss."""

@@ -27,7 +27,7 @@ class Part:
     is_used: Callable[[DataPrepJobSpec], bool]
     """Whether the part may affect the bytes of a job. The function is pure. If the answer depends on the inputs, the function returns true."""
     oldest: int | None = None
-    """The oldest version that this release can still write, for existing plans of that version. None: only `version`."""
+    """The oldest version that this release can still write, which it does only for existing plans of that version. None: only `version`."""
 
 
 PARTS: Mapping[str, Part] = {
@@ -82,7 +82,7 @@ def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
     """Whether version 2 changed the job's records although its inputs' digest stayed the same. Since version 2, records with infinite
     timestamps of PostgreSQL are bad.
 
-    Only sources with `pin: Count` are affected. With `pin: Content`, the digest of the inputs changed as well.
+    Only sources with `pin: Count` are affected. With `pin: Content`, the new version also changed the digest of the inputs.
     """
     queries = [source.sql for source in _tables(spec)]
     return any(query is not None and query.pin == "Count" and not query.url.startswith(SQLITE) for query in queries)
@@ -94,7 +94,7 @@ def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dic
 
 
 def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> str | None:
-    """Say why this release can't continue a data set that was written by these versions. Returns None if it can.
+    """Say why this release can't continue a data set that was written with these versions of the parts. Returns None if it can.
 
     The text continues a sentence that begins with the data set's name.
     """
@@ -118,8 +118,8 @@ def content(spec: DataPrepJobSpec) -> dict[str, Any]:
 
     Fields at their defaults are left out, so that jobs keep their run ids when a release adds fields. A default may change only together
     with ENCODING_VERSION, because jobs that leave out the field would otherwise keep their run ids. The manifest contains this content, so
-    web addresses are stored without signatures, and credentials in texts are masked. Texts of the output stay unchanged, because they name
-    columns and files.
+    web addresses are stored without signatures, and credentials in texts are masked. Texts in `spec.output` stay unchanged, because
+    they name columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = fields.pop("output")
@@ -155,7 +155,7 @@ def of_content(
     encoding_version: int,
     parts: Mapping[str, int],
 ) -> str:
-    """Return the run id for the fields of a manifest.
+    """Compute the run id from fields of a manifest.
 
     If no part is above version 1, the id is the same as in the releases that didn't yet have parts.
     """

@@ -7,7 +7,7 @@ from dataprep_api.spec.formats.recordio_protobuf import Sparse
 KEYS = "keys"
 VALUES = "values"
 NUM_FEATURES = "numFeatures"
-"""The key in the plan's `readerState` for the length of the tensor, if the source doesn't specify it."""
+"""The key under which the plan's `readerState` stores the length of the tensor. Used only if the source doesn't specify the length."""
 
 
 def sparse(num_features: int) -> Sparse:

@@ -98,7 +98,7 @@ def _newest(kind: type[BaseModel]) -> int:
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the names of the fields that may contain parts with fields newer than version 1.
+    """Return the names of the fields whose values may contain a part that has fields added after version 1.
 
     Most files have thousands of parts but none of these fields.
     """

@@ -85,7 +85,7 @@ def _resolve(schema: Schema, definitions: Schema, path: str) -> tuple[str, Schem
 
 
 def _only_alternative(schema: Schema) -> Schema:
-    """Return the only alternative to null in `schema`, or else `schema` itself."""
+    """If `schema` allows null and exactly one alternative, return this alternative. Otherwise return `schema` itself."""
     alternatives = [alternative for alternative in schema.get("anyOf", ()) if alternative.get("type") != "null"]
     return alternatives[0] if len(alternatives) == 1 else schema
 

@@ -51,7 +51,7 @@ class DataPrepJob(Model):
 
 _DEEPEST: Final = 64
 _MOST_VALUES: Final = 1_000_000
-"""The maximum number of values in a document. A Kubernetes object has at most 3 MiB, so valid ones have fewer values."""
+"""The maximum number of values in a document. A Kubernetes object is at most 3 MiB long, so a valid one contains fewer values."""
 
 
 def _check_values(document: object) -> None:
@@ -140,7 +140,7 @@ def fault(root: type[Model], error: Any) -> Fault:
 def _echo(value: str | float) -> str:
     """Return the given value for a message, unless it may contain a credential.
 
-    A long text, or a text with characters of a URI, is replaced by its number of characters.
+    If the value is a text that is long or that contains `://`, `@`, `=` or `?`, only its number of characters is returned.
     """
     if isinstance(value, str) and (len(value) > _LONGEST_ECHO or any(mark in value for mark in ("://", "@", "=", "?"))):
         return f"{len(value)} characters"

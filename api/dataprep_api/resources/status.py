@@ -339,7 +339,7 @@ class DataPrepJobStatus(Model):
     plan_sha256: Sha256 | None = None
     """SHA-256 of the plan."""
     reused: bool | None = None
-    """Whether a data set was reused. A data set is reused if a finished one of the same spec and inputs exists."""
+    """Whether a data set was reused. A finished data set is reused if it was made from the same spec and inputs."""
     tasks: Count | None = None
     """Tasks of the convert Job."""
     failed_indexes: Ranges | None = None

@@ -195,17 +195,17 @@ class DataPrepJobSpec(Model):
     active_deadline_seconds: DeadlineSeconds | None = None
     """Time limit of the complete job."""
     step_deadlines: StepDeadlines | None = None
-    """Time limits of the steps. When a suspended job is resumed, the limits start again."""
+    """Time limits of the steps. When a suspended job is resumed, the time is counted from zero again."""
     start_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for the start. The job fails if a pod stays unschedulable for longer than this, or if this job has waited for another job for longer than this. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for pods that can't start. The limit applies where someone has to act: if an image, Secret or ConfigMap is missing, or if the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If a registry or the network may recover, the minimum is 600 s."""
+    """Time limit for pods that can't start. The limit applies to problems that someone has to solve: an image, Secret or ConfigMap is missing, or the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If the problem may be temporary, such as a network timeout, the default is at least 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of the plan and commit steps."""
     backoff_limit_per_index: Annotated[int, Field(ge=0, le=100)] = 3
     """Retries of each convert task."""
     max_evictions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Evicted pods allowed before the job fails. Preemption, drains and nodes under pressure count as causes of evictions. Default: no limit."""
+    """Evicted pods allowed before the job fails. Pods are evicted by preemption, by drains, and by nodes under pressure. Default: no limit."""
     retry: Retry | None = None
     """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None

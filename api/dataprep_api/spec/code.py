@@ -19,7 +19,7 @@ class Options(Model):
     model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 
     def values(self) -> dict[str, Any]:
-        """Return the options by name, as JSON values."""
+        """Return a dict that maps the name of each option to its JSON value."""
         return dict(self.model_extra or {})
 
 
@@ -49,7 +49,8 @@ def _check_repository(url: str) -> str:
 class Git(Model):
     """A Git repository."""
 
-    # The rule is on the object, because for a field's pattern the API server would print the value, which may contain a token.
+    # The rule is on the object and not on the field. If a field breaks its own pattern, the API server prints the field's value, which may
+    # contain a token.
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule("self.url.matches('^(https?|git|file)://') && !self.url.matches('^[a-z]+://[^/]*@')", _REPOSITORY, path=".url")

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 
 def of_fields(model: type) -> dict[str, str]:
-    """Return the descriptions by the fields' names in Python, including the fields of parent classes."""
+    """Return a dict that maps the Python name of each field, inherited fields included, to its description."""
     texts: dict[str, str] = {}
     for parent in reversed(model.__mro__):
         if "model_fields" in dir(parent) and parent.__module__.partition(".")[0] != "pydantic":

@@ -110,7 +110,7 @@ class Splits(Model):
     column: Column | None = None
     """Source column for `values`, `since` and `before`."""
     into: Annotated[list[Split], Field(min_length=1, max_length=MOST_SPLITS)]
-    """The splits, in order. Splits that choose samples by their value in `column` take theirs first, then splits with `first`, then splits with `count`. Splits with a fraction or without a rule share the rest."""
+    """The splits, in order. Samples go first to the splits that choose by the value in `column`, then to splits with `first`, and then to splits with `count`. Splits with a fraction or without a rule share the remaining samples."""
 
     @model_validator(mode="after")
     def _check_names_and_sums(self) -> Self:

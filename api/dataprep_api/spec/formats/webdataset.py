@@ -14,6 +14,6 @@ class WebdatasetOptions(Model):
     """Options of the format `webdataset`: tar files, in which members with the same key form a sample."""
 
     key: Column | None = None
-    """Feature with the sample key. The feature holds text or whole numbers that are unique in the shard, and is not stored as a member. Default: the key consists of the shard's number and the sample's number in the shard."""
+    """Feature with the sample key. The feature's values are text or whole numbers, and each value is unique in its shard. The feature itself is not stored as a member. Default: the key consists of the shard's number and the sample's number in the shard."""
     extensions: Annotated[dict[FeatureName, Extension], Field(max_length=256)] | None = None
     """Member extension by feature. An example is `{image/encoded: jpg, caption: txt}`. The extension also decides how numbers are stored: as a NumPy array for `npy`, as JSON for `json`, and otherwise as text. A single text or bytes value is stored unchanged."""

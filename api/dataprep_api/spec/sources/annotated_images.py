@@ -58,7 +58,7 @@ class AnnotatedImagesSource(Model):
     unknown_classes: Literal["Bad", "Ignore"] = "Bad"
     """What happens to unknown classes. With `classes` or `classesFrom`, if an object has any other class, the record is bad (`Bad`) or the object is left out (`Ignore`)."""
     without_objects: Literal["Background", "Bad"] = "Background"
-    """Label of images without objects. `Background`: for LargestBox the number after the last class (0 with `firstLabel: 1`), otherwise empty lists. `Bad`: the record is bad."""
+    """Label of images without objects. `Background`: with LargestBox, the label is the number after the last class (0 with `firstLabel: 1`); otherwise, the lists are empty. `Bad`: the record is bad."""
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
     """Number of the first class. The TF Object Detection API expects 1 and reserves 0 for background."""
     missing: Literal["Fail", "BadRecord", "Skip", "Empty"] = "Fail"

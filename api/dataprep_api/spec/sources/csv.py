@@ -36,9 +36,9 @@ class CsvSource(Model):
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
     """Columns, in file order. Each has a name and a type. Default: planning infers the columns once, and every file must contain these columns."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
-    """Words for empty cells. An example is `NA`. The words apply to every column. Default: none, but if types are inferred, the usual words count as empty in columns of numbers."""
+    """Words for empty cells. An example is `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read. The columns get the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
+    """Columns to read. The columns are returned in the order of this list. Columns are names, positions (`3`, `-1`) or ranges of positions (`0..4`). Cells of other columns are not parsed. Default: all columns."""
     hive_partitions: Literal["Infer", "String"] | None = None
     """Type of columns from folders. Each folder named `KEY=VALUE` adds a column. `Infer`: Int64 if all values are whole numbers, otherwise String."""
 

@@ -13,7 +13,7 @@ class ParquetSource(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     columns: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read. The columns get the order of this list. Only the bytes of these columns are read. `a` stands for all fields of a struct `a`. Default: all columns."""
+    """Columns to read. The columns are returned in the order of this list. Only the bytes of these columns are read. `a` stands for all fields of a struct `a`. Default: all columns."""
     defaults: NullDefaults | None = None
     """Values for nulls, by column. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a null is bad."""
     hive_partitions: Literal["Infer", "String"] | None = None

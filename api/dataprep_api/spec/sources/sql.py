@@ -10,7 +10,7 @@ from dataprep_api.spec.model import Column, Model, NullDefaults, rule, rules
 SQLITE = "sqlite:///"
 _URL: Final = "^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$"
 _HIDDEN: Final = "(?i)[?&][^=&]*(pass|pwd|secret|token|scram|%)[^=&]*="
-"""Matches options of libpq that hold a secret or name a file with a secret. Names with a percent sign match too, because they could be escaped forms of these."""
+"""Matches options of libpq that hold a secret or name a file with a secret. An option whose name contains a percent sign matches too, because the name could be an escaped form of such an option's name."""
 _WANTED: Final = "expected postgresql://user@host:5432/database?options or sqlite:/// and a path, without a password or a password file: a password comes from a Secret"
 
 
@@ -32,7 +32,8 @@ class SqlPartitions(Model):
 class SqlSource(Model):
     """Rows of an SQL query. Columns: the result's columns."""
 
-    # The rule is on the object, because for a field's pattern or rule the API server would print the value, which may contain a password.
+    # The rule is on the object and not on the field. If a field breaks its own pattern or rule, the API server prints the field's value,
+    # which may contain a password.
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(f"self.url.matches('{_URL}') && (self.url.startsWith('sqlite:') || !self.url.matches('{_HIDDEN}'))", _WANTED, path=".url")

@@ -32,7 +32,7 @@ class TableSource(Model):
     uris: Annotated[list[TableUri], Field(min_length=1, max_length=64)]
     """URIs of tables or partitions. A table is `odps://project/tables/t` and a partition is `odps://project/tables/t/pt=20260101/region=cn`, for example. All entries must have the same columns."""
     selected_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to read. The columns get the order of this list. Only these columns are transferred. Default: all columns."""
+    """Columns to read. The columns are returned in the order of this list. Only these columns are transferred. Default: all columns."""
     excluded_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to leave out. Use it instead of `selectedCols`."""
     record_defaults: NullDefaults | None = None
