@@ -1,7 +1,7 @@
 """Finds the stage that limits the speed of a conversion.
 
-One thread reads and transforms, a second one encodes and computes statistics, and writing runs in parallel to both. So the slowest of
-these three sides limits the speed, and the slowest stage of that side is the bottleneck.
+Three sides work in parallel: one thread reads and transforms, a second one encodes and computes statistics, and the third side writes.
+So the slowest side limits the speed, and the slowest stage of that side is the bottleneck.
 """
 
 from collections.abc import Mapping

@@ -90,7 +90,7 @@ class ShardReport(StoredDocument):
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     quarantine: str | None = None
-    """The path of the file of bad records, relative to the output. This path is set if there are bad records and they are kept."""
+    """The path of the file of bad records, relative to the output. The path is set only if there are bad records and the job keeps them."""
     quarantine_sha256: str | None = None
     bytes_in: int = 0
     # The following fields describe the attempt and not the result, so they are never copied into the manifest.

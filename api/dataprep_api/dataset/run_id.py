@@ -20,12 +20,12 @@ _BYTES: Final = ("source", "script", "features", "labels", "transforms", "limit"
 
 @dataclass(frozen=True)
 class Part:
-    """One versioned rule that affects the bytes of some jobs."""
+    """One versioned rule that affects the bytes that some jobs write."""
 
     version: int
     """The version that this release writes. Version 1 stands for the behaviour of the releases that didn't yet have parts."""
     is_used: Callable[[DataPrepJobSpec], bool]
-    """Whether the part may affect the bytes of a job. The function is pure. If the answer depends on the inputs, the function returns true."""
+    """Whether the part may affect the bytes that a job writes. The function is pure. If the answer depends on the inputs, the function returns true."""
     oldest: int | None = None
     """The oldest version that this release can still write, which it does only for existing plans of that version. None: only `version`."""
 
@@ -116,10 +116,10 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """Return the fields of `spec` that affect the bytes, with params filled in, as JSON values.
 
-    Fields at their defaults are left out, so that jobs keep their run ids when a release adds fields. A default may change only together
-    with ENCODING_VERSION, because jobs that leave out the field would otherwise keep their run ids. The manifest contains this content, so
-    web addresses are stored without signatures, and credentials in texts are masked. Texts in `spec.output` stay unchanged, because
-    they name columns and files.
+    Fields that have their default values are left out, so that jobs keep their run ids when a release adds fields. A default may change
+    only together with ENCODING_VERSION, because jobs that don't set the field would otherwise keep their run ids. The manifest contains
+    this content, so web addresses are stored without signatures, and credentials in texts are masked. Texts in `spec.output` stay
+    unchanged, because they name columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = fields.pop("output")

@@ -35,7 +35,7 @@ class DataPrepJob(Model):
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """Parse `document` and replace `${NAME}` by the values in `spec.params`. Raises SpecError with all faults, each with its field path."""
+        """Parse `document` and replace each `${NAME}` by the param's value. Raises SpecError with all faults, each with its field path."""
         if not isinstance(document, dict):
             raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
         _check_values(document)

@@ -127,7 +127,7 @@ class ImagesSource(Model):
     """Whether to check image headers (`Header`). `None`: any bytes are accepted, so no image is bad. In this case, the columns `image/format`, `image/height` and `image/width` don't exist."""
 
     def inputs(self) -> list[str]:
-        """Return every URI that is read, except for the images named in a list, which aren't known yet."""
+        """Return the URIs that are read. URIs of images in a list are left out, because they aren't known yet."""
         if self.listed is not None:
             return [self.listed.uri, *([self.listed.root] if self.listed.root else [])]
         return [*(self.uris or [])]

@@ -47,7 +47,7 @@ class JoinTable(Model):
     prefix: Annotated[str, Field(max_length=63)] = ""
     """Prefix of its other columns. The prefix makes their names different from the names of other tables' columns."""
     duplicates: Literal["Refuse", "First", "Last"] = "Refuse"
-    """What happens to rows with the same key. `Refuse`: the job fails and names two such rows. `First` and `Last`: the first or last such row of the source is used."""
+    """What happens to rows with the same key. `Refuse`: the job fails and names two such rows. `First`: the first such row of the source is used. `Last`: the last such row is used."""
     order_by: Columns | None = None
     """Sort columns of a sequence table. All rows with the same key, sorted by these columns, form one sequence. The columns become lists."""
 
