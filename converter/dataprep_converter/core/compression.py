@@ -1,4 +1,4 @@
-"""Compression of a shard. A gzip file consists of independent members, which are cut at fixed offsets of the raw stream.
+"""Compression of a shard. A gzip file consists of independent members, whose boundaries are at fixed offsets of the raw stream.
 
 The boundaries of the members don't depend on how the bytes are divided among calls, so the same records always give the same file. Readers
 treat concatenated members as one stream (RFC 1952, section 2.2).

@@ -38,7 +38,7 @@ _VARINT: Final = 10
 _BYTES_OF_A_LINE: Final = 32
 """The assumed average size of a line. If lines are shorter, `places_of` must search twice."""
 _PLACES_AT_ONCE: Final = 64
-"""The largest number of positions that native.c finds in one step. The output must always have space for this many further positions."""
+"""The largest number of positions that native.c finds in one step. Before each step, the output must have space for this many more."""
 _COPIED: Final = 4096
 """Up to this size, copying a record is cheaper than making a view of it."""
 _LOOKED_UP: Final = 2
@@ -155,8 +155,9 @@ def byte_sums(values: Bytes) -> tuple[int, int]:
 def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, line: tuple[float, float] | None = None) -> None:
     """Look up each value in a table of 256 entries, and write the entry to `out`, which has the shape of the values.
 
-    If entry n of a float16 table is about (n - middle) * factor, `line` may be (middle, factor). With `line`, entries are computed instead
-    of looked up, provided that the computation gives exactly the table's entries. Raises ValueError for wrong shapes.
+    If every entry n of a float16 table is about (n - middle) * factor, the caller may pass (middle, factor) as `line`. With `line`,
+    entries are computed instead of looked up, provided that the computation gives exactly the table's entries. Raises ValueError for wrong
+    shapes.
     """
     if table.shape != (256,) or out.shape != values.shape:
         raise ValueError(f"expected a table of 256 entries and an output of shape {values.shape}, found {table.shape} and {out.shape}")
@@ -409,7 +410,10 @@ def _load() -> Any:
 
 
 def _c_pieces(pieces: Sequence[Piece], rows: int) -> "ctypes.Array[_Piece]":
-    """Convert the pieces for a call of native.c, and keep no reference to them. Raises ValueError if native.c would read out of bounds."""
+    """Convert the pieces to structs for a call of native.c. The structs don't keep the pieces alive.
+
+    Raises ValueError if native.c would read out of bounds.
+    """
     return (_Piece * len(pieces))(*(_piece(piece, rows) for piece in pieces))
 
 

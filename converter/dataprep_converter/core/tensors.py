@@ -113,7 +113,7 @@ def _flat(column: Array) -> npt.NDArray[Any]:
 
 
 def binary(data: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> Array:
-    """Return a large_binary column over `data`, cut at `offsets`, without a copy."""
+    """Return a large_binary column whose rows are the parts of `data` between consecutive `offsets`. Nothing is copied."""
     column: Array = _arrow.Array.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, _arrow.py_buffer(offsets), _arrow.py_buffer(data)]
     )

@@ -16,7 +16,7 @@ from dataprep_converter.records.feature import DtypeSupport, FeatureSpec
 
 
 class Encoder(Protocol):
-    """Encodes the records of one shard, and holds at most one batch of them. The bytes don't depend on how records are cut into batches.
+    """Encodes the records of one shard, and holds at most one batch of them. The bytes don't depend on the division into batches.
 
     An encoder is a context manager: when the context ends, temporary files are removed, even if the encoder has failed.
     """
@@ -73,7 +73,7 @@ class Encoder(Protocol):
         ...
 
     def companions(self) -> Mapping[str, bytes]:
-        """Return small files that are stored beside this shard, by file name. They are known after `close`. Most formats have none."""
+        """Return the small files that are stored beside this shard, keyed by name. They are known after `close`. Most formats have none."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -112,7 +112,7 @@ class SingleFile:
         raise NotImplementedError
 
     def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
-        """Return the buffer of `encode` as the only piece."""
+        """Return a single piece, the buffer that `encode` returns."""
         return [self.encode(batch)]
 
     def sizes(self) -> npt.NDArray[np.int64] | None:

@@ -1,4 +1,4 @@
-"""Static facts about a format, for the converter and the reader: its encoder, its decoder and the needs of its readers.
+"""Static facts about each format, for the converter and the reader: its encoder, its decoder and what its readers need.
 
 The rules for specs and file names, which the operator also needs, are in `dataprep_api/formats.py`.
 """
@@ -43,7 +43,7 @@ class Format:
     """The layout of the record index. None for a format whose records need no index, or have no separate offsets."""
     read_unit: ReadUnit = ReadUnit.FILE
     script_extensions: tuple[str, ...] = ()
-    """A script's output file with one of these extensions is read record by record. Nothing but the extension of such a file is known."""
+    """A script's output file with one of these extensions is read record by record. Only the extension of such a file is known."""
     media_type: str = "application/octet-stream"
     is_sagemaker_input: bool = False
     """Whether a SageMaker training job accepts the media type as its ContentType."""

@@ -32,7 +32,10 @@ _SCAN: Final = 0xDA
 _SCALES: Final = (8, 4, 2)
 """The scaling denominators for which libjpeg-turbo has SIMD code."""
 _LARGE_PIXELS: Final = 16 << 20
-"""Images with more pixels than this are copied from Pillow in strips. Strips are a little slower for images that fit into the CPU cache."""
+"""Images with more pixels than this are copied from Pillow one strip of rows at a time.
+
+Strips are a little slower for images that fit into the CPU cache.
+"""
 _STRIP_PIXELS: Final = 1 << 20
 _MOST_SCANS: Final = 500
 """The largest number of scans in a JPEG. Each scan of a progressive JPEG covers the complete image, so a small file could take hours to decode."""
@@ -143,7 +146,7 @@ def _scans(data: bytes) -> int:
 
 
 def _scale(head: Header, at_least: tuple[int, int] | None) -> int:
-    """Return the largest denominator with which both sides are still long enough."""
+    """Return the largest scaling denominator with which both sides of the image are still at least as long as required."""
     if at_least is None:
         return 1
     swapped = head.size != (head.height, head.width)

@@ -1,1 +1,1 @@
-"""Statistics of a data set's records, by split."""
+"""Statistics of the records in each split of a data set."""

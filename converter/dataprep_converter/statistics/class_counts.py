@@ -100,5 +100,5 @@ def is_countable(feature: FeatureSpec) -> bool:
 
 
 def as_texts(counts: Mapping[Class, int]) -> dict[str, int]:
-    """Return the counts in the manifest's form, by class name. Only classes that are numbers are included."""
+    """Return the counts in the manifest's form, keyed by class name. Only classes that are numbers are included."""
     return {str(name): count for name, count in sorted(item for item in counts.items() if isinstance(item[0], int))}

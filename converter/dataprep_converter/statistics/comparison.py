@@ -26,7 +26,7 @@ _GAPS: Final = 2
 _BEYOND: Final = 0.1
 """A share of the training split's range. Values are reported if they are outside the range by more than this share."""
 _PARTS: Final = 10
-"""For the test, the training split's values are cut into this many parts with about equal counts."""
+"""For the test, the training split's values are divided into this many parts of about equal size."""
 _UNLIKELY: Final = 3.0902
 """The number of standard deviations for p = 0.001, one-sided."""
 _SHOWN: Final = 5
@@ -192,7 +192,7 @@ def _describe_classes(classes: Sequence[Class], names: Sequence[str]) -> str:
 
 
 def order(class_: Class) -> tuple[bool, int, bytes]:
-    """Return a sort key by which numbers come before texts."""
+    """Return a sort key that puts numbers before texts."""
     return (True, 0, class_) if isinstance(class_, bytes) else (False, class_, b"")
 
 

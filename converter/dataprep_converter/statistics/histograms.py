@@ -3,8 +3,8 @@
     # A bucket's number:  the first 64 - shift bits of the value's float64, sign | exponent | first bits of the fraction
 
 Each octave (a factor of two) has 2^(52 - shift) buckets of equal width. A histogram begins with very narrow buckets, and doubles their width
-whenever more than `limit` buckets have values. So the buckets and counts depend only on the values, not on their order or on how they were cut into
-batches. Merging is exact, except that buckets may have to become wider to stay within the limit.
+whenever more than `limit` buckets have values. So the buckets and counts depend only on the values, not on their order or on their division
+into batches. Merging is exact, except that buckets may have to become wider to stay within the limit.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class Histogram:
         return narrowed
 
     def at(self, shift: int) -> dict[int, int]:
-        """Return the counts by bucket number for another shift, which must not be smaller than the histogram's shift."""
+        """Return the counts for another shift, keyed by bucket number. That shift must be at least the histogram's own shift."""
         keys, counts = _add_up_equal(self.keys >> (shift - self.shift), self.counts)
         return dict(zip(keys.tolist(), counts.tolist(), strict=True))
 
@@ -98,7 +98,7 @@ class Histogram:
         return [0.0 if low == 0 or high == 0 else low + (high - low) * share for low, high, share in buckets]
 
     def to_json(self) -> list[Any]:
-        """Return a compact form for JSON: the shift, the first key, the steps between keys, and the counts."""
+        """Return a compact form for JSON: the shift, the first key, the differences between consecutive keys, and the counts."""
         return [self.shift, self.keys[:1].tolist(), np.diff(self.keys).tolist(), self.counts.tolist()]
 
     @classmethod

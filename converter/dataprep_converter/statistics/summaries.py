@@ -22,9 +22,9 @@ from dataprep_converter.statistics.histograms import Histogram
 from dataprep_converter.statistics.top_values import LONGEST, TopValues
 
 _ENOUGH: Final = (2**13, 2**16, 2**24)
-"""The number of sampled values of a feature: the minimum and maximum in one shard, and the maximum in the complete job."""
+"""Limits on the number of sampled values of a feature: the minimum and maximum in one shard, and the maximum in the complete job."""
 _AS_FAST: Final = 16
-"""Counting 8-bit integers is faster by this factor than describing other numbers, so their sample is larger by this factor."""
+"""Counting 8-bit integers is this many times as fast as describing other numbers, so their sample is this many times as large."""
 MOST_BUCKETS: Final = 256
 
 TOGETHER: Final = 8192
@@ -122,7 +122,7 @@ class NumberSummary:
         self.histogram.add(values, times)
 
     def merge(self, other: "NumberSummary") -> None:
-        """Add the numbers of another shard."""
+        """Add the statistics of another shard's numbers."""
         if other.least is not None and other.greatest is not None:
             self.bound_by(other.least, other.greatest)
         self.nan += other.nan
@@ -337,7 +337,7 @@ class Summariser:
 
 
 def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
-    """Return (least, greatest) as Python numbers. If there are NaN or infinities, at least one of these bounds isn't finite.
+    """Return (least, greatest) as Python numbers. If the values include NaN or an infinity, `least` or `greatest` isn't finite.
 
     For float16 it calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long.
     """

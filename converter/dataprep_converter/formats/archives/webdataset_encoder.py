@@ -243,11 +243,11 @@ class WebdatasetEncoder(SingleFile):
 
 
 _EXTENSIONS: Final = ("", *dict.fromkeys(MAGICS.values()), _UNKNOWN)
-"""The extensions of images, at the positions that `_kinds` returns. 0 stands for the member's own extension."""
+"""The extensions of images. `_kinds` returns indexes into this tuple, of which 0 stands for the member's own extension."""
 
 
 def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
-    """Return a number for each row: -1 if it has no value, 0 for the member's own extension, else the number of the image's extension."""
+    """Return for each row -1 if it has no value, 0 for the member's own extension, or else the index of the image's extension."""
     kinds = np.zeros(len(column), np.int64)
     if member.is_image:
         content = payloads.as_it_is(column)

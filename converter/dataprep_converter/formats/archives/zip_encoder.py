@@ -1,4 +1,6 @@
-"""Zip archives that store only names and contents, but neither times nor the host. Members keep the order in which they are added.
+"""Zip archives that store only the names and contents of files. Times and the host's name aren't stored.
+
+Members keep the order in which they are added.
 
     # A member:    504b0304 | needs 20 | flags | method | time 0, 1980-01-01 | crc32 | packed size | size | name length, 0 | name | content
     # Directory:   for each member 504b0102 | by 3<<8 | 20 | the member's fields from `needs` to `name length, 0` | 0, 0, 0 | mode 100644

@@ -1,7 +1,7 @@
-"""Tables: features as columns of fixed Arrow types. The division into groups of records doesn't depend on how the batches were cut.
+"""Tables: features as columns of fixed Arrow types. How records are divided into groups doesn't depend on the sizes of the batches.
 
 Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks. So
-equal values in differently cut batches could give different bytes. Therefore every column of a group is rebuilt from its values.
+equal values could give different bytes if their batches had other sizes. Therefore every column of a group is rebuilt from its values.
 """
 
 import io
@@ -52,7 +52,7 @@ def _leaf_of(feature: FeatureSpec) -> pa.DataType:
 
 
 class Groups:
-    """Cuts a stream of batches into groups of records. A group ends before the record that would make it too large."""
+    """Divides a stream of batches into groups of records. A group ends before the record that would make it too large."""
 
     def __init__(self, features: Sequence[FeatureSpec], *, most_bytes: int, most_records: int | None, least_bytes: int = 1) -> None:
         """Make an empty group. Each number counts as at least `least_bytes` bytes."""

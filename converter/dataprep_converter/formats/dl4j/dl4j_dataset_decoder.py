@@ -56,7 +56,7 @@ class Dl4jDatasetDecoder:
         return {name: (values if name in sequences else np.ravel(values)).tolist() for name, values in record.items()}
 
     def _counts(self, data: "_Bytes") -> list[int]:
-        """Return the numbers of arrays in the file: of features, labels, masks of features and masks of labels.
+        """Return how many arrays of each kind the file has: features, labels, masks of features, and masks of labels.
 
         Raises BrokenRecord if these numbers fit neither the manifest nor a file without records.
         """

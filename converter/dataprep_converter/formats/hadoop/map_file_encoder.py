@@ -130,9 +130,9 @@ class MapFileEncoder(SingleFile):
         self._last_key = with_last[-1:]
 
     def _entries(self, positions: Lengths) -> npt.NDArray[np.int64]:
-        """Return the rows of a batch for which the index is given an entry.
+        """Return the rows of a batch that get an entry in the index.
 
-        Between two entries there is at least one interval of records. With block compression, no two entries are in the same block.
+        Consecutive entries are at least one interval apart, counted in records. With block compression, a block has at most one entry.
         """
         record, position = self._last_entry
         rows = len(positions)

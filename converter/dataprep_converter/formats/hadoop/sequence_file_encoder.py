@@ -61,7 +61,7 @@ class Frames(Protocol):
     """Frames keys and values as the body of a file."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Add records. Return the bytes that can now be written, and each record's position in the file, or the position of its block."""
+        """Add records. Return the bytes that can now be written, and for each record its position in the file, or that of its block."""
         ...
 
     def close(self) -> bytes:

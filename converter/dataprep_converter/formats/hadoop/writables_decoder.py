@@ -37,7 +37,7 @@ class WritableLayout(Protocol):
         ...
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """Return the values by feature. Raises ValueError or NotWhole if `data` isn't such an object."""
+        """Return the values, keyed by feature. Raises ValueError or NotWhole if `data` isn't such an object."""
         ...
 
 
@@ -46,7 +46,7 @@ HEAD: Final = 64
 
 
 def form_of(writable: object) -> WritableLayout:
-    """Return the form of the objects that an encoder's Writable writes."""
+    """Return a description of the binary form in which this Writable of an encoder writes its objects."""
     if isinstance(writable, RecordWritable):
         return _Records(writable.features, width=writable.width, is_sequence=writable.is_sequence)
     if isinstance(writable, ExampleWritable):
@@ -144,7 +144,7 @@ class _Records:
             raise ValueError(f"{places} values instead of {self._width}")
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """Return the values by feature. A null, or a feature in a sequence without steps, is an empty list."""
+        """Return the values, keyed by feature. A null, or a feature in a sequence without steps, is an empty list."""
         self.size(data)
         if not self._is_sequence:
             values, at = self._values(data, _INT.size)

@@ -238,7 +238,7 @@ def shard_of_index(
 ) -> dict[str, Any]:
     """Return a shard's entry in `index.json`.
 
-    `raw` is the file that the library reads. `compressed` is the stored file if it is compressed.
+    `raw` is the uncompressed shard, which the library reads. `compressed` is the compressed file, if shards are stored compressed.
     """
     zipped = compressed.entry() if compressed is not None else None
     return config(shard_columns, compression) | {"raw_data": raw.entry(), "samples": records, "zip_data": zipped}

@@ -65,7 +65,7 @@ class _Entry:
         return delimited(b"\x1a", b"".join(map(varint, self.shape))) if self.shape else b""
 
     def around(self, values: int, keys: int) -> tuple[bytes, bytes]:
-        """Return the bytes that precede values of length `values`, and the bytes that separate these values from keys of length `keys`."""
+        """Return the bytes before `values` bytes of values, and the bytes between these values and `keys` bytes of keys."""
         is_bytes = self.feature.kind == "bytes"
         before = b"\x0a" + varint(values) if values or is_bytes else b""
         between = b"\x12" + varint(keys) if keys else b""
@@ -260,7 +260,7 @@ def escaped(records: Array) -> tuple[memoryview, Lengths]:
     # The size of every frame is a multiple of 4, so a multiple of 4 in the file is also a multiple of 4 in a record.
     magic_places = np.flatnonzero(data.view("<u4") == MAGIC) * 4
     if len(magic_places) == len(sizes):
-        return view, sizes  # the only magic numbers are those that begin frames
+        return view, sizes  # the magic number occurs only at the beginning of frames
     inside = magic_places[~np.isin(magic_places, starts[:-1])]
     out: list[bytes | memoryview] = []
     copied_end = 0

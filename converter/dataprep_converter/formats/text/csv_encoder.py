@@ -79,7 +79,7 @@ class CsvEncoder(SingleFile):
         return texts.join(*pieces[:-1], texts.text("\n"))
 
     def _column(self, column: Array, feature: FeatureSpec) -> Array:
-        """Return each row's cell, or the cells of a tensor with delimiters between them."""
+        """Return each row's text: a single cell, or the cells of a tensor with delimiters between them."""
         valid = column.drop_null() if column.null_count else column
         values = leaves(valid)
         cells = self._quote(texts.strings(values, feature_name=feature.name)) if feature.dtype == "bytes" else texts.numbers(values)

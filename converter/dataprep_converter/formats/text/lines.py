@@ -29,7 +29,7 @@ def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, b
 
 
 def rounded(value: float, dtype: str) -> float:
-    """Round `value` to the given type, so that it equals the number of that type from whose shortest text it was parsed."""
+    """Round `value` to the given type. If a number of that type was written as its shortest text, parsing and rounding give it back."""
     return float(np.dtype(dtype).type(value))
 
 

@@ -42,7 +42,7 @@ def content(lines: Array) -> memoryview:
 
 
 def slices(batch: pa.RecordBatch, features: Sequence[FeatureSpec]) -> Iterator[pa.RecordBatch]:
-    """Cut the batch into parts whose text fits into memory."""
+    """Split the batch into parts whose text fits into memory."""
     values = sum(math.prod(feature.shape) for feature in features if -1 not in feature.shape)
     step = max(1, _VALUES // max(1, values))
     for first in range(0, batch.num_rows, step):

@@ -1,6 +1,6 @@
 """Convert many records of a text format to columns in one call, without a Python loop that checks every value.
 
-The functions return a column, or None if there is a missing or wrong value. In the latter case, the caller checks each record to find this
+The functions return a column, or None if a value is missing or wrong. If they return None, the caller checks each record to find this
 value (`values.py`).
 """
 

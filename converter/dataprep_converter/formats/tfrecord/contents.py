@@ -49,7 +49,7 @@ def delimited(tag: bytes, content: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Contents of equal length. `values[row]` is written as `dtype`."""
+    """Contents of equal length. The content of a row is `values[row]`, converted to `dtype`."""
 
     values: npt.NDArray[Any]
     dtype: np.dtype[Any]
@@ -231,7 +231,7 @@ def look_ups(codes: Lengths, *makes: Callable[[int], bytes]) -> Iterator[tuple[D
 class LookUp:
     """Does the same as `look_up`, but for a fixed `make`.
 
-    `make` must accept every number from `first` on. Results for small numbers are cached.
+    `make` must accept `first` and every larger number. Results for small numbers are cached.
     """
 
     def __init__(self, make: Callable[[int], bytes], *, first: int = 0) -> None:

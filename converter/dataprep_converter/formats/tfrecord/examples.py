@@ -39,7 +39,7 @@ class ColumnFeature:
     kind: int
     """The tag of the feature's list."""
     shape: tuple[int, ...] | None
-    """The shape of the tensor. () means one value, None any number of values."""
+    """The shape of the tensor. () means one value, and None means any number of values."""
     raw: str | None = None
     """numpy's name of the number type, if the feature's bytes hold numbers."""
 
@@ -62,7 +62,7 @@ class ColumnFeature:
 def parse(
     data: bytes, starts: Places, ends: Places, features: Sequence[ColumnFeature], *, is_strict: bool
 ) -> tuple[list[Array], dict[int, str]]:
-    """Parse records. Return a column of good values for each expected feature, and the reason for each bad record, keyed by its number.
+    """Parse records. Return a column of good values for each expected feature, and a dict that maps each bad record's number to the reason.
 
     The payload of record n is `data[starts[n]:ends[n]]`. With `is_strict`, a feature that isn't expected makes a record bad.
     """

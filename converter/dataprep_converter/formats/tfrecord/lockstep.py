@@ -36,7 +36,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class Spans:
-    """The position in the data and the tag of one feature's list in every record.
+    """Where the list of one feature begins and ends in each record, and the tag of that list.
 
     The tag is 0 if the record has no value for the feature.
     """
@@ -48,7 +48,7 @@ class Spans:
 
 @dataclass
 class LockstepState:
-    """What the parsing of the records has found so far."""
+    """The results of parsing the records so far."""
 
     data: bytes
     """The bytes of the records, followed by the lists that protobuf parsed, which are stored in the usual form."""

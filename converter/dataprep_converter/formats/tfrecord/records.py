@@ -127,7 +127,7 @@ def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
 
 
 def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
-    """Return the positions of the first records, up to the first one with a different header. The range's `stop` is the end of the last.
+    """Return the positions of the first records that all have the same header. The range's `stop` is the end of the last of them.
 
     The range is empty if the data has space for too few such records.
     """

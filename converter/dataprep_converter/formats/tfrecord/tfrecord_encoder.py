@@ -81,7 +81,7 @@ class _Field:
         self._type: pa.DataType | None = None
         self._holds_list = False
         self.prefix = LookUp(self._prefix, first=MISSING)
-        """The bytes that precede a content, by the content's length."""
+        """Maps the length of a content to the bytes that precede the content."""
 
     def part(self, column: Array) -> Part:
         """Return the contents of a column of one batch."""
@@ -374,7 +374,7 @@ def _has_large_values(piece: Piece) -> bool:
 
 
 def _split_at(data: Bytes, ends: Iterable[int]) -> list[memoryview]:
-    """Cut the data at the given ends. Return the pieces between them."""
+    """Split the data at the given offsets, and return the pieces between them."""
     view = memoryview(data.data).toreadonly()
     return [view[start:end] for start, end in pairwise(ends)]
 
