@@ -168,7 +168,7 @@ def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, li
             return
         library.look_up(_address(table), *source, _address(out, table.dtype))
     else:
-        # Arrow uses bytes directly as indices, but numpy first converts each to eight bytes.
+        # Arrow uses bytes directly as indices, but numpy first converts each of them to a 64-bit integer.
         out[...] = pc.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
 
 

@@ -50,7 +50,7 @@ class VerifiedRecords:
         return len(self.starts)
 
     def offset_of(self, number: int) -> int:
-        """Return the file offset of the record with this number, at the start of its framing."""
+        """Return the offset in the file at which the framing of the record with this number begins."""
         return self.offset + int(self.starts[number]) - self.head
 
     def record(self, number: int) -> bytes:

@@ -91,7 +91,7 @@ class TakesClasses(Protocol):
 
 
 class SingleFile:
-    """Base class with the defaults of most formats: one uncompressed file per shard, whose numbers keep their types."""
+    """Base class with the defaults of most formats: each shard is a single uncompressed file, and numbers keep their types."""
 
     @staticmethod
     def numbers(_output: Output) -> DtypeSupport:

@@ -1,4 +1,4 @@
-"""Helpers that make values in the form that `Decoder.parse` returns.
+"""Helpers that convert values to the form that `Decoder.parse` returns.
 
 Values are flat lists, in which text is bytes and numbers are rounded to their type.
 """

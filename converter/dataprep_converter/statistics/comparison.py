@@ -24,7 +24,7 @@ _VALUES_APART: Final = 0.1
 _MISSING_APART: Final = 0.1
 _GAPS: Final = 2
 _BEYOND: Final = 0.1
-"""A share of the training split's range. Values are reported if they are outside the range by more than this share."""
+"""Values are reported if they lie outside the training split's range by more than this share of that range."""
 _PARTS: Final = 10
 """For the test, the training split's values are divided into this many parts of about equal size."""
 _UNLIKELY: Final = 3.0902

@@ -260,7 +260,7 @@ class Summariser:
     def settle(self, kind: pa.DataType, *, rows: int, values: int) -> int:
         """Return the sampling interval: one of this many records is sampled.
 
-        The first batch determines the interval. The size of that batch follows from the plan, so every worker gets the same interval.
+        The first batch determines the interval. The size of the first batch follows from the plan, so all workers use the same interval.
         """
         if self._every is None:
             self._every = self.summary.every = self._thinning(kind, rows=rows, values=values)

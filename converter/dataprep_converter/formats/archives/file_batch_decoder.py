@@ -37,7 +37,7 @@ class FileBatchDecoder:
             raise fault
 
     def parse(self, record: tuple[bytes, bytes]) -> dict[str, Any]:
-        """Return the values by feature. A label has no value, because labels aren't stored."""
+        """Return the values, keyed by feature. A label has no value, because labels aren't stored."""
         uri, content = record
         return {self._content: [content], self._uri: [uri], **{label: [] for label in self._labels}}
 

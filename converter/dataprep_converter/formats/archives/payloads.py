@@ -33,7 +33,7 @@ def plain(column: Array) -> Array:
 
 
 def text(column: Array) -> Array:
-    """Return numbers as decimal text. Floats have the shortest exact form, booleans are 0 and 1."""
+    """Return numbers as decimal text. Floats have the shortest exact form, and booleans become 0 and 1."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())

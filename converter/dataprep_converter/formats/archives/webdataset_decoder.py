@@ -59,7 +59,7 @@ class WebdatasetDecoder:
             yield sample_offset, sample
 
     def parse(self, record: dict[str, bytes]) -> dict[str, Any]:
-        """Return the values by feature. A missing member is an empty list."""
+        """Return the values, keyed by feature. A missing member becomes an empty list."""
         values: dict[str, Any] = {}
         for name, member in self._members.items():
             extension = next((candidate for candidate in member.extensions() if candidate in record), None)

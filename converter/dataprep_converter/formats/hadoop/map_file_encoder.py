@@ -2,7 +2,7 @@
 
 `data` contains the records, sorted by key, and `index` contains positions in `data`.
 
-    # index: a sequence file with block compression. Each interval of records in `data` has one entry: (key, LongWritable position in
+    # index: a sequence file with block compression. It has one entry per interval of records in `data`: (key, LongWritable position in
     # `data`).
 
 The position is that of the record, or of the sync marker if there is one directly before it. With block compression, the position is that

@@ -30,7 +30,7 @@ class WritableLayout(Protocol):
     """The binary form of the objects of a Java class."""
 
     def size(self, begin: bytes) -> int | None:
-        """Return the total size of an object. `begin` is its first HEAD bytes, or the complete object if that is smaller.
+        """Return the total size of an object. `begin` contains the first HEAD bytes of the object, or the complete object if it is smaller.
 
         Return None if these bytes don't determine the size. Raises ValueError if these bytes aren't valid.
         """

@@ -50,7 +50,7 @@ class MdsDecoder:
             raise BrokenRecord("bytes after the last record", offset=int(offsets[-1]))
 
     def parse(self, record: bytes) -> dict[str, Any]:
-        """Return the values by feature."""
+        """Return the values, keyed by feature."""
         return {
             column.feature.name: _values(content, column)
             for column, content in zip(self._columns, self._split_record(record, 0), strict=True)

@@ -276,7 +276,7 @@ def escaped(records: Array) -> tuple[memoryview, Lengths]:
 
 
 def _parts(payload: memoryview, cuts: list[int]) -> list[bytes | memoryview]:
-    """Split one record into frames: cut the record at each magic number, and remove the magic number."""
+    """Split one record into frames at each magic number, and remove the magic numbers."""
     if not cuts:
         return [header(len(payload)), payload, bytes(-len(payload) % 4)]
     frames: list[bytes | memoryview] = []

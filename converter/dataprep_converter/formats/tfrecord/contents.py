@@ -205,7 +205,7 @@ def _null_mask(column: Array) -> npt.NDArray[np.bool_] | None:
 
 
 def no_nulls(values: Array) -> Array:
-    """Return the column unchanged. Raises BadSpec if it contains a null, because the projector has already rejected such samples."""
+    """Return the column unchanged. Raises BadSpec for a null, which is unexpected here: the projector rejects such samples."""
     if values.null_count:
         raise BadSpec("A list contains a null, which a record can't store.")
     return values

@@ -77,7 +77,7 @@ def parse(
 
 
 def _lists(state: LockstepState, feature: ColumnFeature) -> Any:
-    """Return the values of each record as a list. For a bad record, `state` is given a reason, and the list is arbitrary."""
+    """Return the values of each record as a list. If a record is bad, its list is arbitrary, and the reason is stored in `state`."""
     spans = state.spans[feature.name]
     name = feature.name
     if feature.shape is not None:

@@ -73,7 +73,7 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:
-        # The previous record is complete if its footer exists, so the footer is read once more.
+        # Each read begins with the footer of the previous record. That record is complete if the footer exists.
         behind = FOOTER if offset else 0
         data = read_at(offset - behind, window + behind)
         if len(data) < behind:

@@ -132,8 +132,8 @@ def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entr
 class Walk:
     """The current positions in many records, each in its own payload.
 
-    A record that is out of step may have a position after its end, where arbitrary bytes are read. No record gets back into step: the caller of
-    `enter` checks that the entered field ends within the payload.
+    A record that is out of step may have a position after its end, where arbitrary bytes are read. Even so, it never gets back into step,
+    because the caller of `enter` checks that the entered field ends within the payload.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], at: Places) -> None:

@@ -143,7 +143,7 @@ class _Field:
 
 @dataclass(frozen=True)
 class _Section:
-    """The fields of one message inside the record, and the message's tag. Without a tag, the fields are the complete record."""
+    """The fields of one message inside the record, and the message's tag. If there is no tag, these fields form the complete record."""
 
     tag: bytes
     fields: Sequence[_Field]
