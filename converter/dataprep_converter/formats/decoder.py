@@ -93,7 +93,7 @@ class ReadsArrays(Protocol):
 
 @runtime_checkable
 class NamesFeatures(Protocol):
-    """A decoder of a format that stores features under keys that may differ from their names."""
+    """A decoder of a format that stores features under keys that may differ from the features' names."""
 
     def by_feature(self, record: Any) -> dict[str, Any]:
         """Return the same values as `parse`, but keyed by the manifest's feature names."""

@@ -1,4 +1,4 @@
-"""Take a given number of bytes at a time from pieces of any size."""
+"""Read a given number of bytes at a time from a stream of pieces of any size."""
 
 from collections.abc import Iterable
 

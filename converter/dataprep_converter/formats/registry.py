@@ -142,7 +142,7 @@ def decoder(manifest: Manifest) -> Decoder:
 
 @cache
 def _names_features(kind: type[Decoder]) -> bool:
-    """Whether a decoder class implements NamesFeatures. Cached, because a protocol check takes longer than reading a small record."""
+    """Whether a decoder class implements NamesFeatures. Cached, because checking this takes longer than reading a small record."""
     return issubclass(kind, NamesFeatures)
 
 

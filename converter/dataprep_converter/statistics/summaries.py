@@ -339,7 +339,7 @@ class Summariser:
 def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
     """Return (least, greatest) as Python numbers. If the values include NaN or an infinity, `least` or `greatest` isn't finite.
 
-    For float16 it calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long.
+    For float16, this function calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long.
     """
     if values.dtype != np.float16:
         return values.min().item(), values.max().item()

@@ -214,7 +214,7 @@ def no_nulls(values: Array) -> Array:
 def look_up(codes: Lengths, make: Callable[[int], bytes]) -> tuple[DictionaryColumn, Lengths]:
     """Return `make(code)` for each row, and the lengths of these results.
 
-    `make` is called once for each distinct code, or once per row for few rows.
+    `make` is called once for each distinct code or, if there are few rows, once per row.
     """
     (result,) = look_ups(codes, make)
     return result

@@ -276,7 +276,7 @@ def example(payload: bytes) -> dict[str, list[Any]]:
 
 
 def _rewrite(values: Sequence[Any]) -> tuple[int, bytes]:
-    """Return the tag and the content of a list, in the form that `_steps` finds."""
+    """Convert the values to a list in the usual form, which `_steps` finds. Return the list's tag and content."""
     if not values:
         return 0, b""
     if isinstance(values[0], bytes):

@@ -150,7 +150,7 @@ class _Section:
 
     @cached_property
     def heads(self) -> LookUp:
-        """The result of `head` for each row, looked up by the length of the row's content."""
+        """Maps the length of each row's content to the result of `head` for that length."""
         return LookUp(self.head)
 
     def head(self, length: int) -> bytes:
@@ -186,7 +186,7 @@ class TfrecordEncoder(SingleFile):
         self.output = output
         self._sections = _sections(features)
         self._records: deque[_Room] = deque([_Room((), np.empty(0, np.uint8))] * 3)
-        """Three buffers that are used in turn: one for the current batch, one for the batch that waits, and one for the batch being written."""
+        """Three buffers that are used in turn: for the current batch, the batch that waits to be written, and the batch being written."""
         self._joined_records: deque[Bytes] = deque([np.empty(0, np.uint8)] * 3)
         """Three buffers for records of different layouts, which are used in turn."""
         self._sizes: Lengths = np.empty(0, np.int64)
