@@ -36,9 +36,9 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
 
 
 def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
-    """Removes visible files that only earlier runs planned, and leftovers of unfinished uploads. Returns warnings about missing rights.
+    """Removes visible files of earlier runs that this run doesn't keep, and leftovers of unfinished uploads.
 
-    The plans of earlier runs are removed later, together with the metadata.
+    Returns warnings about missing rights. The plans of earlier runs are removed later, together with the metadata.
     """
     known_files = folder.known_files()
     for path in [path for path, _ in folder.visible() if path in known_files and path not in keep]:
@@ -47,12 +47,12 @@ def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
 
 
 def sizes(files: Iterable[ManifestFile | ShardReport]) -> dict[str, int]:
-    """Returns the sizes of shards and their companions, by path."""
+    """Returns a dict that maps the path of each shard and each companion file to its size."""
     return {stored.file: stored.size for file in files for stored in (file, *file.companions)}
 
 
 def visible_sizes(manifest: Manifest) -> dict[str, int]:
-    """Returns the sizes of all visible files of a finished data set, by path."""
+    """Returns a dict that maps the path of each visible file of a finished data set to its size."""
     return sizes(manifest.files) | {file.file: file.size for file in manifest.metadata if not names.is_hidden(file.file)}
 
 
@@ -69,7 +69,7 @@ def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | Non
 
 
 def abbreviate(items: Sequence[str]) -> str:
-    """Returns the first few items, and the number of the others, as text."""
+    """Returns a text that lists the first few items and states the number of the others."""
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return ", ".join(items[:_SHOWN]) + more
 

@@ -173,7 +173,7 @@ class OutputFolder:
         return sorted(ids)
 
     def sweep(self) -> list[str]:
-        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit their removal."""
+        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit us to remove these leftovers."""
         try:
             swept = self._store.sweep(self.uri)
         except (NotPermitted, NotFound) as exc:
@@ -259,7 +259,7 @@ class RunFolder(OutputFolder):
             self.delete(path)
 
     def plan(self) -> Plan | None:
-        """Returns the stored plan of this run, or None. Raises NotWhole if its files are damaged or don't belong together."""
+        """Returns the stored plan of this run, or None. Raises NotWhole if the plan's files are damaged or don't belong together."""
         path = names.plan_file(self.run_id)
         content = self.read(path)
         if content is None:
@@ -287,7 +287,7 @@ class RunFolder(OutputFolder):
         self._store.put(self.at(names.report_file(self.run_id, report.number)), report.to_bytes())
 
     def report(self, shard: int) -> ShardReport | None:
-        """Returns the report of a shard, or None. A damaged report counts as missing, so that the shard is made again."""
+        """Returns the report of a shard, or None. A damaged report counts as missing, so that the shard is rebuilt."""
         path = names.report_file(self.run_id, shard)
         content = self.read(path)
         if content is None:

@@ -49,7 +49,7 @@ class Access:
         """The versions of the rules that the job's plan follows, as recorded in the plan; None means the versions of this release."""
 
     def version_of(self, part: str) -> int:
-        """Returns the version of a part (`run_id.PARTS`) that the plan follows."""
+        """Returns which version of a part (see `run_id.PARTS`) the plan follows."""
         return run_id.PARTS[part].version if self.parts is None else self.parts.get(part, 1)
 
     def store(self, uri: str) -> Store:

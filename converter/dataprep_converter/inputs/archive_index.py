@@ -30,7 +30,7 @@ LARGEST_RATIO: Final = 200
 UNSUSPECTED_BYTES: Final = 64 << 20
 """Members up to this size may have any compression ratio."""
 UNSUSPECTED_TOTAL_BYTES: Final = 1 << 30
-"""Archives whose members have up to this many bytes in all may have any compression ratio."""
+"""If the members of an archive have at most this many bytes in total, any compression ratio is allowed."""
 
 _LARGEST_HEADER: Final = 16 << 20
 _BUFFER: Final = 1 << 20
@@ -54,7 +54,7 @@ class Index:
     """The files of an archive."""
 
     files: Mapping[str, Place]
-    """Members by path, in the byte order of the paths."""
+    """Maps each member's path to its place in the archive, in the byte order of the paths."""
     contents: int | None
     """The size in bytes of the uncompressed tar file if the archive is gzipped, or else None."""
 
@@ -163,7 +163,7 @@ class _BoundedInput:
 
 
 class _File(io.RawIOBase):
-    """A file object over an input with ranged reads. An empty read means the end."""
+    """A file object over an input with ranged reads. A read that returns no bytes means the end."""
 
     def __init__(self, source: "Input | _BoundedInput", uri: str) -> None:
         super().__init__()

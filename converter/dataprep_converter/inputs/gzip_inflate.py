@@ -1,4 +1,4 @@
-"""Inflates gzip with ISA-L, in less than half of zlib's time, or with zlib if ISA-L isn't installed.
+"""Inflates gzip with ISA-L, which takes less than half as long as zlib, or with zlib if ISA-L isn't installed.
 
 ISA-L and zlib differ only in their error messages for damaged data.
 """

@@ -81,7 +81,7 @@ def _documents(file: str) -> list[Any]:
 
 
 def _one_line(error: Exception) -> str:
-    """Returns a YAML error with line and column, as one line of text."""
+    """Describes a YAML error in one line of text that includes the line and column of the error."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark, began = error.problem_mark, error.context_mark
         context = f" {error.context}" if error.context else ""
@@ -132,8 +132,7 @@ def set_field(document: Any, override: str) -> None:
 
 
 def unused_params(document: Any, overrides: Sequence[str]) -> list[str]:
-    """Returns the params that the overrides set although the job, which may be any parsed YAML, doesn't use them. The names of such params
-    are mostly typos."""
+    """Returns the params that the overrides set but the job doesn't use; their names are mostly typos. The job may be any parsed YAML."""
     params = [
         override.partition("=")[0].removeprefix("spec.").removeprefix("params.") for override in overrides if _names_a_param(override)
     ]

@@ -237,8 +237,10 @@ class Session:
 
 
 class Upload:
-    """An upload session: numbered blocks of rows, which all become visible together. Any process may write any block, and may write a block
-    again."""
+    """An upload session: numbered blocks of rows, which all become visible together.
+
+    Any process may write any block, and may overwrite a block that was already written.
+    """
 
     def __init__(self, uri: str, session: Any, peer: str) -> None:
         self.uri = uri

@@ -128,7 +128,7 @@ class ForwardReader(Closeable):
         """The offset of the next byte in the contents."""
 
     def read(self, length: int, *, after: bytes = b"") -> bytes:
-        """Returns the bytes `after`, followed by the next `length` bytes of the contents. At the end, fewer bytes are returned.
+        """Returns the bytes in `after`, followed by the next `length` bytes of the decompressed contents, or by fewer bytes at the end.
 
         Raises BadData, with the file's URI, if the file isn't a complete gzip stream.
         """

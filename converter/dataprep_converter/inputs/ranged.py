@@ -36,13 +36,13 @@ class RangedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Changes the position, as the same method of any file object does."""
+        """Changes the position, like `seek` of any file object."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
         self._position = start + offset
         return self._position
 
     def tell(self) -> int:
-        """Returns the position, as the same method of any file object does."""
+        """Returns the position, like `tell` of any file object."""
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:

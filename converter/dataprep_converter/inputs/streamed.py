@@ -34,7 +34,7 @@ class StreamInput(Closeable):
         self._position = 0
         self._copy: TemporaryFile | None = None
         self.owned = ExitStack()
-        """Objects that are closed with this one: the copy, and any that the caller adds."""
+        """Objects that are closed together with this one: the copy, and any objects that the caller adds."""
 
     @property
     def size(self) -> int:

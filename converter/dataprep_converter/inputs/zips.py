@@ -27,7 +27,7 @@ _METHODS: Final = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "Def
 _PIECE: Final = 1 << 20
 _RAW_DEFLATE: Final = -15
 _GAP: Final = 64 << 10
-"""A read of a stored member still counts as in order if it skips at most this many bytes.
+"""A read of a stored member still counts as sequential if it skips at most this many bytes.
 
 Skipped bytes are read as well, because the checksum needs them.
 """

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataprep_api.dataset.report import Lossy
 
 SAMPLE: Final = "_sample"
-"""The column of every batch with each sample's number in the plan (int64). With this number, the sample's origin can be looked up."""
+"""In every batch, the int64 column that contains each sample's number in the plan. The sample's origin can be found from this number."""
 
 
 WAS: Final = "was"
@@ -31,7 +31,7 @@ TEXTS: Final = "texts"
 
 
 def marked(schema: pa.Schema, key: str, values: Mapping[str, str]) -> pa.Schema:
-    """Returns the schema with metadata added under this key to each of the named columns."""
+    """Returns a copy of the schema in which each column named in `values` has its value as metadata under `key`."""
     fields = []
     for column in schema:
         if column.name in values:
@@ -87,7 +87,7 @@ class Batch:
     """Some samples in the requested order, without the bad ones."""
 
     records: pa.RecordBatch
-    """The columns of `schema()` and `_sample`. Tensors are `pa.fixed_shape_tensor` columns, and encoded images are binary columns."""
+    """The columns of `schema()`, and the column `_sample`. Tensors are `pa.fixed_shape_tensor` columns; encoded images are binary columns."""
     bad: list[RejectedSample]
     bytes_in: int
     """The number of bytes read from the source for this batch."""
@@ -98,4 +98,4 @@ class Batch:
     lost: Sequence[LostDigits] = ()
     """The samples' decimals that lost digits when they were read."""
     lossy: Sequence[Lossy] = ()
-    """Values of the records that are stored inexactly. Set once the records have their features."""
+    """Values that the records store inexactly. Set once the records have their features."""

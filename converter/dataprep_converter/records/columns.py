@@ -1,4 +1,4 @@
-"""Columns: finds them by name or position, marks them in their metadata, and returns their values as numpy arrays."""
+"""Finds columns by name or position, marks columns in their metadata, and converts the values of columns to numpy arrays."""
 
 import difflib
 import re
@@ -80,13 +80,13 @@ def _resolve(reference: str, names: Sequence[str], of: str) -> list[str]:
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Returns a table's first column names, for a message."""
+    """Returns the first few column names of a table, for use in a message."""
     more = f" … and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
     return (", ".join(names[:_SHOWN_COLUMNS]) or "no columns") + more
 
 
 def why_text(*fields: "pa.Field[Any]") -> str:
-    """Returns the end of a message: why columns are text although numbers were expected.
+    """Returns the last part of an error message, which explains why columns are text although numbers were expected.
 
     Returns the empty string if no column records a reason.
     """
@@ -110,7 +110,7 @@ def numbers(column: Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
 def as_type(values: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Returns the values in another type, and a mask of the values that this type can't hold.
 
-    The mask contains values that become infinite, but not values that are rounded to a narrower float.
+    The mask marks values that become infinite, but not values that are only rounded to a narrower float.
     """
     target = np.dtype(dtype)
     if np.can_cast(values.dtype, target, "safe"):

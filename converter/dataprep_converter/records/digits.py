@@ -24,7 +24,7 @@ def significant(numbers: Any) -> Any:
 
 
 def keeps_digits(text: str) -> bool:
-    """Returns whether float32 keeps all digits of a number in text."""
+    """Returns whether float32 keeps all digits of a number that is given as text."""
     size = abs(float(text))
     return len(re.sub(_NO_DIGITS, "", text).strip("0")) <= _KEPT and (size == 0 or not math.isfinite(size) or _SMALLEST <= size <= _LARGEST)
 

@@ -1,7 +1,7 @@
 """Finds values that records can't store exactly: integers too large for a float, decimals with many digits, and times that become numbers.
 
 Each value is checked while its shard is made, and the shard's report contains the counts. So the counts don't depend on the number of
-workers. If a format stores float64 as float32, the plan reports this once for the type.
+workers. If a format stores float64 as float32, the plan reports this once for the type instead of for each value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ class InexactIntegers:
     rows: Rows
     """The rows in which integers can't be stored exactly, ascending and without duplicates."""
     values: npt.NDArray[Any]
-    """In each of these rows, the first integer that can't be stored exactly."""
+    """For each of these rows, the first integer that can't be stored exactly."""
 
 
 def inexact(values: npt.NDArray[Any], dtype: str, column: str) -> InexactIntegers | None:
@@ -79,7 +79,7 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
 
 
 def merged(entries: Iterable[Lossy]) -> list[Lossy]:
-    """Returns one entry for each feature, column and kind, with the sum of records and the first example."""
+    """Returns one entry for each combination of feature, column and kind. It has the total number of records and the first example."""
     by_key: dict[tuple[str, str, str], Lossy] = {}
     for entry in entries:
         key = (entry.feature, entry.column, entry.kind)

@@ -45,7 +45,7 @@ class RetryPolicy:
 
 DEFAULT_POLICY = RetryPolicy()
 CLEANUP_POLICY = RetryPolicy(attempts=3, total_seconds=5.0)
-"""For cleanup, when this process may have been asked to exit."""
+"""The limits for cleanup, which must be short because this process may have been asked to exit."""
 
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
 

@@ -63,7 +63,10 @@ class TemporaryFile(Closeable):
 
     @property
     def descriptor(self) -> int:
-        """The file's descriptor, after flushing all written bytes. Raises ValueError if the file is closed, or StoreFull."""
+        """Flushes all written bytes and returns the file's descriptor.
+
+        Raises ValueError if the file is closed, and StoreFull if the disk is full.
+        """
         if self.file.closed:
             raise ValueError("The temporary file is closed.")
         with room_for(self.what):
@@ -90,7 +93,7 @@ class TemporaryFile(Closeable):
         return os.pread(self.descriptor, length, offset)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yields all bytes in order, some MiB at a time."""
+        """Yields all bytes in order, a few MiB at a time."""
         self.file.seek(0)
         while piece := self.file.read(_PIECE):
             yield piece

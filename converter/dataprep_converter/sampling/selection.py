@@ -24,7 +24,7 @@ SHUFFLE: Final = PARTS["shuffle"].version
 _CACHED_BLOCKS = 512
 _ROUNDS = 6
 _SORTED = 65_536
-"""Up to this many numbers are shuffled by sorting, because a network is fair only if its halves are large."""
+"""At most this many numbers are shuffled by sorting, because a Feistel network shuffles fairly only if its halves are large."""
 _TABLE_BITS = 16
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -100,7 +100,7 @@ def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds
 
 @lru_cache(maxsize=4)
 def _rounds(half: int, seed: int, rounds: int) -> list[Callable[[npt.NDArray[np.uint64]], npt.NDArray[np.uint64]]]:
-    """Returns the function of each round of the network. Each function maps `half` bits to `half` bits.
+    """Returns one function for each round of the Feistel network. Each function maps `half` bits to `half` bits.
 
     If `half` is small, the functions look values up in tables, which all shards share.
     """
@@ -154,7 +154,7 @@ class Selection:
         return self._at(ranks if is_whole else self._positions(ranks))
 
     def _at(self, positions: npt.NDArray[np.int64]) -> Samples:
-        """Returns the sample numbers at positions in the concatenated ranges."""
+        """Returns the sample numbers at the given positions in the concatenated ranges."""
         which = np.searchsorted(self._before, positions, side="right") - 1
         samples: Samples = self._starts[which] + positions - self._before[which]
         return samples
@@ -170,7 +170,7 @@ class Selection:
         return positions
 
     def _members(self, block: int) -> npt.NDArray[np.uint16]:
-        """Finds the samples of a block that belong to the split. Returns their positions within the block, from a cache if possible."""
+        """Returns the positions, within a block, of the samples that belong to the split. The positions are cached."""
         if block in self._blocks:
             self._blocks.move_to_end(block)
             return self._blocks[block]

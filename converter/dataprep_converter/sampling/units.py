@@ -71,7 +71,7 @@ _COLUMNS: dict[str, pa.DataType] = {
     "first": pa.int64(),
 }
 SCHEMA: pa.Schema = pa.schema(_COLUMNS)
-"""The columns of Unit, `key` and `first`.
+"""The columns of Unit, and two more columns: `key` and `first`.
 
 `key` is the hash of root and path, or null in plans that need no keys. `first` is the number of the unit's first sample.
 """
@@ -212,7 +212,7 @@ class UnitTable:
             rows: list[dict[str, Any]] = self._batches[int(which[0])].select(columns).take(pa.array(within)).to_pylist()
             return rows
         columns_of = {number: [self._batches[number].column(name) for name in columns] for number in np.unique(which).tolist()}
-        # Take rows one by one: they may be in several batches, and Arrow would first join all batches to take rows from more than one.
+        # Take rows one by one, because Arrow can take rows from several batches only after joining all batches.
         return [
             {name: column[row].as_py() for name, column in zip(columns, columns_of[number], strict=True)}
             for number, row in zip(which.tolist(), within.tolist(), strict=True)
@@ -232,7 +232,7 @@ class UnitTable:
         return sum(int(batch.column(0).to_numpy().sum()) for batch in self.batches(["size"]))
 
     def keys(self) -> npt.NDArray[np.uint64]:
-        """Returns the key of each unit. Keys are computed on first use and kept in the table, because most plans need none."""
+        """Returns the key of each unit. Most plans need no keys, so keys are computed on first use and then kept."""
         if self._key is None and not self.table["key"].null_count:
             self._key = self.table["key"].to_numpy()
         if self._key is None:
@@ -261,7 +261,7 @@ class UnitTable:
         return self.keys()[index], within if self._row is None else self._row[index] + within
 
     def origin(self, sample: int) -> tuple[str, int]:
-        """Returns (uri, row within the file) for one sample, for messages."""
+        """For use in messages, returns one sample's URI and its row within the file."""
         index, within = self.locate(np.array([sample], dtype=np.int64))
         unit = self.unit(int(index[0]))
         return unit.uri, unit.row + int(within[0])

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from dataprep_converter.stores.local_paths import ABSENT, is_regular, loop_error, path_of, translate, unstale
 
 FolderStates: TypeAlias = tuple[str, list[str], list[os.stat_result]]
-"""The URI of a folder with a trailing slash, and the names and stat results of some of its files."""
+"""A folder's URI, which ends in a slash, and the names and stat results of some of the folder's files."""
 _MOST_FILES = 256
 _ends_as_folder = methodcaller("endswith", "/")
 

@@ -4,7 +4,7 @@ With rows in random order, a call for each row would cost more than reading the 
 
 The file is mapped into memory, and the kernel copies the pieces from the mapping into an anonymous file in memory. If our own code copied
 the pieces, an unreadable page (after a truncation or a disk error) would raise a signal that ends the process. When the kernel copies the
-pieces, the system call fails instead.
+pieces, there is no signal: the system call returns an error.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ if _pwritev is not None:
 
 
 class MappedFile(Closeable):
-    """A mapping of an open file of `size` bytes, at least 1.
+    """A memory mapping of an open file. `size` is the size of the file in bytes, and must be at least 1.
 
     Raises OSError on file systems without mappings, and on systems other than Linux.
     """

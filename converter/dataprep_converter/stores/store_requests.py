@@ -249,7 +249,7 @@ def _close_all(idle: deque[tuple[float, http.client.HTTPConnection]]) -> None:
 
 
 def encoded(query: Mapping[str, str]) -> str:
-    """Returns the encoded query, sorted by name."""
+    """Returns the encoded query, with its parameters sorted by name."""
     return "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(query.items()))
 
 

@@ -13,8 +13,8 @@ def resuming_stream(
 ) -> Iterator[bytes]:
     """Yields the bytes from `offset` to `end`, through as many streams as needed.
 
-    `pieces(offset, end)` starts a stream. If a stream breaks, reading resumes after the bytes received so far. `read_at`, which retries,
-    reads the next `step` bytes, and then a new stream starts. `what` names the file in the log.
+    `pieces(offset, end)` starts a stream. If a stream breaks, reading resumes after the bytes received so far. The next `step` bytes are
+    read with `read_at`, which retries; then a new stream starts. `what` is the name of the file in log messages.
     """
     while offset < end:
         stream = pieces(offset, end)

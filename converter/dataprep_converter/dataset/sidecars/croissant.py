@@ -123,7 +123,7 @@ def _classes(number: int, label: str, classes: list[str]) -> Mapping[str, Any]:
 
 
 def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
-    """Returns the features of each shard's records, for tables only. Croissant can't describe the records of other formats."""
+    """Returns the features of each shard's records, but only for tables. Croissant can't describe the records of other formats."""
     columns = _columns(finished)
     return (
         []

@@ -19,7 +19,7 @@ def files(split, folder=FOLDER):
 
 
 class Unreadable(Exception):
-    """A framework can't read the data set. The message states the reason, and describes what the framework can read."""
+    """Raised if a framework can't read the data set. The message states the reason, and describes what the framework can read."""
 
 
 def quoted(text: str) -> str:

@@ -4,9 +4,9 @@
     _tfds/dataset/1.0.0/features.json             how each feature is stored
     _tfds/dataset/1.0.0/<feature>.labels.txt      class names, one on each line
 
-Name and version are always the same, so that equal data sets have equal folders with a known path. The files are only made for uncompressed
-TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names: it numbers shards with five digits. The files have the
-form that tensorflow_datasets 4.9.10 writes.
+The name and version in TFDS are constant, so that equal data sets have equal folders, and the folder's path is known. The files are only
+made for uncompressed TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names: it numbers shards with five
+digits. The files have the form that tensorflow_datasets 4.9.10 writes.
 """
 
 import json
@@ -61,7 +61,7 @@ def make(finished: FinishedDataSet) -> Made:
 
 
 def _template(files: Sequence[ManifestFile], split: str, finished: FinishedDataSet) -> str | None:
-    """Returns the template of the files' names with TFDS's fields, or None if TFDS would construct other names from it."""
+    """Returns the template for file names, written with TFDS's fields, or None if TFDS would construct different names."""
     output = finished.spec.output
     several = len(finished.manifest.splits) > 1
     own_template = names.file_name_template(output.template, shards=len(files), format_=output.format, several_splits=several)

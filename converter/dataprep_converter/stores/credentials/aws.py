@@ -1,6 +1,6 @@
 """Credentials for S3: from the job's Secret, the environment, a shared file, or a role, tried in the same order as in AWS's own tools.
 
-The credentials aren't in `s3.py` because two clients sign requests with them: obstore, and our own client for multipart uploads.
+The credentials have their own module, because two clients sign requests with them: obstore, and our own client for multipart uploads.
 """
 
 import configparser

@@ -6,8 +6,8 @@
   `watchdog.blocking()`. Writers that failed are kept, because dropping a writer may block too.
 - With the default settings, one call to a dead NameNode takes minutes. So we set the failover keys, and check the port before creating a
   client.
-- Reads beyond the end of a file panic. Writing a memoryview is five times slower than writing bytes.
-- Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So a process can access HDFS only as one user.
+- hdfs-native panics when it reads beyond the end of a file. Writing a memoryview is five times slower than writing bytes.
+- Simple authentication takes the user from `HADOOP_USER_NAME` at every connection. So a process can access HDFS as only one user.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -358,7 +358,7 @@ class HdfsInput(Closeable):
 
 @dataclass(frozen=True, order=True, slots=True)
 class _Child:
-    """A file or folder, which sorts like its complete path. A folder sorts as `name/`."""
+    """A file or folder that is sorted by its complete path. A folder sorts as `name/`."""
 
     key: bytes
     path: str
@@ -371,9 +371,9 @@ class _Child:
 class _Listing:
     """Lists one folder in our order, which differs from the NameNode's.
 
-    We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes, without the slash
-    of folders: ü, a, a-1, a.b. After an ASCII name, no smaller name follows in either order. So folders and non-ASCII names are held back
-    until a greater ASCII name comes, or the listing ends.
+    We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes and omits the slash
+    of folders, so its order is ü, a, a-1, a.b. In both orders, all names after an ASCII name are greater. So folders and non-ASCII names
+    are held back until a greater ASCII name comes, or the listing ends.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:

@@ -36,7 +36,7 @@ _ADVICE: Final = (
 
 
 def prepare(hadoop_conf: str | None) -> None:
-    """Prepares this process for logins, with the krb5.conf in `hadoop_conf` if it has one.
+    """Prepares this process for Kerberos logins. If the folder `hadoop_conf` contains a krb5.conf, logins use this file too.
 
     Raises BadSpec if the system has no Kerberos library.
     """

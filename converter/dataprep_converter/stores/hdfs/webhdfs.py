@@ -3,7 +3,7 @@ failover.
 
 The NameNode handles names, and redirects the client to a DataNode to read or write bytes. A file is written under a temporary name by one
 streaming PUT, and then renamed. The request to rename always has `renameoptions`. Without this parameter, a file that is renamed to the
-path of a folder would be moved into the folder. A file that is renamed to the path of another file would keep its name.
+path of a folder would be moved into the folder. A file that is renamed to the path of another file would keep its old name.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.

@@ -120,7 +120,8 @@ class Container(Bucket):
                 previous = name
                 yield from _entries(uri, prefix, name, element)
             return
-        # A data lake lists folder by folder, `a/b` before `a-1`. So we list each folder separately, and sort by complete paths.
+        # A data lake lists one folder after another, so `a/b` comes before `a-1`. Therefore we list each folder separately, and sort by
+        # complete paths.
         inside = {_name(element): element for element in self._pages(prefix, {"delimiter": "/"})}
         for name in sorted(inside, key=str.encode):
             if inside[name].tag != "BlobPrefix":

@@ -131,7 +131,7 @@ class HiddenMultipart(Multipart):
         return Entry(uri=self._uri, size=size, pin=unquoted(tag))
 
     def _is_same(self) -> bool:
-        """Returns whether the object at the target has our bytes, according to the store's checksums."""
+        """Returns whether the target object has the same bytes as our hidden object, according to the store's checksums."""
         checksum = self._gcs.checksum(self._key)
         return checksum is not None and checksum == self._gcs.checksum(self._target)
 

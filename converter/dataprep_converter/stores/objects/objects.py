@@ -44,7 +44,7 @@ class Transfer(Protocol):
         ...
 
     def send(self, number: int, data: memoryview) -> str:
-        """Sends the part with this number, which starts at 1, and returns its tag, which `complete` needs.
+        """Sends a part and returns its tag, which `complete` needs. Parts are numbered from 1.
 
         May be called from any thread.
         """

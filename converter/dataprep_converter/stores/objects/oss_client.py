@@ -77,8 +77,8 @@ class OssClient:
     def end(self, operation: str, request: Any, *, place: tuple[str, str], is_ours: Callable[[], Entry | None]) -> Any:
         """Returns the result of the operation that makes an object visible.
 
-        If an earlier attempt got no answer but succeeded, returns the object's entry instead. The SDK's own retries, which would raise an
-        error in this case, are switched off here.
+        If an earlier attempt got no answer but succeeded, returns the object's entry instead. The SDK's own retries are switched off here,
+        because they would raise an error in this case.
         """
         in_doubt = False
 

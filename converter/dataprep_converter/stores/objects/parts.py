@@ -1,4 +1,4 @@
-"""Splits an upload into parts of equal size. A few threads send them while the buffer of the next part fills. Used by all object stores."""
+"""Splits an upload into parts of equal size. A few threads send full parts while the next part is buffered. Used by all object stores."""
 
 import math
 from collections import deque
@@ -52,7 +52,7 @@ class Parts:
 
     @property
     def begun(self) -> bool:
-        """Whether a part has been sent. As long as none was sent, the object fits into one request."""
+        """Whether a part has been sent. As long as no part has been sent, the object fits into one request."""
         return self._sent > 0
 
     @property
@@ -100,7 +100,7 @@ class Parts:
         self._sent += 1
         self._pending.append(self._threads.submit(self._send, self._sent, self.rest))
         if self._sent == _GROWN_AFTER:
-            # The object's size wasn't given. The object has 40 GB so far, and larger parts leave room for 160 GB more.
+            # The object's size wasn't given. So far, 40 GB have been sent; larger parts leave room for 160 GB more.
             self._part_bytes *= 4
         self._buffer = bytearray(self._part_bytes)
         self._filled = 0
