@@ -226,7 +226,7 @@ class RunFolder(OutputFolder):
         self.check_owner()
 
     def check_owner(self) -> None:
-        """Raises OutputLost if another run has taken over the folder, or OWNER is gone."""
+        """Raises OutputLost if another run has taken over the folder, or if the file OWNER is missing."""
         now = self.owner()
         if now is None or now.run_id != self.run_id:
             taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"

@@ -34,7 +34,7 @@ def check(
     """Raises BadSpec if the output folder or table is one of these inputs, is within an input, or contains an input.
 
     The subfolders of a `shallow` folder are not read, so the output may be one of them. `endings` are the possible endings of the output
-    files' names, or None if they may have any. A glob that can't match such a name doesn't read the output.
+    files' names, or None if any ending is possible. A glob that can't match such a name doesn't read the output.
     """
     folder = place_of(output, access)
     for uri in shallow:

@@ -112,7 +112,7 @@ def _job(documents: list[Any], file: str) -> Any:
 def set_field(document: Any, override: str) -> None:
     """Applies an override such as `output.shards.count=8`, relative to `spec`.
 
-    The value is parsed as YAML. Values that aren't valid YAML, and values of params, are taken as text.
+    The value is parsed as YAML. Values of params are always text; so are values that aren't valid YAML.
     """
     path, equals, value = override.partition("=")
     parts = path.removeprefix("spec.").split(".")

@@ -43,7 +43,7 @@ class Root:
     port: str = ""
 
     def is_same(self, other: "Root") -> bool:
-        """Returns whether both are names of the same store."""
+        """Returns whether both names refer to the same store."""
         if self.family != other.family or (self.way == other.way and self.port != other.port):
             return False
         return self.host == other.host or (

@@ -53,9 +53,10 @@ def without(
 
 
 def find_columns(references: Sequence[str], schema: pa.Schema, *, of: str) -> list[str]:
-    """Returns the names of the columns that are given by names and positions (`3`, `-1`, `0..4`).
+    """Returns the names of the columns to which names or positions (`3`, `-1`, `0..4`) refer.
 
-    A reference that equals a column's name is never interpreted as a position. Raises BadSpec, whose message begins with `of`.
+    A reference that equals a column's name is never interpreted as a position. Raises BadSpec, with a message that begins with the value of
+    `of`.
     """
     if all(reference != SAMPLE and schema.get_field_index(reference) >= 0 for reference in references):
         return list(references)  # a shortcut for the most frequent case, because a table may have ten thousand columns

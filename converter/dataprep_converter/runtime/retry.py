@@ -34,7 +34,7 @@ class RetryPolicy:
     """Errors that lead to another attempt. Any other error is raised immediately."""
 
     def delay(self, failures: int) -> float:
-        """Returns the seconds to wait after this many failures.
+        """Returns how many seconds to wait after this many failures.
 
         The delay doubles with each failure. Each delay is multiplied by a random factor from 0.5 to 1, so that workers don't retry at the
         same time.

@@ -54,7 +54,7 @@ class TemporaryFile(Closeable):
 
     @classmethod
     def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:
-        """Creates a file with these bytes. Raises StoreFull, and errors of the iterator."""
+        """Creates a file with these bytes. Raises StoreFull, and any error that the iterator raises."""
         file = cls(what, in_memory=in_memory)
         with closed_on_error(file):
             for piece in pieces:

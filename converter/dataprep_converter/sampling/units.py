@@ -198,14 +198,14 @@ class UnitTable:
         return cls(mapped.table, mapped)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yields some columns of all units, at most BLOCK rows at a time. Each batch is valid until the next one is requested."""
+        """Yields the named columns of all units, in batches of at most BLOCK rows. Each batch is valid until the next one is requested."""
         for batch in self.table.select(columns).to_batches(max_chunksize=BLOCK):
             yield batch
             if self._mapped is not None:
                 self._mapped.let_go()
 
     def rows(self, index: npt.NDArray[np.int64], columns: Sequence[str]) -> list[dict[str, Any]]:
-        """Returns some columns of some units, in the requested order."""
+        """Returns the named columns of the units with these indexes, in the order of the indexes."""
         which = np.searchsorted(self._starts, index, side="right") - 1
         within = index - self._starts[which]
         if len(which) and (which == which[0]).all():

@@ -78,7 +78,7 @@ class HttpStore(ReadOnlyStore):
         return HttpInput(entry, self._address(uri))
 
     def _address(self, uri: str) -> str:
-        """Returns the address to request, with the signature in the job's spec if it has one.
+        """Returns the address to request. If the job's spec has a signature for this address, the signature is included.
 
         Plans made by older releases contain the signature from the time of planning. This signature is replaced.
         """

@@ -49,7 +49,7 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
     in_doubt: bool = False
-    """Whether an earlier attempt of the same request got no answer, or an error of the server, so that it may have succeeded."""
+    """Whether an earlier attempt of the same request may have succeeded, because it got no answer or a server error."""
 
     @property
     def ok(self) -> bool:
@@ -104,7 +104,7 @@ class Address:
 
     @property
     def peer(self) -> str:
-        """Host and port, for messages."""
+        """Host and port as shown in messages."""
         return f"{self.host}:{self.port or (443 if self.scheme == 'https' else 80)}"
 
 
@@ -114,7 +114,7 @@ class Requests(ABC):
     def __init__(self, address: Address, *, service: str) -> None:
         self.address = address
         self.service = service
-        """The store's name, for messages."""
+        """The store's name as shown in messages."""
         self._proxy = _proxy_for(address)
         self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
         # A store has no `close`, because it is used until its process ends.

@@ -13,8 +13,8 @@ def resuming_stream(
 ) -> Iterator[bytes]:
     """Yields the bytes from `offset` to `end`, through as many streams as needed.
 
-    `pieces(offset, end)` starts a stream. If a stream breaks, reading resumes after the bytes received so far. The next `step` bytes are
-    read with `read_at`, which retries; then a new stream starts. `what` is the name of the file in log messages.
+    `pieces(offset, end)` starts a stream. If a stream breaks, reading resumes after the bytes received so far. After a break, the next
+    `step` bytes are read with `read_at`, which retries; then a new stream starts. `what` is the name of the file in log messages.
     """
     while offset < end:
         stream = pieces(offset, end)

@@ -46,7 +46,7 @@ class _Json(str):
 
 
 def _to_json(value: Any, indent: str = "\n") -> str:
-    """Returns JSON in which a dict that contains other dicts has a line for each entry. All other values are on one line.
+    """Returns JSON text. Each entry of a dict that contains other dicts is written on its own line. All other values are on one line.
 
     With `indent`, Python's json module formats each value in Python code instead of C. For 22 features, such formatting takes longer than
     converting 200,000 records.

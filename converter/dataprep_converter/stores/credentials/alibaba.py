@@ -67,9 +67,9 @@ class AlibabaCredentials:
 
 
 def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Returns the providers to try, in order, each with its name for messages.
+    """Returns the providers in the order in which to try them. Each provider comes with a name, which is used in messages.
 
-    If the environment has a key or a service account's role, that is the only provider.
+    If the environment contains a key or a service account's role, no other provider is returned.
     """
     # Not imported at the top, because a job with a key doesn't need this library.
     from alibabacloud_credentials import provider as library  # type: ignore[import-untyped] # ships no types

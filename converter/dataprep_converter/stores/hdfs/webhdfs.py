@@ -144,7 +144,7 @@ class Place:
 
     @property
     def peer(self) -> str:
-        """Host and port, for messages."""
+        """Host and port as shown in messages."""
         return f"{self._host}:{self._port}"
 
     def at(self, path: str) -> "Place":

@@ -58,7 +58,7 @@ RIGHT_OF: Final[Mapping[str, str]] = {
 
 
 class AzureStore(ObjectStore):
-    """Containers of the accounts that the URIs name."""
+    """A store of blobs, in the containers of one or more storage accounts."""
 
     def __init__(self, settings: StoreSettings) -> None:
         super().__init__(settings)

@@ -3,8 +3,9 @@
 The API differs from S3's protocol in three points: requests contain tokens, conditions use other headers, and uploads are completed
 differently.
 
-Completing a multipart upload can't have a condition in this API. So the upload's parts become a hidden object in the target's folder. The
-store then copies the hidden object to the target's name, on the condition that no object has this name, and deletes the hidden object.
+In this API, the request that completes a multipart upload can't be conditional. So the upload's parts become a hidden object in the
+target's folder. The store then copies the hidden object to the target's name, on the condition that no object has this name, and deletes
+the hidden object.
 """
 
 # Bucket and Transfer in objects.py document the public methods.
