@@ -23,7 +23,7 @@ class Ragged(Generic[Values]):
     values: "Values"
     """All lists' values, concatenated: an array whose first dimension counts the values, or a Ragged if the lists contain lists."""
     offsets: Any
-    """int64: the start of each list, and after these the end of the last list."""
+    """int64: the start of each list, followed by the end of the last list."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -19,7 +19,8 @@ _arrow: Any = pa  # the stubs lack some functions
 def in_order(runs: Iterable[Run[Item]], *, threads: int) -> Iterator[Item]:
     """Yields the items of all runs, one run after another. Reads `threads` runs at the same time, and one item ahead in each of them.
 
-    A run's error is raised when its items are due. Closing the generator waits for the items that are being read.
+    If a run fails, its error is raised where the run's items would be yielded. Closing the generator waits for the items that are being
+    read.
     """
     unstarted = iter(runs)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="dataprep-read")

@@ -118,12 +118,12 @@ class Reader:
 
     @property
     def classes(self) -> dict[str, list[str]]:
-        """Names of the classes in the order of their numbers, by label. Only labels with class names are included."""
+        """Maps each label to its class names, in the order of the classes' numbers. Only labels with class names are included."""
         return {name: list(class_names) for name, class_names in self.manifest.labels.items()}
 
     @property
     def features(self) -> dict[str, Feature]:
-        """The features in the batches, by name."""
+        """Maps the name of each feature in the batches to the feature's type and shape."""
         descriptions = ShardLayout(self._data_set, Access(), self._columns).features
         return {
             feature["name"]: Feature("text" if feature.get("text") else feature["dtype"], tuple(feature["shape"]))
@@ -198,7 +198,7 @@ class Reader:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields batches: Any, because `as_` decides whether they are dictionaries of arrays or RecordBatches."""
+        """Yields batches. Their type is Any, because `as_` decides whether they are dictionaries of arrays or RecordBatches."""
         mine = self._options
         self._check_process()
         start = self._place if self._resumes else Place(self._place.first, self._place.first, 0)

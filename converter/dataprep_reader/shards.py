@@ -369,7 +369,7 @@ class ArrowShard:
 
 @contextmanager
 def _naming_file(uri: str) -> Iterator[None]:
-    """Raises Arrow's errors as BadData naming the file."""
+    """Turns Arrow's errors into BadData errors that name the file."""
     try:
         yield
     except (pa.ArrowException, OSError) as exc:

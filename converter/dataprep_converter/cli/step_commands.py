@@ -189,7 +189,8 @@ def _stored_plan(job: "DataPrepJob", kind: "Kind", access: "Access", arguments: 
 def _task_number(arguments: argparse.Namespace) -> int:
     """Returns the number of this pod's task.
 
-    Without `--tasks`, the number is `--index` or JOB_COMPLETION_INDEX. With `--tasks`, it is the entry of `--tasks` at this index.
+    The task's index is `--index` or JOB_COMPLETION_INDEX. Without `--tasks`, this index is also the task's number; with `--tasks`, the
+    number is the entry at this index in the list.
     """
     from dataprep_converter.core.errors import BadSpec
 

@@ -335,7 +335,7 @@ class _Projection:
 
     column: Array
     faults: Mapping[int, str] = field(default_factory=dict)
-    """The reasons why values don't fit, by row."""
+    """Maps each row whose values don't fit to the reason."""
     steps: Mapping[int, int] = field(default_factory=dict)
     """For each row with lists, the position of the faulty value in its list, counted from 0."""
     inexact: Sequence[InexactIntegers] = ()

@@ -106,7 +106,7 @@ class Pipeline(Closeable):
         return list(self._projector.warnings)
 
     def class_names(self) -> dict[str, list[str]]:
-        """Returns class names by feature, for features made from a column with named classes."""
+        """Returns the class names, keyed by feature, of the features made from a column with named classes."""
         by_column = self.reader.classes()
         for step in self._steps:
             by_column = step.classes(by_column) if isinstance(step, NamesClasses) else by_column
@@ -156,7 +156,7 @@ class Pipeline(Closeable):
     def finish(self, batch: Batch, units: UnitTable) -> Iterator[tuple[Batch, dict[str, int]]]:
         """Applies steps and features to a batch, which may be split into several batches.
 
-        Yields each resulting batch with the numbers of its bad records by reason.
+        Yields each resulting batch, and a dict that maps each reason to the number of records that are bad for this reason.
         """
         unreadable = {bad.sample for bad in batch.bad}
         for part in _apply(self._steps, batch):

@@ -28,8 +28,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# The limit and the counts have different seeds. Otherwise they would select the same samples as each other or as the first fraction. The
-# seeds in specs are smaller than these.
+# The limit and the counts have different seeds. With equal seeds, both would select the same samples; with a seed from the spec, the same
+# samples as the first fraction. All seeds in specs are smaller than these two.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -107,7 +107,7 @@ class _Table:
         self.classes: npt.NDArray[np.uint16] | None = None
         self.class_count = 1
         self.expected_counts: dict[int, tuple[int, int]] = {}
-        """The (expected, tolerance) record counts of splits, by the split's number."""
+        """Maps a split's number to its expected record count and the tolerance."""
         self.repeated = 0
         self._subsets = {name: np.array(ranges, np.int64) for name, ranges in subset_ranges(units).items()}
 
@@ -192,7 +192,7 @@ def scratch(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The source's names of the columns that the rules use."""
+    """The columns that the rules use, by their names in the source."""
 
     value: str | None
     group: str | None

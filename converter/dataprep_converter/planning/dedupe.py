@@ -54,7 +54,7 @@ def _contents(column: Array, name: str) -> list[bytes]:
 def find_repeated(sample_digests: Digests, samples: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
     """Yields arrays with the numbers of the samples that have the same digest as an earlier sample.
 
-    `samples` has the sample number that belongs to each digest; these numbers ascend.
+    `samples` contains each digest's sample number, in ascending order.
     """
     parts = max(1, -(-len(sample_digests) // _AT_ONCE))
     # Digests are evenly distributed, so all parts have about the same size. Equal digests are in the same part.

@@ -48,7 +48,7 @@ class Inputs(Closeable):
     """Files that the reader made on this machine and that the units refer to."""
     code_sha256: str | None
     keys: Mapping[str, str]
-    """Digests of the keys that records are hashed with, by environment variable."""
+    """Maps the environment variable of each key for hashing records to a digest of the key."""
     sha256: str
 
     def close(self) -> None:

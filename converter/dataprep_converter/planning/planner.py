@@ -66,11 +66,11 @@ class _Division:
     rules: Splits
     splits: list[SplitPlan]
     codes: bytes | None
-    """`splits.parquet`, when samples have codes."""
+    """The content of `splits.parquet`, or None if samples have no codes."""
     repeated: int
     """Number of records left out as duplicates."""
     learned: Mapping[str, Any]
-    """The values learned by transforms, by the transform's position."""
+    """The values that transforms have learned, keyed by the transform's position."""
     encoded_bytes: int
     """Estimated size of the records before compression."""
 
@@ -78,8 +78,8 @@ class _Division:
 def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
-    `parts` gives the versions of the rules to follow, for making an earlier plan again. By default, these are the base's versions; without
-    a base, this release's.
+    `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, these are the base's versions;
+    without a base, this release's.
 
     Raises BadSpec and NoInput, InputChanged if inputs of the base have changed, and the errors of the source's store.
     """
@@ -188,8 +188,7 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
 def _learn(
     spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assignment | None
 ) -> dict[str, Any]:
-    """Goes through the steps that learn, in order, and fits each of them to the samples of its split. Returns the learned values by step
-    number."""
+    """Fits the steps that learn, in order, each to the samples of its split. Returns the learned values, keyed by step number."""
     learned: dict[str, Any] = {}
     for number, name in pipeline.unfitted_steps():
         split = _find_split(splits(), name, of=(spec.transforms or [])[number].kind)

@@ -31,8 +31,9 @@ def bounds(
 ) -> tuple[Hashes, Counts]:
     """Returns (bounds, number of samples in each class). `bounds[c, j]` is above exactly `ranks(counts)[c, j]` hashes of class c.
 
-    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). It is called twice. `ranks` maps the number of samples
-    of each class to the number that should be below each bound. Equal hashes are always on the same side of a bound.
+    `blocks` yields the samples' hashes (HASH_BITS bits) and classes (0 … classes-1). It is called twice. Given the number of samples of
+    each class, `ranks` returns, for each class and bound, how many of these samples should be below the bound. Equal hashes are always on
+    the same side of a bound.
     """
     bins = max(_FEWEST_BINS, min(_MOST_BINS, 1 << (_CELLS // max(1, classes)).bit_length() - 1))
     shift = np.uint64(HASH_BITS - (bins - 1).bit_length())

@@ -213,7 +213,7 @@ def _merge(ranges: Ranges) -> Ranges:
 
 
 def subset_ranges(units: UnitTable) -> dict[str, Ranges]:
-    """Returns the ranges of sample numbers by subset, in the order in which the subsets first appear.
+    """Returns each subset's ranges of sample numbers, keyed by subset, in the order in which the subsets first appear.
 
     Adjacent ranges of one subset are joined.
     """

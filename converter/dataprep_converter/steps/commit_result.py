@@ -74,7 +74,7 @@ def result_of(
 
 
 def _replicas(folder: OutputFolder) -> dict[str, int]:
-    """On stores that replicate files, returns each file's replication by the file's path."""
+    """Maps each file's path to the file's replication, on stores that replicate files."""
     if scheme_of(folder.uri) not in hadoop.SCHEMES:
         return {}
     replications = {path: entry.details.replication for path, entry in folder.visible() if entry.details is not None}

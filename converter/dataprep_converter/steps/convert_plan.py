@@ -42,7 +42,7 @@ class ConversionDraft(Draft):
         table_output.check(self.spec, self.plan, self.features, folder, self.access)
 
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
-        """Returns the manifest if the files haven't changed, as for any draft, and the table hasn't changed either."""
+        """Returns the manifest if neither the files nor the table have changed."""
         manifest = super().finished(success, folder)
         return manifest if manifest is not None and table_output.is_untouched(self.spec, folder, self.access) else None
 

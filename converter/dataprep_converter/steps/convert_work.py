@@ -73,10 +73,10 @@ def work(
 
 @dataclass(frozen=True)
 class _Attempt:
-    """An attempt to make a shard. All records of the shard have been read, or the attempt has failed."""
+    """An attempt to make a shard: either all its records have been read, or the attempt has failed."""
 
     shards: Sequence[Shard]
-    """The shard, and the task's shards that come after it."""
+    """The shard, followed by the remaining shards of its task."""
     report: "Future[ShardReport]"
     """The future report, which has a result as soon as the shard is published."""
 

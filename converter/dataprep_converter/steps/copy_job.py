@@ -121,7 +121,7 @@ def work(
 def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult:
     """Copies the files that no task copies, and marks the copy as finished. Idempotent.
 
-    No task copies indexes and metadata, nor any file of a script's data set.
+    The files that no task copies are indexes, metadata, and all files of a script's data set.
     """
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
@@ -232,7 +232,7 @@ class _Copier:
 
 
 def _check_unchanged(spec: DataPrepJobSpec, plan: Plan, access: Access) -> tuple[Manifest, Success]:
-    """Returns the original's manifest and `_SUCCESS` mark. Raises InputChanged when it is no longer the data set that was planned."""
+    """Returns the original's manifest and `_SUCCESS` mark. Raises InputChanged when the original has changed since the plan."""
     uri, _ = _source(spec)
     manifest = load_manifest(uri, access)
     success = OutputFolder(uri, access).success()

@@ -96,7 +96,7 @@ def run_tasks(job: DataPrepJob, worker: Worker, *, plan: Plan, access: Access, w
 
 @dataclass(frozen=True)
 class _WorkerSettings:
-    """The settings that a worker process needs. All of them can be pickled."""
+    """The settings that a worker process needs. All these settings can be pickled."""
 
     job: DataPrepJob
     worker: Worker

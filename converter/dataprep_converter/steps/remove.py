@@ -67,7 +67,7 @@ def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
         return RemoveResult(owner=owner)
     folder = output.of_run(owner)
 
-    # Everything is read before anything is removed, because files of a newer release raise NewerFormat.
+    # All files are read before the first is removed, because reading a file of a newer release raises NewerFormat.
     entries = dict(folder.all_files())
     runs_files = [_RunFiles(folder, run, entries) for run in runs]
     records: defaultdict[str, list[_FileRecord]] = defaultdict(list)

@@ -28,7 +28,7 @@ from dataprep_converter.stores import Entry
 logger = logging.getLogger(__name__)
 
 SPLIT: Final = "all"
-"""The name of the only split. There is only one, because a script doesn't specify how its files are divided."""
+"""The name of the only split. There is only one split, because a script doesn't specify how its files are divided."""
 
 _FILES_AT_ONCE: Final = 4
 _SHOWN_BYTES: Final = 1500

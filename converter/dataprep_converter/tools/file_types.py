@@ -149,7 +149,7 @@ class Dialect:
 def dialect(text: bytes) -> Dialect:
     """Returns the first rows, and the delimiter that splits at least 80 % of them into the same number of cells.
 
-    If several delimiters do so, returns the one that gives the most cells; if none does, a comma.
+    If several delimiters qualify, returns the one that gives the most cells; if none qualifies, returns a comma.
     """
     lines = text.decode("utf-8", "replace").removeprefix("\ufeff")
     best, best_size = Dialect(",", []), 1

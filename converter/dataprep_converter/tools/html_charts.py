@@ -31,7 +31,7 @@ class Axis:
     """The maximum value. If the values are integers, the last bin may extend beyond this maximum."""
 
     def position(self, value: float) -> float:
-        """Returns a value's position, in bins from the left."""
+        """Returns a value's distance from the left end of the axis, in bins."""
         low, high = self.low, self.high
         if self.is_log:
             value, low, high = math.log(max(value, low)), math.log(low), math.log(high)
@@ -39,7 +39,7 @@ class Axis:
         return self.bins * (value / 2 - low / 2) / (high / 2 - low / 2)
 
     def value(self, position: float) -> float:
-        """Returns the value at a position, in bins from the left."""
+        """Returns the value at this distance from the left end of the axis, in bins."""
         share = position / self.bins
         if self.is_log:
             return math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)

@@ -38,12 +38,12 @@ _MAGIC: Final[Mapping[bytes, str]] = {
 
 @dataclass
 class ContactSheet:
-    """Images by class, with the feature and label that they belong to."""
+    """Images keyed by class, with the names of their feature and label."""
 
     feature: str
     label: str | None
     groups: dict[int | str | None, list[str]] = field(default_factory=dict)
-    """`data:` URIs by class: a number, a string, or None without a label."""
+    """Lists of `data:` URIs, keyed by class: a number, a string, or None if there is no label."""
     skipped: int = 0
     """Number of images that couldn't be converted to a thumbnail."""
     files: int = 0

@@ -234,7 +234,7 @@ def _numbers(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, An
 
 
 def _frequent_values(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> str:
-    """Returns the frequent values of the first split that has any, with their share."""
+    """Returns frequent values and their shares, from the first split that lists any."""
     name, first = next((name, each) for name, each in by_split.items() if each.get("top"))
     total = max(1, first["values"] / first["sampledEvery"])
     rows: list[str] = []

@@ -1,7 +1,7 @@
 """Infers a job from the files below a URI. `file_types.py` detects the kind of source, and the source's reader determines the columns.
 
 The effort is bounded: at most MOST_NAMES names are listed, and only the beginning of some files is read. In addition, the columns and first
-records of one file are read, and for images and IDX the complete listing. The result is an ordinary, complete job that the user can change.
+records of one file are read; for images and IDX, all files are listed. The result is an ordinary, complete job that the user can change.
 """
 
 import itertools
@@ -57,7 +57,7 @@ _BY_HEAD: Final = frozenset({"csv", "jsonl", "text", "libsvm"})
 _WITH_PARTITIONS: Final = frozenset({"csv", "jsonl", "text", "parquet", "arrow"})
 """Sources that support Hive partitions."""
 _BY_ALL: Final = frozenset({"images", "idx"})
-"""Sources of which all files are used, because the listing or the file headers suffice."""
+"""Sources that are inspected completely, because listing the files or reading their headers is enough."""
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ def _count_by_subset(units: UnitTable) -> str:
 def _choose_columns(draft: _Draft, schema: pa.Schema, columns: Sequence[str], default_label: str, records: pa.RecordBatch | None) -> None:
     """Picks the label by name, or the last column if the columns have no names.
 
-    Lists features if some columns can't be written, or to group numbers without names.
+    Lists the features if some columns can't be written, or if unnamed columns of numbers should form one feature.
     """
     writable = [name for name in columns if _can_be_written(name, schema)]
     label = next((name for label_name in _LABELS for name in writable if name.lower() == label_name), None)

@@ -1,8 +1,8 @@
 """Repairs a finished data set: writes broken or missing shards again from the plan that is stored with it.
 
 A shard is kept if its bytes match its report, and the manifest is kept if it is intact. The reports of all other shards are deleted, and
-then the job continues like any unfinished one. Files are only changed after the inputs are known to be the planned ones. `_SUCCESS` is
-absent while the data set is incomplete, and the final manifest must equal the original.
+then the job continues like any unfinished one. No file is changed before the inputs have been compared with the plan and found unchanged.
+`_SUCCESS` is absent while the data set is incomplete, and the final manifest must equal the original.
 """
 
 import hashlib

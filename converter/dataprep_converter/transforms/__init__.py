@@ -27,7 +27,7 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     "cast": "dataprep_converter.transforms.cast:CastStep",
     "encode": "dataprep_converter.transforms.encode:EncodeStep",
 }
-"""The steps' classes, by the name that stands for the step in `spec.transforms`. A new step needs one line here and one file."""
+"""Maps each step's name in `spec.transforms` to the step's class. A new step needs one line here and one file."""
 
 
 @runtime_checkable
@@ -35,7 +35,7 @@ class NamesClasses(Protocol):
     """A step that adds class names to columns, or renames columns that have them."""
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Returns the class names by column after the step, given the class names before the step."""
+        """Given the class names before the step, keyed by column, returns those after the step."""
         ...
 
 

@@ -28,7 +28,7 @@ from dataprep_converter.transforms.pixels import (
 
 _OF = "The transform decode"
 MOST_PIXELS: Final = 64 << 20
-"""Limit on the pixels of all images in a batch, unless a single image exceeds it. Batches of photographs stay below it."""
+"""Limit on the pixels of all images in a batch, unless a single image exceeds it. Batches of photographs stay below this limit."""
 
 
 class DecodeStep:
@@ -81,7 +81,7 @@ class DecodeStep:
         first = 0
         while (end := first + _count_fitting(sizes[first:])) < len(sizes):
             yield replace(batch, records=batch.records.slice(first, end - first))
-            # The part just yielded has these counts, so later parts must not repeat them.
+            # The first part carries the counts of the whole batch, so later parts must not repeat them.
             batch = replace(batch, bad=[], bytes_in=0, filtered=0, added=0)
             first = end
         yield replace(batch, records=batch.records.slice(first))

@@ -82,7 +82,7 @@ class VocabularyStep:
         self._values = pa.array(terms, pa.string())
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Returns the terms by column, for columns with one term per record."""
+        """Returns the class names, keyed by column; the terms are the class names of columns with one term per record."""
         return {**by_column, **{name: self.terms for name in self._columns if not _is_list(self._schema.field(name).type)}}
 
     # --- applying --------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class VocabularyStep:
         return without(numbered, faults, records.column(SAMPLE), places) if faults else numbered
 
     def _numbers(self, column: Array) -> tuple[Array, list[tuple[int, str, int | None]]]:
-        """Returns the column as numbers, and (row, term, index in its list) of each unknown term, if unknown terms make a record bad."""
+        """Returns the numbers and, if unknown terms make a record bad, a tuple (row, term, index in the list) for each unknown term."""
         if not _is_list(column.type):
             numbers = pc.index_in(column.cast(pa.string()), value_set=self._values).cast(pa.int64())
             is_unknown = pc.and_(pc.is_null(numbers), pc.is_valid(column))
