@@ -90,8 +90,8 @@ def _find_by_manifest(uri: str, access: Access) -> DataSet:
 
 
 def _read_list(uri: str, access: Access) -> list[str]:
-    """Returns the files in a list of paths. Relative paths in a data set's own list start from the data set's folder, and those in any
-    other list from the list's folder.
+    """Returns the files in a list of paths. Relative paths are resolved against the data set's folder in a data set's own list, and against
+    the list's folder in any other list.
 
     A data set's list names the data set's folder. If another program moved or copied the folder, the files with the same names below the
     new folder are used.

@@ -37,7 +37,7 @@ class Parts:
         return Parts(self.shards[places], self.numbers[places], self.firsts[places], self.counts[places])
 
     def between(self, first: int, records: int) -> "Parts":
-        """Returns `records` records, starting with record number `first`. The runs at both ends are cut."""
+        """Returns `records` records, starting with record number `first`. The first and the last run are shortened to fit."""
         ends = np.cumsum(self.counts)
         begins = ends - self.counts
         low, high = np.maximum(begins, first), np.minimum(ends, first + records)

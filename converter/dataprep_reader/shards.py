@@ -217,7 +217,7 @@ class StreamedShard:
         return _only_part(self.file)
 
     def read(self, part: int, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Yields the requested records. Skips all records before these, and stops reading after the last of them."""
+        """Yields the requested records. Skips all earlier records, and stops reading after the last requested one."""
         del part  # there is only one
         uri = self.layout.uri(self.file)
         format_ = decoder(self.layout.data_set.manifest)

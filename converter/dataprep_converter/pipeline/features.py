@@ -68,7 +68,7 @@ class Projector:
         """For each feature, the last column type that needed no conversion."""
 
     def project(self, batch: Batch) -> Batch:
-        """Projects a batch onto the features. Samples with a value that doesn't fit move to `bad`."""
+        """Projects a batch onto the features. Samples with a value that doesn't fit are moved to `bad`."""
         columns: list[Array] = []
         integers: list[tuple[FeatureSpec, InexactIntegers]] = []
         faults: dict[int, str] = {}

@@ -193,7 +193,7 @@ class Pipeline(Closeable):
 
 
 class BatchStream:
-    """The finished batches of some samples, with times and counts so far. It can be iterated only once."""
+    """The finished batches of some samples, with times and counts so far. The stream can be iterated only once."""
 
     def __init__(self, pipeline: Pipeline, units: UnitTable, samples: Iterator[Samples]) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -221,7 +221,7 @@ class BatchStream:
 
 
 def _apply(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
-    """Applies all steps to the batch, in parts if a step cuts the batch."""
+    """Applies all steps to the batch, in parts if a step splits the batch."""
     for number, step in enumerate(steps):
         batch = step.apply(batch)
         if isinstance(step, CutsBatches):

@@ -31,7 +31,7 @@ class ShardSink:
         self.raw_size = 0
         """Number of bytes so far, before compression."""
         self.seconds = 0.0
-        """Seconds spent so far on digests and writing. For each batch, only the slowest thread counts."""
+        """Seconds spent so far on digests and writing. For each batch, only the time of the slowest thread is added."""
         self._upload = upload
         self._compressor = compressor
         self.is_plain = isinstance(compressor, Plain)

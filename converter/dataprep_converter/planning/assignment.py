@@ -299,7 +299,7 @@ class _ClassNumbers:
         return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)
 
     def of_value(self, value: str | None) -> int:
-        """Returns the number of a value. Raises BadSpec for too many values."""
+        """Returns the number that stands for the value. Raises BadSpec for too many values."""
         if value not in self._numbers and len(self._numbers) >= MOST_CLASSES:
             raise BadSpec(
                 f"splits.stratifyBy: the column {self._column!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy takes any number."

@@ -1,6 +1,6 @@
 """Combines the units of an extended data set: the earlier ones, which must be unchanged, and the new ones. Pure.
 
-The earlier units keep their numbers and the new ones come after them, so that each plan begins with the previous plan.
+The earlier units keep their numbers, and the new units are appended, so that each plan begins with the previous plan.
 """
 
 from collections.abc import Mapping, Sequence

@@ -40,7 +40,7 @@ class Inputs(Closeable):
     state: Mapping[str, Any]
     """The reader's state, which is given to every worker."""
     texts: Mapping[str, str]
-    """Maps text columns to the reason why they are not columns of numbers.
+    """Maps each text column to the reason why it isn't a column of numbers.
 
     This mapping is not part of the reader's state, because only errors during planning use it.
     """
@@ -123,8 +123,8 @@ def _largest_key(reader: Reader, units: UnitTable) -> int:
 def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
     """Returns the digest of the inputs.
 
-    An extension's digest combines the earlier digest and that of the new units, because the same inputs would give other shards if they
-    were planned together.
+    An extension's digest is computed from the earlier digest and the new units. So it differs from the digest of the same inputs planned
+    all at once, which would give other shards.
     """
     sha256 = units_sha256(units, code_sha256)
     if keys:

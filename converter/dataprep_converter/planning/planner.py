@@ -297,7 +297,7 @@ def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, 
 
 
 def _estimate_encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:
-    """From the first few samples, estimates the size that all records have before compression."""
+    """Estimates the uncompressed size of all records from the first few samples."""
     samples = np.arange(min(probe, units.samples), dtype=np.int64)
     if not len(samples):
         return 0

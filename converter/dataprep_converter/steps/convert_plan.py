@@ -125,7 +125,7 @@ def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
 
 
 def _shallow_folders(source: Source) -> list[str]:
-    """Returns the folders whose sub-folders aren't all read: the root of a list's paths, and folders of images that are not read
+    """Returns folders of which some sub-folders aren't read: the root of a list's paths, and folders of images that are not read
     recursively.
     """
     images = source.images

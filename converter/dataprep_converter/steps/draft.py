@@ -1,7 +1,7 @@
 """The draft of a data set: its plan before the job takes the output folder, and the steps to take the folder.
 
 `plan_step.py` calls the methods in the order in which they are defined here. `convert_plan.py`, `extend.py`, `copy_job.py` and
-`script_job.py` override those that differ between the kinds of job.
+`script_job.py` override the methods that differ between the kinds of job.
 """
 
 import logging
@@ -32,7 +32,7 @@ class Draft(Closeable):
     predecessor: str | None = None
     """The unfinished run of this same job that another release began with other rules, if there is one.
 
-    The job continues this run if it can follow those rules, and replaces it otherwise.
+    If the job can follow those rules, it continues this run; otherwise it replaces the run.
     """
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Draft(Closeable):
         """Raises NotWhole when the data set to be extended has changed since it was written."""
 
     def take_over(self, folder: RunFolder) -> None:
-        """Takes over the parts of an earlier run that need not be made again. Readers of the folder see no change."""
+        """Takes over those parts of an earlier run that can be kept. Readers of the folder see no change."""
 
     def store(self, folder: RunFolder) -> Plan:
         """Stores the plan in the folder, which now belongs to this run.

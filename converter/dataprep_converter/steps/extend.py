@@ -6,8 +6,8 @@ shards are made.
 
     plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 
-Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. After that, the new run's plan identifies it, no matter
-where the run stopped.
+Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. After that, the new run's plan identifies this data set,
+no matter where the run stopped.
 """
 
 import logging
@@ -133,7 +133,7 @@ def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: Ru
     def take_report(number: int) -> None:
         report = existing.reports.report(number)
         if report is None:
-            return  # the work step makes the shard again
+            return  # the work step will rebuild the shard
         if report.quarantine is not None and report.quarantine_sha256 is not None:
             path = names.quarantine_file(folder.run_id, report.split, _number_in(report.quarantine))
             copied(

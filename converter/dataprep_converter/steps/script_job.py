@@ -99,7 +99,7 @@ def plan(spec: DataPrepJobSpec, access: Access) -> ScriptDraft:
 def inputs_sha256(spec: DataPrepJobSpec, access: Access) -> str:
     """Returns a digest of everything that the program is given besides its arguments.
 
-    The digest covers code, input files and variables. It also covers the workers' image if the script doesn't name an image.
+    The digest covers code, input files and variables. The digest also covers the workers' image if the script doesn't name an image.
     """
     script = script_of(spec)
     content = {

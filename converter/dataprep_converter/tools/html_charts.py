@@ -47,7 +47,7 @@ class Axis:
 
 
 def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None:
-    """Returns the axis for the numbers of all splits, or None if there are none.
+    """Returns the axis for the numbers of all splits, or None if no split has numbers.
 
     The axis is logarithmic if a few large values would squash all others.
     """

@@ -78,7 +78,7 @@ class _Listing:
     """The files of this kind."""
 
     def uris(self, uri: str) -> list[str]:
-        """If all files are of the kind, returns the URI itself, otherwise globs with the extensions of the files of this kind."""
+        """Returns the URI itself if all its files are of the chosen kind, or else a glob for each extension of that kind."""
         if len(self.files) == len(self.chosen_files):
             return [uri]
         names = [file.path.rpartition("/")[2] for file in self.chosen_files]
@@ -289,7 +289,7 @@ _DRAFTS: Final = {"csv": _csv, "images": _images, "idx": _idx, "numpy": _numpy}
 
 
 def _add_contents(draft: _Draft, chosen_files: Sequence[_File], access: Access) -> None:
-    """Adds notes on columns, classes and first records as the reader finds them, and guesses the label."""
+    """Reads the first records, adds notes on columns, classes and these records, and guesses the label."""
     with tempfile.TemporaryDirectory(prefix="dataprep-") as folder, ExitStack() as resources:
         source = Source.model_validate({draft.name: draft.source | _probe(draft, chosen_files[0], Path(folder), access)})
         reader_type = reader_class(draft.kind)

@@ -92,7 +92,7 @@ class Step(Protocol):
         ...
 
     def apply(self, batch: Batch) -> Batch:
-        """Returns the batch after the step. Samples that don't fit move to `bad`."""
+        """Returns the batch after the step. Samples that don't fit are moved to `bad`."""
         ...
 
 

@@ -62,7 +62,7 @@ class MapStep:
         return replace(batch, records=records, bad=[*batch.bad, *bad], filtered=batch.filtered + filtered, added=batch.added + added)
 
     def _separate_bad(self, results: list[tuple[int, list[Any]]]) -> tuple[list[tuple[int, list[Any]]], list[RejectedSample]]:
-        """Returns the results that fit, and the samples of those that don't."""
+        """Returns the results that fit, and the samples whose results don't fit."""
         good: list[tuple[int, list[Any]]] = []
         bad: list[RejectedSample] = []
         for sample, new_records in results:
