@@ -182,7 +182,7 @@ class IndexedShard:
 
     @cached_property
     def _bounds(self) -> Numbers:
-        """Offsets at which the parts begin, and the end of the last part."""
+        """The offset of each part's beginning, followed by the offset of the last part's end."""
         uri = names.join(self.layout.data_set.uri, names.index_file(self.file.file))
         lines = np.fromstring(self.layout.access.store(uri).get(uri).decode("ascii"), np.int64, sep=" ")
         if len(lines) != 2 * self.file.records or lines[-2:].sum() != self.file.size:

@@ -156,7 +156,7 @@ def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> 
 
 
 def with_columns(batch: Batch, schema: pa.Schema, columns: Mapping[str, Array], faults: Mapping[int, str]) -> Batch:
-    """Returns the batch in the step's new schema, with the given `columns` and all others unchanged. Moves the rows in `faults` to `bad`."""
+    """Returns the batch in the step's new schema, with these `columns` and all others unchanged. Moves the rows in `faults` to `bad`."""
     records = batch.records
     arrays = [columns[name] if name in columns else records.column(name) for name in [*schema.names, SAMPLE]]
     new_batch = replace(batch, records=pa.RecordBatch.from_arrays(arrays, schema=schema.append(records.schema.field(SAMPLE))))

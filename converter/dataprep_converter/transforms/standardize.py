@@ -127,7 +127,7 @@ class _Moments:
         self.squares: Wide = np.zeros(channels)
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Adds tensors whose last dimension is the channels."""
+        """Adds tensors whose last dimension consists of the channels."""
         flat = values.reshape(-1, values.shape[-1])
         if not len(flat):
             return
