@@ -245,7 +245,7 @@ class _Parser:
         return None
 
     def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
-        """The columns in their final types, with defaults filled in, and the reason for each row whose values don't fit, by position."""
+        """Returns the columns in their final types, with defaults filled in, and a dict that maps each row whose values don't fit to the reason."""
         whole = table.combine_chunks()
         columns = [_taken(whole, column.path) for column in self._columns]
         columns, wrong = settled(columns, self._columns, self._defaults)
