@@ -251,7 +251,7 @@ class Reader:
         return self._shuffled(start, flow.ahead(chunks, depth=self._chunks_of_a_window), self._options.shuffle)
 
     def _runs(self, start: Place) -> Iterator[flow.Run[pa.RecordBatch]]:
-        """Yields, one after another, the parts of shards that are to be read."""
+        """Yields the shard parts to read, one after another."""
         share, seed = self._share, self._options.shuffle
         for epoch, skipped in self._epochs(start):
             records_done = skipped * self._options.batch_size

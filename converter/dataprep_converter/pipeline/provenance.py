@@ -3,7 +3,7 @@
     _uid       <file>:<line, or record>           the file's path below its URI, the line from 1 or the record from 0
     _source    {"source": URI, "index": n}        the record from 0, and its "line" from 1 when the source has lines
 
-In the format recordioProtobuf they are the records' uid and metadata.
+In the format recordioProtobuf, they are the records' uid and metadata.
 """
 
 import json

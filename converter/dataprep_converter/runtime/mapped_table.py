@@ -30,6 +30,6 @@ class MappedTable:
         self.table: pa.Table = _arrow.ipc.open_file(pa.py_buffer(self._mapping), options=options).read_all()
 
     def let_go(self) -> None:
-        """Drops the pages that were read so far, so that they no longer occupy this process's memory. If needed, the pages are read from
+        """Drops the pages that have been read so far, so that they no longer occupy this process's memory. If needed, the pages are read from
         the file again."""
         self._mapping.madvise(mmap.MADV_DONTNEED)

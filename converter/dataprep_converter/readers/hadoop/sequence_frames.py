@@ -23,7 +23,7 @@ _INT: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ii")
 _SYNC: Final = len(ESCAPE) + MARKER
 _HEADER_BYTES: Final = 64 << 10
-"""The number of bytes that are first read to parse a header. Headers with much metadata are longer."""
+"""The number of bytes that are first read to parse a header. Headers with a lot of metadata are longer."""
 _LONGEST_HEADER: Final = 16 << 20
 _COLUMNS: Final = 4
 """The number of streams in a block: lengths of keys, keys, lengths of values, and values."""

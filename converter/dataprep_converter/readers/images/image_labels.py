@@ -35,7 +35,7 @@ def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> lis
 
 
 def number(text: str, *, where: str) -> int:
-    """The label as a whole number. If the label isn't a whole number, raises BadSpec, which names `where`."""
+    """The label as a whole number. Raises BadSpec, with `where` in its message, if it isn't one."""
     if _NUMBER.fullmatch(text.strip(" ")) is None:
         raise BadSpec(f"{where} has the label {text!r}, which is not a whole number (labelType: Number).")
     return int(text)
@@ -52,7 +52,7 @@ class Classes:
         self._others: dict[str, str] = {}
 
     def add(self, name: str, *, where: str, subset: str) -> None:
-        """Adds the class of an image. Raises BadSpec, which names `where`, if the spec gives the classes and this class is not one of them."""
+        """Adds the class of an image. Raises BadSpec, with `where` in its message, if the spec gives the classes and this class is not one of them."""
         if self._given is None and self._of in (None, subset):
             self._known.add(name)
         elif self._given is None:

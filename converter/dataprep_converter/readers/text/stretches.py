@@ -177,8 +177,8 @@ class StretchReader(BlockReader):
         return found
 
     def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Yields a pair for each stretch that contains some of these rows of a unit: the number of the stretch's first row, and the line
-        number of each of its rows."""
+        """For each stretch that contains at least one of the given rows, yields the number of its first row and the line numbers of all its
+        rows."""
         extra = json.loads(unit.extra)
         source = self._file(unit)
         if not extra.get("gzip"):

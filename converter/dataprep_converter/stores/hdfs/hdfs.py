@@ -255,7 +255,7 @@ class HdfsUpload:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
             # If the client repeated the rename after a lost answer, the file already has its final name. A rename changes neither a file's
-            # length nor its time.
+            # length nor its modification time.
             if not self._is_at_its_place(status):
                 raise hadoop.gone(self.uri) from exc
         self._ended = True

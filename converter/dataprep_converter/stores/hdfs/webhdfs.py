@@ -306,7 +306,7 @@ class WebHdfsUpload:
         except AlreadyExists as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except NotFound as exc:
-            # An attempt without an answer may have renamed the file. A rename changes neither a file's length nor its time.
+            # An attempt without an answer may have renamed the file. A rename changes neither a file's length nor its modification time.
             current = self._target_status()
             if current is None or (current["length"], current["modificationTime"]) != (status["length"], status["modificationTime"]):
                 raise hadoop.gone(self.uri) from exc
