@@ -126,7 +126,7 @@ def test_the_version_of_a_part_changes_the_run_ids_of_the_jobs_that_use_it_and_o
         pytest.param(
             {},
             None,
-            "was made by version 1 of shuffle, and this release makes version 2, which gives other records",
+            "was made by version 1 of shuffle, and this release uses version 2, which makes different records",
             id="an old rule that is gone",
         ),
         pytest.param({"shuffle": 3}, 1, "was made by version 3 of shuffle, and this release knows version 2", id="a newer rule"),

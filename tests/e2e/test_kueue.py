@@ -163,6 +163,6 @@ def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores:
     """No Kueue manages the Jobs of this namespace."""
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
-    told = held(namespace, "forgotten", reason="NotQueued", words=["is Kueue running"], seconds=90)
+    told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
     assert told.startswith("The convert Job waits for a Workload, because Kueue has not created one.")
     assert "NotQueued" in [reason for reason, _ in namespace.events("forgotten")]

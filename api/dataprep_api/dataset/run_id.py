@@ -107,7 +107,7 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
         oldest = part.version if part.oldest is None else part.oldest
         if part.is_used(spec) and version < oldest:
             return (
-                f"was made by version {version} of {name}, and this release makes version {part.version}, which gives other records. "
+                f"was made by version {version} of {name}, and this release uses version {part.version}, which makes different records. "
                 "Use the release that made it, or set output.overwrite: Always, which replaces the data set"
             )
     return None

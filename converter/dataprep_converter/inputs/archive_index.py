@@ -96,8 +96,8 @@ def _zip_members(source: Input, uri: str) -> Iterator[Member]:
     for member in zips.members(source, uri):
         if member.size > UNSUSPECTED_BYTES and member.size > LARGEST_RATIO * member.stored:
             raise BadData(
-                f"{uri}: the member {member.name!r} would have {member.size:,} bytes when decompressed from {member.stored:,} bytes, "
-                f"more than {LARGEST_RATIO} times as many.",
+                f"{uri}: the member {member.name!r} would expand from {member.stored:,} to {member.size:,} bytes, "
+                f"more than the allowed factor of {LARGEST_RATIO}.",
                 uri=uri,
             )
         total += member.size
@@ -108,8 +108,7 @@ def _zip_members(source: Input, uri: str) -> Iterator[Member]:
 def _check_total(total: int, size: int, uri: str) -> None:
     if total > UNSUSPECTED_TOTAL_BYTES and total > LARGEST_RATIO * size:
         raise BadData(
-            f"{uri}: its members would have {total:,} bytes when decompressed from {size:,} bytes, "
-            f"more than {LARGEST_RATIO} times as many.",
+            f"{uri}: its members would expand from {size:,} to {total:,} bytes, more than the allowed factor of {LARGEST_RATIO}.",
             uri=uri,
         )
 

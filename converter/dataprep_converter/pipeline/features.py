@@ -195,7 +195,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     if num_classes is not None:
         dtype, num_classes = _class_dtype(dtype, shape, num_classes, chosen=feature.dtype is not None, of=of, why=why_text(*fields))
     if "bytes" in (dtype, *dtypes) and {dtype, *dtypes} != {"bytes"}:
-        advice = "give it encoding: Raw for its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
+        advice = "set encoding: Raw to store its bytes" if dtype == "bytes" else "give the column a type of numbers in the source"
         raise BadSpec(f"{of}: {format_names(columns)} can't become {dtype}; {advice}.{why_text(*fields)}")
     support = encoder_class(output.format).numbers(output)
     raw = dtype != "bytes" and _is_raw(feature, dtype, shape, support, of=of, format_=output.format)

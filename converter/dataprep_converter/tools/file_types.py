@@ -140,7 +140,7 @@ class Dialect:
 
     @property
     def first_is_foreign(self) -> bool:
-        """Whether the first row of a file without a header can't be data, because it has text in a column where all other rows have numbers."""
+        """Whether the first row, which wasn't recognized as a header, has text in a column where all other rows have numbers."""
         if self.header or len(self.rows) < 3:
             return False
         return any(not _is_number(cell) and all(_is_number(row[at]) for row in self.rows[1:]) for at, cell in enumerate(self.rows[0]))

@@ -92,7 +92,7 @@ def test_features_stand_in_the_byte_order_of_their_names() -> None:
         ([{"name": "x", "columns": ["1..0"]}], "the range '1..0' of the 2 columns is empty"),
         ([{"name": "x", "columns": ["height", "text"]}], "text and numbers can't share a vector: height (int64), text (bytes)"),
         ([{"name": "text", "dtype": "float32"}], "text can't become float32; give the column a type of numbers in the source"),
-        ([{"name": "height", "dtype": "bytes"}], "height can't become bytes; give it encoding: Raw"),
+        ([{"name": "height", "dtype": "bytes"}], "height can't become bytes; set encoding: Raw"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_data_is_read(features: list[dict[str, Any]], message: str) -> None:

@@ -37,7 +37,7 @@ _WINDOW: Final = 64 << 10
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})
-"""The names of those files in the folder of a map file that hold no records."""
+"""In the folder of a map file, the files with these names hold no records."""
 
 
 class SequenceFileReader(BlockReader):
