@@ -260,7 +260,7 @@ def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) ->
         digests[good] = dedupe.digests(records, columns)
         unreadable = np.setdiff1d(samples_read, good)
         digests[unreadable, 0], digests[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
-    # Samples beyond the limit are left out, so they don't make later samples duplicates.
+    # Samples beyond the limit are left out, so a later sample that equals one of them isn't a duplicate.
     within_limit = np.flatnonzero(table.codes != _BEYOND)
     for samples in dedupe.find_repeated(digests if len(within_limit) == len(digests) else digests[within_limit], within_limit):
         table.codes[samples] = _BEYOND
