@@ -65,8 +65,8 @@ def _average(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.float64]:
     """Average an array [n, k] to [size, k].
 
     Each new row is the mean of the rows that it covers. A partly covered row is weighted by its covered part.
-    To compute the sum of a new row, the complete rows are added. The uncovered part of the first row is subtracted, and the covered part of
-    the last row is added.
+    For the sum behind this mean, the first input row and the complete ones after it are added. Then the uncovered part of the first row is
+    subtracted, and the covered part of the last row is added.
     """
     edges = np.arange(size + 1) * len(values)
     edge_rows, part = edges // size, (edges % size / size)[:, None]

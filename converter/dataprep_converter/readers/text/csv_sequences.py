@@ -257,7 +257,7 @@ class _Part:
         return lists
 
     def uneven(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
-        """The reason for each file whose rows don't all have the same value in one of these columns. Files with a bad row are skipped."""
+        """Maps each file in which the rows differ in one of these columns to a message that says so. Files with a bad row are skipped."""
         faults: dict[int, str] = {}
         is_good = np.ones(len(self.counts), np.bool_)
         is_good[list(self.faults)] = False

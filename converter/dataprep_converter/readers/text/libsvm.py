@@ -110,7 +110,7 @@ def scan(data: bytes, at_end: bool) -> Lines:
         return lines
     inked = np.flatnonzero(~_IS_SPACE[text])
     # For each line, find the first character after the line's start that is not white space. If the line contains only \v or \f, the
-    # character that is found is in a later line.
+    # search goes on and finds a character of a later line.
     places = np.append(inked, len(data))[np.searchsorted(inked, lines.starts)]
     has_record = (places < lines.ends) & (np.append(text, ord("#"))[places] != ord("#"))
     return replace(lines, starts=lines.starts[has_record], ends=lines.ends[has_record])
