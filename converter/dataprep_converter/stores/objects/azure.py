@@ -36,7 +36,7 @@ from dataprep_converter.core.errors import (
 )
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.azure import CredentialChain
-from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, retry_config, unquoted
+from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, is_written, retry_config, unquoted
 from dataprep_converter.stores.store_requests import Address, Answer, Requests, encoded
 
 _VERSION: Final = "2023-11-03"
@@ -181,11 +181,7 @@ class Container(Bucket):
         if answer.code in _EXISTS:
             # An earlier attempt of ours, which got no answer, may have succeeded.
             existing = self.look(uri, key) if answer.in_doubt else None
-            if (
-                existing is not None
-                and existing[0].size == len(data)
-                and existing[1] == hashlib.md5(data, usedforsecurity=False).hexdigest()
-            ):
+            if existing is not None and is_written(existing, data):
                 return existing[0]
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         raise self.refusal(answer, key, doing="write")

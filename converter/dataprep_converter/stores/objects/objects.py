@@ -9,6 +9,7 @@ writers succeeds.
 # ruff: noqa: D102
 
 import contextlib
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -318,6 +319,12 @@ def as_folder(key: str) -> str:
 def unquoted(tag: str | None) -> str:
     """Returns an ETag without quotes, as used in pins."""
     return (tag or "").strip('"')
+
+
+def is_written(existing: tuple[Entry, str], data: bytes) -> bool:
+    """Whether the size and MD5 of an object, as `Bucket.look` returns them, are those of these bytes."""
+    entry, md5 = existing
+    return entry.size == len(data) and md5 == hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")

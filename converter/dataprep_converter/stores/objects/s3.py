@@ -32,7 +32,7 @@ from dataprep_converter.core.errors import (
 )
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.aws import CredentialChain, domain_of
-from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, retry_config, unquoted
+from dataprep_converter.stores.objects.objects import Bucket, ObjectStore, client_options, is_written, retry_config, unquoted
 from dataprep_converter.stores.objects.parts import unfinished
 from dataprep_converter.stores.objects.s3_requests import S3Requests
 from dataprep_converter.stores.store_requests import Address, Answer
@@ -147,11 +147,7 @@ class XmlBucket(Bucket):
         if answer.status == 412:
             # An earlier attempt of ours, which got no answer, may have succeeded.
             existing = self.look(uri, key) if answer.in_doubt else None
-            if (
-                existing is not None
-                and existing[0].size == len(data)
-                and existing[1] == hashlib.md5(data, usedforsecurity=False).hexdigest()
-            ):
+            if existing is not None and is_written(existing, data):
                 return existing[0]
             raise AlreadyExists(f"{uri} exists already.", uri=uri)
         raise self.refusal(answer, key, doing="write")
