@@ -20,7 +20,7 @@ def listing_fault(manifest: Manifest, folder: OutputFolder) -> str | None:
 def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
     """Returns whether the files of a finished data set are those that the run wrote.
 
-    Compares the pins of shards and indexes, and the sizes of other files.
+    Shards and record indexes are compared by pin, and all other files by size.
     """
     entries = dict(folder.visible())
     if difference(visible_sizes(manifest), entries) is not None:

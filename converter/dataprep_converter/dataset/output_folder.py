@@ -110,7 +110,7 @@ class OutputFolder:
         return self._list()
 
     def known_files(self) -> set[str]:
-        """Returns the paths of all files that runs of dataprep have planned here. A new run may delete these files."""
+        """Returns the paths of all files that runs of dataprep have planned in this folder. A new run may delete the planned files."""
         paths: set[str] = set()
         reports: list[str] = []
         for path, _ in self._list(names.SIDE):
@@ -142,7 +142,7 @@ class OutputFolder:
         self._store.put(self.at(relative), data)
 
     def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
-        """Writes small metadata files durably, several files at a time. The options `hdfs` apply only to visible files.
+        """Writes small metadata files durably, several files at a time. The HDFS options `hdfs` apply only to visible files.
 
         Syncing a file takes longer than writing it, and syncing several files concurrently takes no longer than syncing one.
         """
@@ -173,7 +173,7 @@ class OutputFolder:
         return sorted(ids)
 
     def sweep(self) -> list[str]:
-        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit us to remove these leftovers."""
+        """Removes leftovers of unfinished uploads. Returns a warning if the store doesn't permit the removal."""
         try:
             swept = self._store.sweep(self.uri)
         except (NotPermitted, NotFound) as exc:

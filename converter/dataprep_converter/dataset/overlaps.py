@@ -34,7 +34,7 @@ def check(
     """Raises BadSpec if the output folder or table is one of these inputs, is within an input, or contains an input.
 
     The subfolders of a `shallow` folder are not read, so the output may be one of them. `endings` are the possible endings of the output
-    files' names, or None if any ending is possible. A glob that can't match such a name doesn't read the output.
+    files' names, or None if any ending is possible. A glob that matches no name with one of these endings can't read the output.
     """
     folder = place_of(output, access)
     for uri in shallow:
@@ -93,7 +93,7 @@ def _refuse(uri: str, source: Place, field: str, target: str, output: Place) -> 
 
 
 def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, output: Place, endings: Sequence[str] | None) -> None:
-    """Raises BadSpec if the glob may match files of the output. The glob needn't match all files below its folder."""
+    """Raises BadSpec if the glob may match files of the output. The output may be below `folder` if the glob can't match its files."""
     base = place_of(folder, access)
     if base is None:
         return

@@ -1,7 +1,7 @@
 """Data sets made by scripts: which files are outputs of the script, and which of the outputs are read as records.
 
-The steps of a script's job use this module. For existing data sets, it is also used by `verify`, by `inspect`, and by runs that take over a
-folder.
+The steps of a script's job use this module. For existing data sets, this module is also used by `verify`, by `inspect`, and by runs that
+take over a folder.
 """
 
 import re

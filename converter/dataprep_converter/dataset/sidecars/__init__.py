@@ -1,8 +1,8 @@
 """Makes the metadata of a finished data set: small files that its readers expect. Each kind of metadata has its own module.
 
-These files have hidden names, so that a reader that takes all visible files of the folder finds only data. The only exceptions are files
-that a format's own reader opens by name (`names.split_files`). The commit step writes the metadata before the manifest, which contains the
-files' sizes and digests.
+These files have hidden names, so that a reader that takes all visible files of the folder finds only data. The only metadata files with
+visible names are those that a format's own reader opens by name (`names.split_files`). The commit step writes the metadata before the
+manifest, which contains the files' sizes and digests.
 """
 
 import os
@@ -28,8 +28,8 @@ METADATA: Final[Mapping[str, str]] = {
 }
 """Maps each kind of metadata to the function that makes it.
 
-To add a kind, add one line here and one module. If only some formats have this kind of metadata, also name the kind in the entries of these
-formats in `FORMATS`.
+To add a kind, add one entry to this table, and one module. If only some formats have this kind of metadata, also name the kind in the
+entries of these formats in `FORMATS`.
 """
 
 _OF_SOME_FORMATS: Final = frozenset(kind for format_ in FORMATS.values() for kind in format_.sidecars)
@@ -52,7 +52,7 @@ class FinishedDataSet:
     uri: str
     """The data set's location.
 
-    Files other than those of `PLACED` must not contain the location, because it would be wrong in a copy of the folder.
+    Files other than those of `PLACED` must not contain the location, because the location would be wrong in a copy of the folder.
     """
     manifest: Manifest
     """The manifest as it is before the metadata files are added."""
@@ -77,7 +77,7 @@ def files(finished: FinishedDataSet) -> Made:
 
 
 def location_files(uri: str, manifest: Manifest) -> Made:
-    """Yields the files that contain the data set's location, for a data set in this folder.
+    """For a data set in the folder `uri`, yields the files that contain the data set's location.
 
     Files that the manifest lists are left out: older versions of dataprep made these files without the location.
     """

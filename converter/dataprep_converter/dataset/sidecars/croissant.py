@@ -22,8 +22,8 @@ Column: TypeAlias = tuple[str, str, bool]
 
 FILE: Final = f"{names.SIDE}/croissant.json"
 _MOST_COLUMNS: Final = 1000
-"""If CSV files have more columns (such as pixels) than this, their columns aren't described, because this file would become larger than the
-shards."""
+"""The columns of CSV files with more columns than this (such as one for each pixel) aren't described, because croissant.json would become
+larger than the shards."""
 _TYPES: Final = {"int64": "sc:Integer", "float": "sc:Float", "bytes": "sc:Text"}
 _CONTEXT: Final[Mapping[str, Any]] = {
     "@language": "en",
@@ -123,7 +123,7 @@ def _classes(number: int, label: str, classes: list[str]) -> Mapping[str, Any]:
 
 
 def _records(finished: FinishedDataSet) -> list[Mapping[str, Any]]:
-    """Returns the features of each shard's records, but only for tables. Croissant can't describe the records of other formats."""
+    """Returns a record set for each shard, or an empty list if Croissant can't describe the shards' columns."""
     columns = _columns(finished)
     return (
         []
@@ -178,5 +178,5 @@ def _field(place: str, name: str, kind: str) -> dict[str, Any]:
 
 
 def _id(name: str, number: int) -> str:
-    """Returns an identifier for use in the file. If the name contains white space, which mlcroissant refuses, uses the number instead."""
+    """Returns an identifier: the name, or the number if the name contains white space, which mlcroissant refuses."""
     return str(number) if re.search(r"\s", name) else name

@@ -1,4 +1,7 @@
-"""`load_sagemaker.py`: prints the InputDataConfig of a training job for this data set. For recordioProtobuf, it also reads the records."""
+"""`load_sagemaker.py`: prints the InputDataConfig of a training job for this data set.
+
+For recordioProtobuf, the loader also reads the records.
+"""
 
 from string import Template
 from typing import Final

@@ -21,7 +21,7 @@ FRAMEWORKS: Final[Mapping[str, str]] = {
     "spark": "there is one for {readable}",
     "numpy": "this one is for {readable}",
 }
-"""Maps each framework to a phrase that lists the formats it can read. The phrase is used in the message about any other format.
+"""Maps each framework to a phrase that lists the formats it can read. The phrase is used in the message for data sets in any other format.
 
 `{readable}` is replaced with the formats that have a loader for the framework in `FORMATS`.
 """

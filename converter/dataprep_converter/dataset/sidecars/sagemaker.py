@@ -1,7 +1,7 @@
 """SageMaker: `_dataprep/input_data_config.json` is the `InputDataConfig` of a training job, with a channel for each split.
 
-A channel names its shards by the common prefix of their keys. If dataprep copies the data set, it writes a new configuration for the copy.
-`load_sagemaker.py` prints the same configuration for any other location.
+A channel identifies its shards by the common prefix of their keys. If dataprep copies the data set, it writes a new configuration for the
+copy. `load_sagemaker.py` prints the same configuration for any other location.
 """
 
 import json
@@ -18,7 +18,7 @@ FILE: Final = f"{names.SIDE}/input_data_config.json"
 _LISTED_FIRST: Final = ("recordioProtobuf", "tfrecord", "csv", "jsonl", "parquet")
 """The order in which the message lists formats.
 
-Don't change it, because the message is part of data sets, whose bytes must stay the same.
+Don't change this order, because the message is part of data sets, whose bytes must stay the same.
 """
 
 

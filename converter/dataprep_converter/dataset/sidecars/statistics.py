@@ -48,8 +48,8 @@ class _Json(str):
 def _to_json(value: Any, indent: str = "\n") -> str:
     """Returns JSON text. Each entry of a dict that contains other dicts is written on its own line. All other values are on one line.
 
-    With `indent`, Python's json module formats each value in Python code instead of C. For 22 features, such formatting takes longer than
-    converting 200,000 records.
+    With `indent`, Python's json module formats each value in Python code instead of C. For 22 features, formatting in Python takes longer
+    than converting 200,000 records.
     """
     if isinstance(value, _Json):
         return value
@@ -125,7 +125,7 @@ def _numbers(numbers: NumberSummary, *, is_whole: bool) -> dict[str, Any]:
 def _histogram(buckets: Sequence[tuple[float, float, int]]) -> _Json:
     """Returns the JSON text of a histogram.
 
-    Most bucket boundaries belong to two buckets. Formatting the boundaries here avoids formatting thousands of them twice.
+    Most bucket boundaries belong to two buckets. Each boundary is formatted only once, because there may be thousands.
     """
     ends = {end for low, high, _ in buckets for end in (low, high)}
     texts = {end: f"{end:.{_DIGITS}g}" if isinstance(end, float) else str(end) for end in ends}

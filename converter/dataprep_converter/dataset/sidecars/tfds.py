@@ -4,9 +4,9 @@
     _tfds/dataset/1.0.0/features.json             how each feature is stored
     _tfds/dataset/1.0.0/<feature>.labels.txt      class names, one on each line
 
-The name and version in TFDS are constant, so that equal data sets have equal folders, and the folder's path is known. The files are only
-made for uncompressed TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names: it numbers shards with five
-digits. The files have the form that tensorflow_datasets 4.9.10 writes.
+The name and version in TFDS are constant, so that equal data sets have equal folders, and the folder's path is known. The files are
+made only for uncompressed TFRecord files of tf.train.Example, and only if TFDS can construct the shards' names. TFDS numbers shards with
+five digits. The files have the form that tensorflow_datasets 4.9.10 writes.
 """
 
 import json
@@ -25,7 +25,7 @@ _FEATURES: Final = "tensorflow_datasets.core.features"
 _DECODABLE: Final = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "float16", "float32", "float64"})
 """Our types that `tf.io.decode_raw` supports."""
 IMAGE: Final = "image/encoded"
-"""The column in which our image readers put encoded images. TensorFlow's own tools use the same name for such a feature."""
+"""The column in which our image readers put encoded images. TensorFlow's own tools also use this name for encoded images."""
 
 
 def make(finished: FinishedDataSet) -> Made:
