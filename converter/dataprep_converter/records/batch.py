@@ -27,7 +27,7 @@ TEXT: Final = "text"
 
 
 TEXTS: Final = "texts"
-"""Key in a reader's state, used only while a plan is made. The value maps each column's name to its `TEXT` metadata."""
+"""Key in a reader's state, used only while a plan is made. The value maps each column's name to the column's `TEXT` metadata."""
 
 
 def marked(schema: pa.Schema, key: str, values: Mapping[str, str]) -> pa.Schema:
@@ -79,7 +79,7 @@ class LostDigits:
     column: str
     samples: npt.NDArray[np.int64]
     texts: Sequence[str]
-    """The first such decimal of each of these samples."""
+    """For each of these samples, the first decimal that lost digits."""
 
 
 @dataclass(frozen=True)
@@ -98,4 +98,4 @@ class Batch:
     lost: Sequence[LostDigits] = ()
     """The samples' decimals that lost digits when they were read."""
     lossy: Sequence[Lossy] = ()
-    """Values that the records store inexactly. Set once the records have their features."""
+    """Values that the records store inexactly. Empty until the records have their features."""

@@ -10,11 +10,11 @@ class DtypeSupport:
     """The types in which a format stores numbers, under the names that numpy uses."""
 
     unasked: Mapping[str, str] = field(default_factory=dict)
-    """Maps the type of values to the type in which the values are stored if the spec names none."""
+    """Maps the type of values to the type in which the values are stored if the spec names no type."""
     held: frozenset[str] | None = None
-    """All types that the format can store; None for any type."""
+    """All types that the format can store, or None if the format can store any type."""
     raw: bool = False
-    """Whether a tensor can be stored as its bytes. If so, tensors of small integers are stored in this way by default."""
+    """Whether a tensor can be stored as its bytes. If so, tensors of small integers are stored as bytes by default."""
     as_they_are: frozenset[str] = frozenset()
     """Names of features that always keep their types, because they aren't values of the records."""
 
@@ -34,7 +34,7 @@ class FeatureSpec:
     The shape of a sequence begins with -1, which stands for any number of steps.
     """
     raw: bool = False
-    """Whether a tensor is stored as its bytes. In a sequence, each step's tensor is stored in this way."""
+    """Whether a tensor is stored as its bytes. In a sequence, each step's tensor is stored as bytes."""
     label: bool = False
     sequence: bool = False
     """Whether the values are lists of steps. Each step is a value, a vector (a fixed_size_list or tensor) or a list of any length."""

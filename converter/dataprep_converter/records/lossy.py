@@ -79,7 +79,7 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
 
 
 def merged(entries: Iterable[Lossy]) -> list[Lossy]:
-    """Returns one entry for each combination of feature, column and kind. It has the total number of records and the first example."""
+    """Returns one entry for each combination of feature, column and kind, with the total number of records and the first example."""
     by_key: dict[tuple[str, str, str], Lossy] = {}
     for entry in entries:
         key = (entry.feature, entry.column, entry.kind)
