@@ -71,7 +71,10 @@ def require_libraries(purpose: str) -> None:
 
 
 def header(data: bytes, decode: Decode) -> Header:
-    """Return the header of a complete file. Raises BadSample if it isn't an image, is incomplete, or has more pixels than `maxPixels`."""
+    """Return the header of a complete file.
+
+    Raises BadSample if the data isn't an image, is incomplete, or has more pixels than `maxPixels`.
+    """
     image_header = image_headers.parse(data)
     if image_header.height * image_header.width > decode.max_pixels:
         raise BadSample(
@@ -85,7 +88,7 @@ def header(data: bytes, decode: Decode) -> Header:
 def decoded(data: bytes, head: Header, decode: Decode, *, at_least: tuple[int, int] | None = None) -> Pixels:
     """Decode a file to pixels uint8[height, width, channels]. Raises BadSample with the decoder's reason.
 
-    With `at_least`, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, but not below this (height, width).
+    With `at_least`, a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, as long as the result isn't smaller than this (height, width).
     """
     if head.format == "jpeg":
         image = _jpeg(data, head, decode.channels, at_least)
@@ -140,7 +143,7 @@ def _jpeg(data: bytes, head: Header, channels: int, at_least: tuple[int, int] | 
 
 
 def _scans(data: bytes) -> int:
-    """Count the occurrences of the two bytes that begin a scan. Calling `data.count` instead would take four times as long."""
+    """Count the occurrences of the two bytes that begin a scan. `data.count` would take four times as long."""
     octets = np.frombuffer(data, np.uint8)
     return int(np.count_nonzero((octets[:-1] == _MARKER) & (octets[1:] == _SCAN)))
 

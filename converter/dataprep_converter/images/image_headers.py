@@ -33,7 +33,7 @@ class ImageHeader:
 
 
 def parse(data: bytes) -> ImageHeader:
-    """Parse the header of a complete file. Raises BadSample with the reason if it isn't a complete image."""
+    """Parse the header of a complete file. Raises BadSample, with the reason, if the data isn't a complete image."""
     if not data:
         raise BadSample("the file is empty")
     try:
