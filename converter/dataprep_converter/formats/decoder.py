@@ -12,7 +12,7 @@ from dataprep_api.dataset.report import Manifest
 
 
 class Decoder(Protocol):
-    """Reads the files that the encoder of the same format writes. It checks all lengths, counts and checksums that a file contains."""
+    """Reads the files that the encoder of the same format writes. Decoders check all lengths, counts and checksums that a file contains."""
 
     def __init__(self, manifest: Manifest) -> None:
         """Take the compression, the features and the format's options (`content["output"]`) from `manifest`."""
@@ -26,7 +26,7 @@ class Decoder(Protocol):
         ...
 
     def parse(self, record: Any) -> dict[str, Any]:
-        """For each feature of a record, return a flat list of ints, floats or bytes. A sequence is a list of such lists, one per step."""
+        """For each feature of a record, return a flat list of ints, floats or bytes. For a sequence, return one such list per step."""
         ...
 
 

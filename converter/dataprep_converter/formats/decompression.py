@@ -10,7 +10,7 @@ from dataprep_converter.core.errors import BrokenRecord
 from dataprep_converter.inputs.pinned import BrokenGzip, gunzipped
 
 _PIECE: Final = 4 << 20
-_arrow: Any = pa  # the stubs don't know compressed streams over Python files
+_arrow: Any = pa  # the type stubs don't cover compressed streams over Python files
 
 
 def decompressed(pieces: Iterable[bytes], compression: str) -> Iterator[bytes]:

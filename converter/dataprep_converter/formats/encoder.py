@@ -34,7 +34,7 @@ class Encoder(Protocol):
         ...
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Set the shard that is to be encoded, and the job's shuffle seed (0 if it doesn't shuffle).
+        """Set the shard that is to be encoded, and the job's shuffle seed (0 if the job doesn't shuffle).
 
         This is called before the first batch, but not while a plan measures sizes.
         """
@@ -47,7 +47,7 @@ class Encoder(Protocol):
     def pieces(self, batch: pa.RecordBatch) -> Sequence[Buffer]:
         """Return the same bytes as `encode`, as consecutive pieces, so that large values needn't be copied.
 
-        The pieces stay valid as long as the buffer of `encode`.
+        The pieces stay valid until the third call after this one.
         """
         ...
 
@@ -63,7 +63,7 @@ class Encoder(Protocol):
         """Yield, in pieces, the bytes that follow those that `close` returns.
 
         If a format's header depends on the last record, `close` returns the header, and this method yields the records. For most formats,
-        it yields nothing.
+        this method yields nothing.
         """
         ...
 

@@ -43,12 +43,12 @@ class Format:
     """The layout of the record index. None for a format whose records need no index, or have no separate offsets."""
     read_unit: ReadUnit = ReadUnit.FILE
     script_extensions: tuple[str, ...] = ()
-    """A script's output file with one of these extensions is read record by record. Only the extension of such a file is known."""
+    """A script's output file with one of these extensions is read record by record. Only the extension shows what such a file contains."""
     media_type: str = "application/octet-stream"
     is_sagemaker_input: bool = False
     """Whether a SageMaker training job accepts the media type as its ContentType."""
     croissant_columns: str | None = None
-    """A function that takes a `Finished` and returns the names of the files' columns for Croissant, or None if there are none."""
+    """A function that takes a `FinishedDataSet` and returns the names of the files' columns for Croissant, or None if there are none."""
     sidecars: tuple[str, ...] = ()
     """The kinds of side files, from `dataset/sidecars`, that only data sets of this format have."""
     loaders: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The registry of formats. It maps a format's name to its `Format`."""
+"""The registry of formats, which maps each format's name to its `Format`."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -142,7 +142,7 @@ def decoder(manifest: Manifest) -> Decoder:
 
 @cache
 def _names_features(kind: type[Decoder]) -> bool:
-    """Whether a decoder class implements NamesFeatures. Cached, because checking this takes longer than reading a small record."""
+    """Whether a decoder class implements NamesFeatures. Cached, because the check takes longer than reading a small record."""
     return issubclass(kind, NamesFeatures)
 
 

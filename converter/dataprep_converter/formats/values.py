@@ -1,7 +1,7 @@
 """Compare parsed records with the manifest's features, and convert them back to columns.
 
 In this module a record is a mapping from feature to values, as `registry.by_feature` returns it. The values are a flat list of ints, floats
-or bytes. A sequence is a list of such lists. A tensor that is stored raw is a single value of bytes.
+or bytes. The values of a sequence are a list of such lists. A tensor that is stored raw is a single value of bytes.
 """
 
 import itertools
@@ -15,7 +15,7 @@ import pyarrow as pa
 from dataprep_converter.core.tensors import Array, arrow_type, pc, to_arrow
 from dataprep_converter.records.columns import IS_RECORD, IS_SEQUENCE
 
-_arrow: Any = pa  # the stubs don't know lists whose types are only known at run time
+_arrow: Any = pa  # the type stubs don't cover lists whose types are known only at run time
 
 Record = Mapping[str, Any]
 Described = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Decoder of `fileBatch`: extracts the stored files and their URIs. It holds the complete archive in memory."""
+"""Decoder of `fileBatch`: extracts the stored files and their URIs. The decoder holds the complete archive in memory."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive. It contains raw files in the order of the records, and a list of the URIs.
+"""Encoder of `fileBatch`: DL4J's FileBatch, a zip archive with the raw files, in the order of the records, and a list of the URIs.
 
     # file_<n>.<extension of the URI, or bin>, n from 0, for each record;    originalUris.txt: the URIs, separated by \\n
 

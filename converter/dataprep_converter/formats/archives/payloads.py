@@ -1,7 +1,7 @@
 """Payloads: convert each row of a column to the bytes of a small file: text, JSON or .npy.
 
-Payloads are for formats whose records consist of such files. The columns must have no nulls at the top level, because each format handles
-missing values itself.
+Payloads are for formats whose records consist of such small files. The columns must have no nulls at the top level, because each format
+handles missing values itself.
 """
 
 import io

@@ -32,7 +32,7 @@ class WebdatasetDecoder:
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, dict[str, bytes]]]:
         """Yield the samples. The checksum of every header and the padding are checked.
 
-        Contents have no checksum of their own. Only the file's digest reveals a flipped bit in a content.
+        The contents of members have no checksums, so only the file's digest reveals a flipped bit in a content.
         """
         sample_offset = 0
         sample: dict[str, bytes] = {}

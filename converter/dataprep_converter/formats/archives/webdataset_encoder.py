@@ -8,9 +8,9 @@
 The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
 order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because some readers fail on PAX headers.
 
-Readers cut a name at the first dot of its last path component, so the last path component of a key has no dot. The samples of a batch whose
-members have the same extensions are encoded together. A batch may have several such groups: a missing value has no member, and an image's
-extension depends on its type.
+Readers split a name at the first dot of its last path component, so the last path component of a key has no dot. The samples of a batch
+whose members have the same extensions are encoded together. A batch may have several such groups: a missing value has no member, and the
+extension of an image depends on the image's type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ BLOCK: Final = 512
 RECORD: Final = 10_240
 """tar's record size in bytes. The length of a tar file is a multiple of this size."""
 SNIFFED: Final = "/encoded"
-"""Features whose names end with this hold image files. Their extension is detected from their first bytes."""
+"""Features whose names end with this suffix hold image files. The extension of each image is detected from its first bytes."""
 MAGICS: Final[Mapping[bytes, str]] = {
     b"\xff\xd8\xff": "jpg",
     b"\x89PNG": "png",
@@ -140,7 +140,7 @@ def members(features: Sequence[FeatureSpec], options: WebdatasetOptions) -> list
 def _own_extension(feature: FeatureSpec) -> str:
     """Return the extension that follows from the feature's type.
 
-    It is empty for images, because an image's extension depends on the type of the image.
+    The extension is empty for images, because an image's extension depends on the type of the image.
     """
     if feature.dtype == "bytes" and not feature.shape:
         if feature.text:
@@ -165,7 +165,7 @@ def _name_part(name: str) -> str:
 
 
 class WebdatasetEncoder(SingleFile):
-    """Encodes one tar file (see the module's docstring). Between batches it holds only counts and the hashes of keys."""
+    """Encodes one tar file (see the module's docstring). Between batches, the encoder holds only counts and the hashes of keys."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._key = output.webdataset.key
@@ -181,7 +181,7 @@ class WebdatasetEncoder(SingleFile):
         return "tar"
 
     def begin(self, shard: Shard, *, seed: int) -> None:
-        """Note the shard's number. Keys that don't come from a feature begin with this number."""
+        """Store the shard's number, with which keys that don't come from a feature begin."""
         del seed
         self._shard = shard.index
 
@@ -243,11 +243,11 @@ class WebdatasetEncoder(SingleFile):
 
 
 _EXTENSIONS: Final = ("", *dict.fromkeys(MAGICS.values()), _UNKNOWN)
-"""The extensions of images. `_kinds` returns indexes into this tuple, of which 0 stands for the member's own extension."""
+"""The extensions of images. `_kinds` returns indexes into this tuple, where index 0 stands for the member's own extension."""
 
 
 def _kinds(member: Member, column: Array) -> npt.NDArray[np.int64]:
-    """Return for each row -1 if it has no value, 0 for the member's own extension, or else the index of the image's extension."""
+    """For each row, return -1 if the row has no value, 0 for the member's own extension, or else the index of the image's extension."""
     kinds = np.zeros(len(column), np.int64)
     if member.is_image:
         content = payloads.as_it_is(column)

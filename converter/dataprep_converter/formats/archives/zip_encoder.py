@@ -7,7 +7,7 @@ Members keep the order in which they are added.
     #              | offset | name
     # The end:     504b0506 | 0, 0 | members, members | size and offset of the directory | 0                          (little-endian)
 
-Sizes and checksums are written before the content, which is enough for a reader that never seeks, such as Java's ZipInputStream.
+Sizes and checksums are written before the content, so that even a reader that never seeks, such as Java's ZipInputStream, can use them.
 """
 
 import stat

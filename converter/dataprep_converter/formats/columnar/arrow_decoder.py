@@ -11,8 +11,8 @@ from dataprep_converter.formats.columnar import tables_decoder
 from dataprep_converter.formats.columnar.tables_encoder import schema_of
 
 _MAGIC: Final = 8
-"""The number of bytes before the message stream. An Arrow file is such a stream followed by a footer."""
-_ipc: Any = pa.ipc  # the stubs don't know all options
+"""The number of bytes before the message stream. An Arrow file consists of these bytes, the message stream and a footer."""
+_ipc: Any = pa.ipc  # the type stubs don't cover all options
 
 
 class ArrowDecoder:

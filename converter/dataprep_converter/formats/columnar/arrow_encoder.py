@@ -12,7 +12,7 @@ from dataprep_converter.formats.columnar.tables_encoder import LARGEST_GROUP, Gr
 from dataprep_converter.formats.encoder import SingleFile
 from dataprep_converter.records.feature import FeatureSpec
 
-_ipc: Any = pa.ipc  # the stubs don't know all options
+_ipc: Any = pa.ipc  # the type stubs don't cover all options
 
 
 class ArrowEncoder(SingleFile):

@@ -25,7 +25,7 @@ from dataprep_converter.records.feature import FeatureSpec
 IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _USUAL: Final = ("image", "image/encoded")
 _KEY: Final = b"huggingface"
-_arrow: Any = pa  # the stubs don't know types and arrays that are only known at run time
+_arrow: Any = pa  # the type stubs don't cover types and arrays that are known only at run time
 
 
 def images(features: Sequence[FeatureSpec], options: HuggingFace) -> frozenset[str]:

@@ -15,7 +15,7 @@ _MAGIC: Final = 4
 """The number of bytes before the first row group. The row groups follow without gaps."""
 _DECODED: Final = 8 << 20
 """The approximate number of bytes of a row group that are decoded in one step."""
-_parquet: Any = pq  # the stubs don't know all options
+_parquet: Any = pq  # the type stubs don't cover all options
 
 
 class ParquetDecoder:
@@ -63,7 +63,7 @@ class ParquetDecoder:
 def _size(group: Any) -> int:
     """Return the size in bytes of a row group that was read without error.
 
-    Arrow would end the process if the group's description were damaged.
+    If the group's description were damaged, Arrow would abort the process.
     """
     return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
 

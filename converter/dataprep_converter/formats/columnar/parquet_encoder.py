@@ -1,7 +1,7 @@
 """Encoder of Parquet. Row groups have a fixed size, and each is held in memory until it is complete.
 
-The footer contains the name and version of Arrow, but nothing about the job. So equal records give equal bytes with the same version of Arrow,
-which is in the manifest. Pages have checksums.
+The footer contains the name and version of Arrow, but nothing about the job. So, with the same version of Arrow, equal records give
+equal bytes. The manifest contains the version. Pages have checksums.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _LEVELS: Final = {"Zstd": (3, 22), "Gzip": (6, 9)}
 """The default level and the highest level of each compression that has levels."""
 _LEAST: Final = 4
 """The size in bytes of the smallest number type in Parquet."""
-_parquet: Any = pq  # the stubs don't know all options
+_parquet: Any = pq  # the type stubs don't cover all options
 
 
 class ParquetEncoder(SingleFile):
@@ -48,7 +48,7 @@ class ParquetEncoder(SingleFile):
         self._compression = (options.compression.lower(), level or default)
 
     def take_classes(self, classes: Mapping[str, Sequence[str]]) -> None:
-        """Set the class names of each feature. With `huggingFace`, they are stored in the file's metadata."""
+        """Set the class names of each feature. With `huggingFace`, the class names are stored in the file's metadata."""
         self._classes = classes
 
     @staticmethod

@@ -1,7 +1,8 @@
 """Tables: features as columns of fixed Arrow types. How records are divided into groups doesn't depend on the sizes of the batches.
 
 Tables are for columnar formats (`parquet`, `arrow`). Arrow's own writers also copy bytes outside a slice and bytes that a null masks. So
-equal values could give different bytes if their batches had other sizes. Therefore every column of a group is rebuilt from its values.
+equal values could give different files if their batches had different sizes. Therefore, the encoder rebuilds each column of a group from
+the column's values.
 """
 
 import io
@@ -23,7 +24,7 @@ LARGEST_GROUP: Final = 1 << 30
 """The largest group in bytes. Columns of text and bytes have 32-bit offsets, as most readers expect."""
 
 _OFFSET: Final = 4
-_arrow: Any = pa  # the stubs don't know types and buffers that are only known at run time
+_arrow: Any = pa  # the type stubs don't cover types and buffers that are known only at run time
 
 
 def ordered(features: Sequence[FeatureSpec]) -> list[FeatureSpec]:
@@ -142,7 +143,7 @@ def _row_bytes(column: Array, shape: tuple[int, ...], width: int) -> Lengths:
     if width and -1 not in shape:
         return np.full(len(column), math.prod(shape) * width, np.int64)
     if not shape:
-        # The offsets of a dictionary's values aren't the offsets of its rows.
+        # In a column with a dictionary, the offsets belong to the dictionary's values, not to the rows.
         plain = column.cast(column.type.value_type) if isinstance(column.type, pa.DictionaryType) else column
         lengths: Lengths = pc.fill_null(pc.binary_length(plain), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         return lengths + _OFFSET

@@ -1,6 +1,6 @@
 """Decoder of `dl4jDataset`: a record is one row of each array. A sequence's row is truncated to the steps that its mask marks as present.
 
-It holds the complete file in memory.
+The decoder holds the complete file in memory.
 """
 
 import math
@@ -58,7 +58,7 @@ class Dl4jDatasetDecoder:
     def _counts(self, data: "_Bytes") -> list[int]:
         """Return how many arrays of each kind the file has: features, labels, masks of features, and masks of labels.
 
-        Raises BrokenRecord if these numbers fit neither the manifest nor a file without records.
+        Raises BrokenRecord if the numbers of arrays match neither the manifest nor a file without records.
         """
         expected_counts = [len(self._features), len(self._labels), *(self._masks(part) for part in (self._features, self._labels))]
         if self._is_multi:

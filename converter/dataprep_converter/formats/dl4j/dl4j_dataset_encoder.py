@@ -5,7 +5,8 @@
 
 Arrays have ND4J's form (`nd4j.py`), and their first dimension has one entry per record. Scalars and vectors become two-dimensional arrays, and
 tensors keep their shape. Sequences become an array [records, values of a step, steps], which is padded with zeros to the longest sequence
-of the file. They also have a mask [records, steps] of 1 and 0. A file without records is a DataSet without arrays.
+of the file. Sequences also have a mask [records, steps] with 1 for each step and 0 for padding. A file without records is a DataSet without
+arrays.
 """
 
 import struct

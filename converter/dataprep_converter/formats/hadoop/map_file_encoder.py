@@ -5,9 +5,9 @@
     # index: a sequence file with block compression. It has one entry per interval of records in `data`: (key, LongWritable position in
     # `data`).
 
-The position is that of the record, or of the sync marker if there is one directly before it. With block compression, the position is that
-of the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it writes the same
-uncompressed `data`. Source: hadoop-common, MapFile.java.
+The position is that of the record or, if a sync marker directly precedes the record, that of the marker. With block compression, the
+position is that of the record's block, and the index has at most one entry per block. If Hadoop's own writer uses our sync markers, it
+writes the same uncompressed `data`. Source: hadoop-common, MapFile.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ class MapFileEncoder(SingleFile):
         return part
 
     def _check_sorted(self, column: Array) -> None:
-        # Java compares Text and BytesWritable byte by byte. Arrow compares binary columns in the same way.
+        # Java compares Text and BytesWritable byte by byte, as Arrow compares binary columns.
         is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
         keys: Any = column.cast(pa.large_binary()) if is_text else column
         with_last = keys if self._last_key is None else pa.concat_arrays([self._last_key, keys])

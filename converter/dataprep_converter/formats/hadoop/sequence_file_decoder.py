@@ -64,7 +64,7 @@ class SequenceFileDecoder:
 
 
 class MapFileDecoder(SequenceFileDecoder):
-    """Decodes the file `data` of a MapFile, whose keys must not decrease. The index isn't read, because its digest covers it."""
+    """Decodes the file `data` of a MapFile, whose keys must not decrease. The index isn't read: checking its digest is enough."""
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, Pair]]:
         """Yield all records in order."""

@@ -3,11 +3,12 @@
     # The header:  `SEQ` 06 | text class of keys | text class of values | bool compressed | bool blocks | [text codec] | int32 0 | sync marker
     #              text: vint length | UTF-8          The int32 0 is the number of metadata pairs. The sync marker has 16 bytes.
     # A record:    int32 length of key and value | int32 length of key | key | value        (big-endian)
-    # A sync:      int32 -1 | the sync marker          A sync precedes each block, or a record after 102,400 bytes without a sync.
+    # A sync:      int32 -1 | the sync marker
     # A block:     sync | vint records | 4 x (vint length | zlib):  lengths of keys, keys, lengths of values, values          Lengths are vints.
 
 With the compression `Record`, each value is a zlib stream. A block ends after the record that makes the block's keys and values reach
-1,000,000 bytes.
+1,000,000 bytes. A sync precedes each block. In a file without blocks, a sync precedes each record that begins at least 102,400 bytes after
+the previous sync or, at first, after the beginning of the file.
 
 Hadoop's sync marker is random. Our marker is derived from the job's seed, the split and the shard, so that equal records give equal bytes.
 If Hadoop's own writer uses our marker, it writes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
@@ -61,7 +62,7 @@ class Frames(Protocol):
     """Frames keys and values as the body of a file."""
 
     def append(self, keys: Part, values: Part) -> tuple[bytes | memoryview, Lengths]:
-        """Add records. Return the bytes that can now be written, and for each record its position in the file, or that of its block."""
+        """Add records. Return the bytes that can now be written, and each record's position in the file (or its block's position)."""
         ...
 
     def close(self) -> bytes:
@@ -114,7 +115,7 @@ class Records:
         return b"".join(pieces), positions
 
     def close(self) -> bytes:
-        """Return no bytes: such a file has no footer."""
+        """Return no bytes: a SequenceFile has no footer."""
         return b""
 
     def _cuts(self, starts: Lengths) -> list[int]:
@@ -224,7 +225,7 @@ class SequenceFileEncoder(SingleFile):
         return head + framed.close()
 
     def _start_file(self) -> tuple[bytes, Frames]:
-        """Return the header (empty if it is already written) and the framing."""
+        """Return the file's header (empty if it is already written), and the object that frames the records."""
         if self._frames is not None:
             return b"", self._frames
         sync = marker(self._shard, seed=self._seed)
@@ -254,7 +255,7 @@ def _vints(lengths: Lengths) -> Any:
 
 
 def _compress_rows(part: Part, level: int) -> Ragged:
-    """Compress each row to a separate zlib stream. This compression inherently needs one call of zlib per record."""
+    """Compress each row to a separate zlib stream. Separate streams can't be compressed in fewer calls of zlib."""
     data, offsets = data_of(part)
     view, ends = memoryview(data.data), offsets.tolist()
     streams = [zlib.compress(view[begin:end], level) for begin, end in pairwise(ends)]

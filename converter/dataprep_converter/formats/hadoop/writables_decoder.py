@@ -144,7 +144,7 @@ class _Records:
             raise ValueError(f"{places} values instead of {self._width}")
 
     def parse(self, data: bytes) -> dict[str, Any]:
-        """Return the values, keyed by feature. A null, or a feature in a sequence without steps, is an empty list."""
+        """Return the values, keyed by feature. An empty list stands for a null, or for a feature in a sequence without steps."""
         self.size(data)
         if not self._is_sequence:
             values, at = self._values(data, _INT.size)

@@ -61,7 +61,7 @@ NUMBERS: Final = {
 }  # fmt: skip
 """Maps each of numpy's types to the smallest type that holds all its values and that both Hadoop and DL4J have."""
 AS_BYTES: Final = ("int8", "uint8")
-"""The types that become a BytesWritable if a record has several values."""
+"""A feature of one of these types becomes a BytesWritable if it has several values in a record."""
 
 
 class Writable(Protocol):
@@ -168,7 +168,7 @@ class ExampleWritable:
 class RecordWritable:
     """Writes DL4J's records, which are lists of typed values in the order of the spec. A vector or tensor becomes one entry per value.
 
-    If there are sequences, each step is such a list, and every step repeats the features that aren't sequences.
+    If there are sequences, each step of a record is a list of typed values, and every step repeats the features that aren't sequences.
     """
 
     def __init__(self, features: Sequence[FeatureSpec], *, format_name: str) -> None:

@@ -1,4 +1,4 @@
-"""Decoder of `mds`. The columns are derived from the manifest's features. A shard's header must list the same columns."""
+"""Decoder of `mds`. The columns are derived from the manifest's features. A shard's header must list exactly these columns."""
 
 import json
 import math
@@ -57,7 +57,7 @@ class MdsDecoder:
         }
 
     def _split_record(self, record: bytes, offset: int) -> list[bytes]:
-        """Return the contents of the columns. Raises BrokenRecord if their sizes don't add up to the record's size."""
+        """Return the contents of the columns. Raises BrokenRecord if the contents' sizes don't add up to the record's size."""
         at = 4 * sum(column.size is None for column in self._columns)
         varying = iter(np.frombuffer(record[:at], "<u4").tolist() if len(record) >= at else ())
         sizes = [next(varying, -1) if column.size is None else column.size for column in self._columns]

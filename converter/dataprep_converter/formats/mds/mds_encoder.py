@@ -109,7 +109,10 @@ def algorithm(options: MdsOptions) -> str | None:
 
 
 class MdsEncoder(SingleFile):
-    """Encodes one shard (see the module's docstring). It holds the records' lengths in memory and the records in a temporary file."""
+    """Encodes one shard (see the module's docstring).
+
+    The encoder holds the records' lengths in memory, and the records themselves in a temporary file.
+    """
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self._columns = columns(features, output.mds)

@@ -1,4 +1,4 @@
-"""Decoder of `recordioProtobuf`. It joins the parts of a record that was split at the magic number."""
+"""Decoder of `recordioProtobuf`, which joins the parts of a record that was split at the magic number."""
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Encoder of SageMaker's Record messages in RecordIO framing. It encodes a batch in one call.
+"""Encoder of SageMaker's Record messages in RecordIO framing. Each batch is encoded in one call.
 
     # A record:  uint32 0xced7230a | uint32 flag << 29 | length | data | zeros up to a multiple of 4     (little-endian)
     # Record { map<string, Value> features = 1, map<string, Value> label = 2, string uid = 3, metadata = 4, configuration = 5 }
@@ -65,7 +65,7 @@ class _Entry:
         return delimited(b"\x1a", b"".join(map(varint, self.shape))) if self.shape else b""
 
     def around(self, values: int, keys: int) -> tuple[bytes, bytes]:
-        """Return the bytes before `values` bytes of values, and the bytes between these values and `keys` bytes of keys."""
+        """Return the bytes before the values, and the bytes between the values and the keys. The arguments are sizes in bytes."""
         is_bytes = self.feature.kind == "bytes"
         before = b"\x0a" + varint(values) if values or is_bytes else b""
         between = b"\x12" + varint(keys) if keys else b""
@@ -257,7 +257,7 @@ def escaped(records: Array) -> tuple[memoryview, Lengths]:
     sizes = np.diff(starts)
     data = data[offsets[0] : offsets[-1]]
     view = memoryview(data.data).toreadonly()
-    # The size of every frame is a multiple of 4, so a multiple of 4 in the file is also a multiple of 4 in a record.
+    # The size of every frame is a multiple of 4, so a position that is a multiple of 4 in the buffer is also one in its record.
     magic_places = np.flatnonzero(data.view("<u4") == MAGIC) * 4
     if len(magic_places) == len(sizes):
         return view, sizes  # the magic number occurs only at the beginning of frames

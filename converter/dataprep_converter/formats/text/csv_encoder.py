@@ -51,11 +51,11 @@ class CsvEncoder(SingleFile):
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """Return gzip if the spec asks for it."""
+        """Return gzip if the spec selects it."""
         return GzipMembers(output.csv.compression_level) if output.csv.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
-        """Return the lines of the batch, after the header if it isn't written yet.
+        """Return the lines of the batch, preceded by the header if the header isn't written yet.
 
         Raises BadData for bytes that should be text but aren't.
         """

@@ -1,4 +1,4 @@
-"""Decoder of `jsonl`. It parses every line, and the keys of every line must be exactly the features."""
+"""Decoder of `jsonl`, which parses every line. The keys of every line must be exactly the features."""
 
 import base64
 import binascii

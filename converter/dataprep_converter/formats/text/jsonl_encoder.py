@@ -3,7 +3,7 @@
     {"id":7,"score":0.5,"name":"a \\"b\\"","tags":["x","y"],"image":"iVBORw0K…","missing":null}
 
 Floats are written as the shortest text that gives the same value in their type, and integers with all digits. Tensors, lists and sequences
-are nested arrays, and bytes are written as base64. Python's json reads the same values. The encoder works on complete columns.
+are nested arrays, and bytes are written as base64. Python's json module reads back the same values. The encoder works on complete columns.
 """
 
 import json

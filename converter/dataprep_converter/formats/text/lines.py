@@ -29,7 +29,10 @@ def lines(pieces: Iterable[bytes], *, compression: str) -> Iterator[tuple[int, b
 
 
 def rounded(value: float, dtype: str) -> float:
-    """Round `value` to the given type. If a number of that type was written as its shortest text, parsing and rounding give it back."""
+    """Round `value` to the given type.
+
+    If a number of that type was written as its shortest text, parsing the text and rounding the result give the same number.
+    """
     return float(np.dtype(dtype).type(value))
 
 

@@ -21,7 +21,7 @@ NOTHING: Final = pa.scalar("", pa.large_string())
 _VALUES: Final = 1 << 20
 """The largest number of tensor values that are written in one step. As text, each value takes more than ten bytes."""
 _WHOLE: Final = "^-?[0-9]+$"
-_arrow: Any = pa  # the stubs don't know types and buffers that are only known at run time
+_arrow: Any = pa  # the type stubs don't cover types and buffers that are known only at run time
 
 
 def text(value: str) -> Any:
@@ -59,7 +59,7 @@ def numbers(values: Array) -> Array:
         return integers
     floats: Any = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     texts: Array = floats.cast(pa.large_string())
-    # Arrow writes 1.0 as 1. Readers that infer types from values would take such a text for an integer.
+    # Arrow writes 1.0 as 1, which readers that infer types from values would take for an integer.
     is_whole = pc.match_substring_regex(texts, _WHOLE)
     if pc.any(is_whole).as_py():
         texts = pc.if_else(is_whole, join(texts, text(".0")), texts)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataprep_converter.core.tensors import Array, is_tensor, pc, to_arrow
 from dataprep_converter.records.feature import FeatureSpec
 
-_arrow: Any = pa  # the stubs don't know arrays whose types are only known at run time
+_arrow: Any = pa  # the type stubs don't cover arrays whose types are known only at run time
 _TRUTH: Final = ("true", "false")
 
 

@@ -1,4 +1,4 @@
-"""Decoder of `arrayRecord`. It uses the library that defines the format, which checks the hash of every chunk."""
+"""Decoder of `arrayRecord`, which uses the library that defines the format. The library checks the hash of every chunk."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,8 @@
 """Encoder of ArrayRecord: a file with random access to its tf.train.Example messages, which Grain reads. `tfrecord` has the same messages.
 
 The file is a Riegeli file with chunks of `groupSize` records, followed by a table of the chunks. The last 64 KiB contain the table's offset.
-The library that defines the format writes the file, on one thread. So equal records give equal bytes. For compressed files, this holds only
-within one version of the library.
+The library that defines the format writes the file, on one thread. So equal records give equal bytes. If files are compressed, their
+bytes are equal only within one version of the library.
 """
 
 from collections.abc import Iterator, Sequence

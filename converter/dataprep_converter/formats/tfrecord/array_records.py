@@ -1,4 +1,4 @@
-"""The library array_record, which writes and reads ArrayRecord files. It is an optional dependency, and it accepts only paths.
+"""The library array_record, which writes and reads ArrayRecord files. The library is an optional dependency and accepts only paths.
 
 The library is given each file as the path `/proc/self/fd/<n>`. So the files need no names, and no file is left behind when a process is
 killed.

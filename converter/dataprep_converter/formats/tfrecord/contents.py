@@ -22,9 +22,9 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, binary, binary_d
 MISSING: Final = -1
 """The length that stands for a null's content."""
 OWN_PIECE: Final = 512
-"""Contents of a fixed length are joined directly if they have at least this width.
+"""Contents of a fixed length are joined directly if each has at least this many bytes.
 
-Consecutive narrower contents are first combined into one column.
+Consecutive shorter contents are first combined into one column.
 """
 _KEPT: Final = 4096
 """The number of codes whose results `LookUp` keeps."""
@@ -60,7 +60,7 @@ class Fixed:
         return math.prod(self.values.shape[1:]) * self.dtype.itemsize
 
     def as_ragged(self) -> "Ragged":
-        """Return the same contents as a column of byte strings."""
+        """Convert these contents to a column of byte strings."""
         rows = len(self.values)
         data = np.ascontiguousarray(self.values, dtype=self.dtype)
         return Ragged(content=binary(data, even_offsets(rows, self.width)), lengths=np.full(rows, self.width, np.int64))
@@ -105,7 +105,7 @@ def grouped(items: Array, counts: Lengths) -> Part:
 
 
 def has_one_size(kind: pa.DataType) -> bool:
-    """Return whether each row has the same number of values."""
+    """Return whether all rows of this type have the same number of values."""
     return not is_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
@@ -120,7 +120,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def is_raw(kind: pa.DataType) -> bool:
-    """Return whether the type can be stored as a tensor's bytes, or already holds such bytes."""
+    """Return whether values of this type can be stored as a tensor's bytes, or already are a tensor's bytes."""
     return kind in NUMPY_NAMES or is_bytes(kind)
 
 
@@ -148,7 +148,7 @@ def _bytes_part(column: Array) -> Part:
 
 
 def _bytes_lists(column: Array) -> Ragged:
-    """Return the contents of lists of byte strings. In such a list, each value has its own tag and length."""
+    """Return the contents of lists of byte strings. Each byte string has its own tag and length."""
     counts, missing = _counts(column)
     values: Any = column
     flat = _large_binary(no_nulls(values.flatten()))
@@ -205,7 +205,7 @@ def _null_mask(column: Array) -> npt.NDArray[np.bool_] | None:
 
 
 def no_nulls(values: Array) -> Array:
-    """Return the column unchanged. Raises BadSpec for a null, which is unexpected here: the projector rejects such samples."""
+    """Return the column unchanged. Raises BadSpec for a null, which is unexpected: the projector rejects samples with such nulls."""
     if values.null_count:
         raise BadSpec("A list contains a null, which a record can't store.")
     return values

@@ -26,9 +26,9 @@ from dataprep_converter.formats.tfrecord.lockstep import (
 _NUMBERS: Final[Mapping[int, str]] = {FLOATS: "float32", INTS: "int64"}
 _WIDEST_VARINT: Final = 10
 _SHORT: Final = 64
-"""Spans of equal size are copied by numpy up to this size, and by Arrow above it."""
+"""If all spans have one size, numpy copies spans of up to this size, and Arrow copies larger spans."""
 
-_arrow: Any = pa  # the stubs don't know numpy's buffers
+_arrow: Any = pa  # the type stubs don't cover numpy's buffers
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ def _gather(data: bytes, spans: Spans) -> tuple[npt.NDArray[np.uint8], Places]:
         return content, np.arange(len(lengths) + 1, dtype=np.int64) * width
     order = np.argsort(spans.starts, kind="stable")
     cuts = np.stack((spans.starts[order], spans.ends[order]), axis=1).reshape(-1)
-    # Spans and the gaps between them form a column of byte strings. Taking every second string of this column copies all spans, without
-    # computing an index for each byte.
+    # Spans and the gaps between them form a column of byte strings. Taking every second string copies all spans, without computing an index
+    # for each byte.
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(0, 2 * len(order), 2)
     column: Array = _arrow.Array.from_buffers(pa.large_binary(), len(cuts) - 1, [None, _arrow.py_buffer(cuts), _arrow.py_buffer(data)])

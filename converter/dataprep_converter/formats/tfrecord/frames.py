@@ -52,7 +52,7 @@ class Stretch:
 
 
 def stretches(read_at: Callable[[int, int], bytes], uri: str, *, window: int, most: int) -> Iterator[Stretch]:
-    """Yield the records of a file in stretches of at most `most` bytes. A larger record is a stretch by itself.
+    """Yield the records of a file in stretches of at most `most` bytes. A record larger than `most` is a stretch by itself.
 
     The file is read `window` bytes at a time, and payloads are skipped where possible. Raises BadData, naming the file and the offset, for
     a damaged header and for a file that ends within a record.
@@ -73,7 +73,7 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
     headers = _Headers(uri)
     offset = latest = length = 0
     while True:
-        # Each read begins with the footer of the previous record. That record is complete if the footer exists.
+        # Each read begins with the footer of the previous record. If the footer exists, the previous record is complete.
         behind = FOOTER if offset else 0
         data = read_at(offset - behind, window + behind)
         if len(data) < behind:
@@ -94,7 +94,7 @@ def _headers(read_at: Callable[[int, int], bytes], uri: str, *, window: int) -> 
 
 
 class _Headers:
-    """Reads lengths from headers. It checks each distinct header only once, because most files have few distinct headers."""
+    """Reads lengths from headers. Each distinct header is checked only once, because most files have few distinct headers."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri

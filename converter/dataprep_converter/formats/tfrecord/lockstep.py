@@ -5,9 +5,9 @@
 
 Records written by one program mostly have the same features in the same order. So one record, the *leader*, is parsed into steps, and all records
 take each step together. Each record has its own position, at which the expected bytes must occur. Records that fall out of step are tried
-again with another leader. After a few leaders, protobuf parses the remaining records one by one. Protobuf also parses records in an unusual
-form: with several lists for one feature, or with numbers that aren't packed. The lists of the records that protobuf parses are appended to
-the data in the usual form. `examples.py` decodes the lists.
+again with another leader. After a few leaders have been tried, protobuf parses the remaining records one by one. Protobuf also parses
+records in an unusual form: with several lists for one feature, or with numbers that aren't packed. The lists of the records that protobuf
+parses are appended to the data in the usual form. `examples.py` decodes the lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -132,8 +132,8 @@ def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entr
 class Walk:
     """The current positions in many records, each in its own payload.
 
-    A record that is out of step may have a position after its end, where arbitrary bytes are read. Even so, it never gets back into step,
-    because the caller of `enter` checks that the entered field ends within the payload.
+    A record that is out of step may have a position after its end, where arbitrary bytes are read. Even so, such a record never gets back
+    into step, because the caller of `enter` checks that the entered field ends within the payload.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], at: Places) -> None:

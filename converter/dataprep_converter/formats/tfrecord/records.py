@@ -41,7 +41,7 @@ def read(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[tupl
 
 
 def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[VerifiedRecords]:
-    """Yield the records of each piece together. The only work for each record is its CRC."""
+    """Yield the records of each piece together. The only work for each record is checking its CRC."""
     offset = size = 0
     parts: list[bytes] = []
     needed = HEADER
@@ -81,7 +81,10 @@ def blocks(pieces: Iterable[bytes], *, compression: str = "none") -> Iterator[Ve
 
 
 def _yield_verified(data: bytes, offset: int, bounds: Places) -> Iterator[VerifiedRecords]:
-    """Yield the records between the bounds. Raises BrokenRecord at the first record with a wrong CRC, after yielding those before it."""
+    """Yield the records between the bounds.
+
+    Raises BrokenRecord at the first record with a wrong CRC, after yielding the records before it.
+    """
     block = _verify(data, offset, bounds)
     if len(block):
         yield block
@@ -127,9 +130,9 @@ def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
 
 
 def _alike(data: bytes, start: int, sizes: dict[bytes, int]) -> range:
-    """Return the positions of the first records that all have the same header. The range's `stop` is the end of the last of them.
+    """Return the positions of consecutive records with equal headers, from `start` on. The range's `stop` is the end of the last record.
 
-    The range is empty if the data has space for too few such records.
+    The range is empty if the rest of the data has space for too few records of this size.
     """
     head = data[start : start + HEADER]
     size = (sizes.get(head) or _record_size(head, sizes)) if len(head) == HEADER else 0
@@ -167,7 +170,7 @@ def parse_example(payload: bytes) -> dict[str, list[Any]]:
     """Return the features of one tf.train.Example or SequenceExample, sorted by name.
 
     A feature is a list of ints, floats or bytes, which is empty if it has no value. A feature list of a SequenceExample is a list of such
-    features, one per step. The features of its context are returned together with its feature lists.
+    features, one per step. A SequenceExample's context features are returned together with its feature lists.
 
     Raises NotWhole if the payload is neither an Example nor a SequenceExample.
     """
@@ -199,7 +202,7 @@ def _values(feature: Any) -> list[Any]:
 def _record_class() -> Any:
     """Return the message class of tf.train.SequenceExample.
 
-    It is built in a separate descriptor pool, because TensorFlow's class may be loaded in the same process.
+    The class is built in a separate descriptor pool, because TensorFlow's class may be loaded in the same process.
     """
     file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto

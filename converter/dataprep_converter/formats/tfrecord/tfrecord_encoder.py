@@ -1,6 +1,6 @@
 """Encoder of tf.train.Example and SequenceExample in TFRecord framing.
 
-It encodes a batch in one call, without message objects and without a loop over values.
+Each batch is encoded in one call, without message objects and without a loop over values.
 
     # Example { Features features = 1 },    SequenceExample { Features context = 1, FeatureLists feature_lists = 2 }
     # Features { map<string, Feature> feature = 1 },    FeatureLists { map<string, FeatureList> feature_list = 1 }
@@ -14,9 +14,9 @@ order, and TensorFlow's order changes from process to process.)
 
 A column's value in one row is its *content* (`contents.py`). The content of a sequence is the bytes of all steps. The bytes before the
 content in its entry, the *prefix*, depend only on the content's length. If the contents of each column have the same length in all rows,
-the records form a matrix. To make it, the columns of values are copied into a template of constant bytes. If the lengths differ, an Arrow
-kernel builds each row from runs of fixed bytes, prefixes (looked up by length) and ragged contents. The steps of sequences are encoded in
-the same two ways, with each step as a row.
+the records form a matrix. To build this matrix, the columns of values are copied into a template of constant bytes. If the lengths differ,
+an Arrow kernel builds each row from runs of fixed bytes, prefixes (looked up by length) and ragged contents. The steps of sequences are
+encoded in one of these two ways, too, with each step as a row.
 
 A null is written as a Feature without a value (`12 00`), which TensorFlow treats like an absent key. An empty list is a list without values, and a
 sequence that is null or empty has no steps.
@@ -126,7 +126,7 @@ class _Field:
         return self._tag + varint(len(inner) + length) + inner
 
     def _check(self, kind: pa.DataType) -> None:
-        """Check that the feature can hold a column of this type, and note whether a row or step has a list of byte strings."""
+        """Check that the feature can hold a column of this type, and store whether each row or step is a list of byte strings."""
         rows: Any = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
         is_as_deep = not self.feature.sequence or is_list(rows)
         if self.feature.sequence and is_as_deep:
@@ -180,7 +180,7 @@ class _Room:
 
 
 class TfrecordEncoder(SingleFile):
-    """Encodes one TFRecord file (see the module's docstring). Between batches it keeps only reusable buffers."""
+    """Encodes one TFRecord file (see the module's docstring). Between batches, the encoder keeps only reusable buffers."""
 
     def __init__(self, output: Output, features: Sequence[FeatureSpec]) -> None:
         self.output = output
@@ -203,7 +203,7 @@ class TfrecordEncoder(SingleFile):
 
     @staticmethod
     def compressor(output: Output) -> Compressor:
-        """Return gzip if the spec asks for it, like TensorFlow's `compression_type="GZIP"`."""
+        """Return gzip if the spec selects it, like TensorFlow's `compression_type="GZIP"`."""
         return GzipMembers(output.tfrecord.compression_level) if output.tfrecord.compression == "Gzip" else Plain()
 
     def encode(self, batch: pa.RecordBatch) -> Buffer:
