@@ -56,7 +56,7 @@ def check(
 
 
 def check_units(units: UnitTable, output: str, access: Access) -> None:
-    """Raises BadSpec if one of these files is in the output folder. For local folders, this includes files reached through links."""
+    """Raises BadSpec if a unit's file is in the output folder. For local folders, this includes files reached through links."""
     import pyarrow as pa
 
     below = f"{output.rstrip('/')}/"

@@ -17,7 +17,7 @@ READER: Final = "script"
 
 
 def matching(patterns: Iterable[str], paths: Iterable[str]) -> dict[str, list[str]]:
-    """Returns the sorted paths that match each pattern."""
+    """Returns a dict that maps each pattern to the sorted paths that match the pattern."""
     ordered = sorted(paths)
     return {pattern: [path for path in ordered if path == pattern or compiled.fullmatch(path)] for pattern, compiled in _compile(patterns)}
 

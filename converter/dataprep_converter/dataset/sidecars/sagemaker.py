@@ -30,7 +30,7 @@ def place(uri: str, manifest: Manifest) -> Made:
 
 
 def channels(uri: str, manifest: Manifest) -> Channels | None:
-    """Returns the channels of the data set in this folder, or None if SageMaker can't use it."""
+    """Returns the channels of the data set in this folder, or None if SageMaker can't use the data set."""
     if fault(manifest) is not None:
         return None
     return Channels(

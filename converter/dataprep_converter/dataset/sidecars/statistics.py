@@ -164,7 +164,7 @@ def _clipped(value: float, least: float | None, greatest: float | None) -> float
 
 
 def _rounded(value: float | None) -> int | float | None:
-    """Returns a float with `_DIGITS` digits, or None if it is infinite or NaN, which JSON can't represent."""
+    """Returns a float with `_DIGITS` digits, or None for NaN and the infinities, which JSON can't represent."""
     if value is None or isinstance(value, int):
         return value
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
