@@ -196,7 +196,7 @@ def _quiet_libtiff() -> None:
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
     for path in {line[line.index("/") :] for line in lines if "/libtiff" in line}:
-        # If this fails, the only effect is extra lines on stderr.
+        # If libtiff's handler stays enabled, the only effect is extra lines on stderr.
         with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(path)
             library.TIFFSetErrorHandler(None)
