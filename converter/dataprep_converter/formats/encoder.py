@@ -36,7 +36,7 @@ class Encoder(Protocol):
     def begin(self, shard: Shard, *, seed: int) -> None:
         """Set the shard that is to be encoded, and the job's shuffle seed (0 if the job doesn't shuffle).
 
-        This is called before the first batch, but not while a plan measures sizes.
+        This method is called before the first batch, but not while a plan measures sizes.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Payloads: convert each row of a column to the bytes of a small file: text, JSON or .npy.
+"""Payloads: convert each row of a column to the bytes of a small file (text, JSON or .npy).
 
 Payloads are for formats whose records consist of such small files. The columns must have no nulls at the top level, because each format
 handles missing values itself.
@@ -96,7 +96,7 @@ def npy(column: Array) -> Array:
 
 
 def list_bytes(column: Array) -> tuple[Array, Any, Any]:
-    """Return three things: the little-endian bytes of each row's list; the number of items in each list; and an item of zeros.
+    """Return the little-endian bytes of each row's list, the number of items in each list, and an item of zeros.
 
     The item of zeros has the same type and shape as every other item.
     """

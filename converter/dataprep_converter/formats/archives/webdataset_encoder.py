@@ -8,9 +8,9 @@
 The bytes equal those of the webdataset library's TarWriter with mtime=0: mode 0444, user and group `bigdata`. The members of a sample are in the
 order of their extensions. Names are stored in USTAR fields. A name that doesn't fit is refused, because some readers fail on PAX headers.
 
-Readers split a name at the first dot of its last path component, so the last path component of a key has no dot. The samples of a batch
-whose members have the same extensions are encoded together. A batch may have several such groups: a missing value has no member, and the
-extension of an image depends on the image's type.
+Readers split a name at the first dot of its last path component, so the last path component of a key has no dot. Those samples
+of a batch whose members have the same extensions are encoded together. A batch may have several such groups: a missing value has no member,
+and the extension of an image depends on the image's type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -289,7 +289,7 @@ def _headers(keys: Array, extension: bytes, sizes: npt.NDArray[np.int64]) -> Arr
 
 
 def _write_texts(field: Bytes, texts: Array) -> None:
-    """Write each row's text at the beginning of its field."""
+    """Write each row's text at the beginning of the row's field."""
     data, offsets = binary_data(texts)
     lengths = np.diff(offsets)
     field[np.arange(field.shape[1]) < lengths[:, None]] = data[offsets[0] : offsets[-1]]

@@ -93,7 +93,7 @@ class MapFileEncoder(SingleFile):
         return {_INDEX: bytes(self._index)}
 
     def _start_files(self) -> tuple[bytes, Frames, Blocks]:
-        """Return the header (empty if it is already written), the frames of `data` and the blocks of `index`."""
+        """Return the header (empty if it is already written), and the objects that frame the records of `data` and of `index`."""
         if self._frames is not None and self._index_frames is not None:
             return b"", self._frames, self._index_frames
         level = self._options.compression_level

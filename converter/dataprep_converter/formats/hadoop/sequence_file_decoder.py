@@ -196,7 +196,7 @@ class _Source:
         return self._data[self._at : self._at + size]
 
     def take(self, size: int, part: str, *, at: int) -> bytes:
-        """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if fewer bytes are left."""
+        """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if fewer than `size` are left."""
         available = self._fill_buffer(size)
         if available < size:
             raise BrokenRecord(f"truncated {part} ({available:,} of {size:,} bytes)", offset=at)

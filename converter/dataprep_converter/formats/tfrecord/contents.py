@@ -187,7 +187,7 @@ def _int_lists(values: npt.NDArray[Any], counts: Lengths, missing: npt.NDArray[n
 
 def _flatten(column: Array) -> tuple[npt.NDArray[Any], Lengths, npt.NDArray[np.bool_] | None]:
     """Return the values of all rows, the number of values in each row, and a mask of the null rows."""
-    rows: Any = column.storage if is_tensor(column.type) else column  # type: ignore[attr-defined] # only extension arrays have it
+    rows: Any = column.storage if is_tensor(column.type) else column  # type: ignore[attr-defined] # only extension arrays have `storage`
     if not is_list(rows.type):
         missing = _null_mask(rows)
         return to_numpy(rows.drop_null()), np.asarray(rows.is_valid(), dtype=np.int64), missing
@@ -259,7 +259,7 @@ def _unique(codes: Lengths) -> tuple[Lengths, Lengths]:
     span = int(codes.max() - lowest) + 1
     if span > 4 * len(codes) + 64:
         return np.unique(codes, return_inverse=True)
-    # Lengths differ little, so counting them takes only a fifth of the time that sorting them would take.
+    # The codes, such as lengths, differ little, so counting them takes only a fifth of the time that sorting them would take.
     present = np.bincount(codes - lowest, minlength=span) > 0
     return np.flatnonzero(present) + lowest, (np.cumsum(present) - 1)[codes - lowest]
 

@@ -130,7 +130,7 @@ def _steps(state: LockstepState, data: npt.NDArray[np.uint8], rows: Places, entr
 
 
 class Walk:
-    """The current positions in many records, each in its own payload.
+    """The current positions in many records: one position in the payload of each record.
 
     A record that is out of step may have a position after its end, where arbitrary bytes are read. Even so, such a record never gets back
     into step, because the caller of `enter` checks that the entered field ends within the payload.
@@ -157,7 +157,7 @@ class Walk:
     def enter(self, tag: int, where: npt.NDArray[np.bool_] | None = None) -> Places:
         """Skip a tag and a length, and return where the field with this length ends.
 
-        If `where` is given, records for which it is false keep their positions.
+        If `where` is given, records for which `where` is false keep their positions.
         """
         before = self.at
         is_tag = self._bytes(self.at) == tag

@@ -119,7 +119,7 @@ def _bounds(data: bytes, start: int, sizes: dict[bytes, int]) -> tuple[Places, s
 
 
 def _record_size(head: bytes, sizes: dict[bytes, int]) -> int:
-    """Return the size of the record with this header in bytes, or 0 if the header's CRC is wrong."""
+    """Return the size in bytes of the record with this header, or 0 if the header's CRC is wrong."""
     length, crc = _LENGTH.unpack(head)
     if mask(crc32c(head[:8])) != crc:
         return 0
@@ -229,7 +229,7 @@ def _record_class() -> Any:
 
 
 def _map(file: Any, message: str, field: str) -> Any:
-    """Add a message that has a map with string keys to `file`.
+    """Add to `file` a message that has a map with string keys.
 
     Return the map's entry type, to which the caller must add the value field.
     """

@@ -93,7 +93,7 @@ class _Field:
         return contents(column, kind=self.feature.kind, raw=self.feature.raw)
 
     def _sequences(self, column: Array) -> Part:
-        """Return the steps of each row. Each step includes the bytes that precede its values."""
+        """Return the steps of each row. Each step includes the bytes that precede the step's values."""
         lists = flatten_lists(column)
         steps, counts = no_nulls(lists.items), lists.counts
         if not len(steps):
@@ -143,7 +143,7 @@ class _Field:
 
 @dataclass(frozen=True)
 class _Section:
-    """The fields of one message inside the record, and the message's tag. If there is no tag, these fields form the complete record."""
+    """The fields of one message inside the record, and the message's tag. If there is no tag, the fields form the complete record."""
 
     tag: bytes
     fields: Sequence[_Field]
