@@ -69,7 +69,7 @@ def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | Non
 
 
 def abbreviate(items: Sequence[str]) -> str:
-    """Returns a text that lists the first few items and states the number of the others."""
+    """Returns a text that lists the first few items and states the number of the remaining items."""
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return ", ".join(items[:_SHOWN]) + more
 

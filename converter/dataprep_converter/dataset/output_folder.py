@@ -168,7 +168,7 @@ class OutputFolder:
         return {path: entry for below in (names.SIDE, names.TFDS) for path, entry in self._list(below)}
 
     def runs(self) -> list[str]:
-        """Returns the ids of the runs that have a plan or a manifest here."""
+        """Returns the ids of the runs that have a plan or a manifest in this folder."""
         ids = {path.split("/")[1] for path, _ in self._list(names.SIDE) if path.endswith(("/plan.json", "/manifest.json"))}
         return sorted(ids)
 
@@ -212,7 +212,7 @@ class RunFolder(OutputFolder):
     # --- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Makes this run the owner. An earlier owner notices this before it publishes its next file."""
+        """Makes this run the owner. An earlier owner notices the change before publishing the next file."""
         try:
             previous = self.owner()
             is_there = previous is not None

@@ -93,7 +93,10 @@ def _refuse(uri: str, source: Place, field: str, target: str, output: Place) -> 
 
 
 def _refuse_glob(uri: str, folder: str, access: Access, field: str, target: str, output: Place, endings: Sequence[str] | None) -> None:
-    """Raises BadSpec if the glob may match files of the output. The output may be below `folder` if the glob can't match its files."""
+    """Raises BadSpec if the glob may match files of the output.
+
+    An output below `folder` is allowed if the glob can't match the output's files.
+    """
     base = place_of(folder, access)
     if base is None:
         return
