@@ -74,7 +74,7 @@ class RejectedSample:
 
 @dataclass(frozen=True)
 class LostDigits:
-    """Decimals with more digits than the floats to which they were converted can represent."""
+    """Decimals that lost digits when they were converted to floats."""
 
     column: str
     samples: npt.NDArray[np.int64]

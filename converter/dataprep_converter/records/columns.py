@@ -17,7 +17,7 @@ from dataprep_converter.core.tensors import NUMPY_NAMES, Array, is_tensor, pc, t
 from dataprep_converter.records.batch import SAMPLE, TEXT, Batch, RejectedSample
 
 NOT_BY_DEFAULT: Final[dict[str, str]] = {"default": "no"}
-"""Metadata of a column that is written only if the spec names it."""
+"""Metadata of a column whose values are written only if the spec names the column."""
 
 
 IS_SEQUENCE: Final[dict[str, str]] = {"sequence": "yes"}
