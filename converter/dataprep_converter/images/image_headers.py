@@ -91,7 +91,7 @@ def _jpeg(data: bytes) -> ImageHeader:
         raise BadSample(f"damaged jpeg: more than {_JPEG_MARKERS:,} markers before its pixels")
     if size is None:
         raise BadSample("damaged jpeg: it has no frame header")
-    # In pixel data, ff is followed by 00 or a restart marker, so the end marker can't be part of it. Data may be appended after the end marker.
+    # In pixel data, ff is followed by 00 or a restart marker, so pixel data can't contain the end marker. Data may follow the end marker.
     if data.rfind(b"\xff\xd9", at) < 0:
         raise BadSample(f"truncated jpeg: no end of image in {len(data):,} bytes")
     return ImageHeader("jpeg", *size)

@@ -33,7 +33,7 @@ _BACK: Final = {6: 8, 8: 6}
 
 
 def turned(image: Pixels, orientation: int) -> Pixels:
-    """Return a view of the image in which the image is upright."""
+    """Return an upright view of the image."""
     return _TURNS[orientation](image) if orientation in _TURNS else image
 
 
