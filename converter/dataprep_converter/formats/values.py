@@ -1,4 +1,4 @@
-"""Compare parsed records with the manifest's features, and convert them back to columns.
+"""Compare parsed records with the manifest's features, and convert the records back to columns.
 
 In this module a record is a mapping from feature to values, as `registry.by_feature` returns it. The values are a flat list of ints, floats
 or bytes. The values of a sequence are a list of such lists. A tensor that is stored raw is a single value of bytes.

@@ -3,7 +3,7 @@
 The first dimension of each array has one entry per record of the file.
 
     # An array:  93 NUMPY | 1 0 | uint16 length of the header | header in Python's notation, spaces, \\n | values
-    #            The values are row-major and little-endian, and begin at a multiple of 64.
+    #            The values are row-major and little-endian, and begin at a position that is a multiple of 64.
 
 The header contains the number of records, so values are held in memory until the file ends.
 """

@@ -1,4 +1,4 @@
-"""Decoder of `webdataset`: groups the members of a tar file by key into samples."""
+"""Decoder of `webdataset`: groups the members of a tar file into samples, by key."""
 
 import io
 import json
@@ -21,7 +21,7 @@ _EMPTY: Final = bytes(BLOCK)
 
 
 class WebdatasetDecoder:
-    """Decodes each record to a sample: `__key__`, and the content of each member by its extension."""
+    """Decodes each record to a sample: `__key__`, and the content of each member, keyed by the member's extension."""
 
     def __init__(self, manifest: Manifest) -> None:
         options = WebdatasetOptions.model_validate(manifest.content["output"].get("webdataset", {}))

@@ -79,7 +79,7 @@ class ParquetEncoder(SingleFile):
 
     @cached_property
     def _writer(self) -> Any:
-        """The Parquet writer. It is opened when the first row group is written, because the schema contains the class names."""
+        """The Parquet writer, which is opened when the first row group is written, because the schema contains the class names."""
         compression, level = self._compression
         return _parquet.ParquetWriter(
             self._pieces, self._schema, compression=compression, compression_level=level, write_page_checksum=True

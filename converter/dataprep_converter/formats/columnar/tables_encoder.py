@@ -242,7 +242,7 @@ def _build_array(
 
 
 def _check_utf8(text: Array, feature_name: str) -> Array:
-    """Return the column unchanged. Raises BadData, naming the feature, if a text in it isn't UTF-8."""
+    """Return the column unchanged. Raises BadData, naming the feature, if a text in the column isn't UTF-8."""
     try:
         text.validate(full=True)
     except pa.ArrowInvalid as exc:

@@ -22,7 +22,7 @@ Pair = tuple[bytes, bytes]
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 MOST_RECORDS: Final = 1 << 24
-"""The largest accepted number of records in a block. Our encoder writes at most a million, because each record has at least one byte."""
+"""The largest accepted number of records in a block. Our blocks have at most a million, because each record has at least one byte."""
 
 
 class SequenceFileDecoder:
@@ -196,7 +196,7 @@ class _Source:
         return self._data[self._at : self._at + size]
 
     def take(self, size: int, part: str, *, at: int) -> bytes:
-        """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if fewer than `size` are left."""
+        """Consume and return the next `size` bytes. Raises BrokenRecord with the offset `at` if fewer than `size` bytes are left."""
         available = self._fill_buffer(size)
         if available < size:
             raise BrokenRecord(f"truncated {part} ({available:,} of {size:,} bytes)", offset=at)

@@ -7,8 +7,8 @@
     # A block:     sync | vint records | 4 x (vint length | zlib):  lengths of keys, keys, lengths of values, values          Lengths are vints.
 
 With the compression `Record`, each value is a zlib stream. A block ends after the record that makes the block's keys and values reach
-1,000,000 bytes. A sync precedes each block. In a file without blocks, a sync precedes each record that begins at least 102,400 bytes after
-the previous sync or, at first, after the beginning of the file.
+1,000,000 bytes. A sync precedes each block. In a file without blocks, a sync precedes each record that begins 102,400 or more bytes after
+the previous sync (or after the file's beginning).
 
 Hadoop's sync marker is random. Our marker is derived from the job's seed, the split and the shard, so that equal records give equal bytes.
 If Hadoop's own writer uses our marker, it writes the same uncompressed files. Source: hadoop-common, SequenceFile.java.
@@ -42,7 +42,7 @@ MARKER: Final = 16
 SYNC_INTERVAL: Final = 102_400
 BLOCK: Final = 1_000_000
 LARGEST: Final = (1 << 31) - 1
-"""The largest size of a record's key and value that its header can hold, in bytes."""
+"""The largest size of a key and value, in bytes, that the header of a record can hold."""
 
 
 def marker(shard: Shard | None, *, seed: int, file: str = "") -> bytes:

@@ -5,11 +5,12 @@
     # Value { oneof: Float32Tensor = 2, Float64Tensor = 3, Int32Tensor = 7, Bytes = 9 }
     # Tensor { values = 1 packed, uint64 keys = 2 packed, uint64 shape = 3 packed },  Bytes { bytes value = 1, string content_type = 2 }
 
-Entries are sorted by key, in byte order. If a map has a single entry, its key is `values`, as SageMaker's own algorithms expect. Numbers
-are float32 unless the spec says float64 or int32. The shape is written for sparse tensors and for tensors of two or more dimensions.
+Entries are sorted by key, in byte order. If a map has a single entry, the entry's key is `values`, as SageMaker's own algorithms expect.
+Numbers are float32 unless the spec says float64 or int32. The shape is written for sparse tensors and for tensors of two or more
+dimensions.
 
-A record that contains the magic number at a multiple of 4 is split there, as dmlc's RecordIO does. The magic number itself is left out, and the
-parts have the flags 1 (first), 2 (middle) and 3 (last).
+Like dmlc's RecordIO, the encoder splits a record at each magic number whose position in the record is a multiple of 4. The magic number
+itself is left out, and the parts have the flags 1 (first), 2 (middle) and 3 (last).
 
 Source: dmlc-core, src/recordio.cc; SageMaker's developer guide, "Common data formats for training".
 """
@@ -36,7 +37,7 @@ from dataprep_converter.records.provenance import SOURCE, UID
 
 MAGIC: Final = 0xCED7230A
 LARGEST: Final = (1 << 29) - 1
-"""The largest size of a record that its header can hold, in bytes."""
+"""The largest size, in bytes, that the header of a record can hold."""
 
 _TENSORS: Final = {"float32": b"\x12", "float64": b"\x1a", "int32": b"\x3a"}
 _BYTES: Final = b"\x4a"

@@ -91,7 +91,7 @@ class CsvEncoder(SingleFile):
         return texts.with_nulls(column, cells, empty)
 
     def _quote(self, values: Array) -> Array:
-        """Quote the values that need it: those with delimiters, quotes, line ends or byte order marks, and empty texts."""
+        """Quote the values that need quotes: those with delimiters, quotes, line ends or byte order marks, and empty texts."""
         pattern = f'["\\r\\n\ufeff{re.escape(self._delimiter)}]|^$'
         needed = pc.match_substring_regex(values, pattern)
         if not pc.any(needed).as_py():

@@ -56,7 +56,8 @@ class JsonlEncoder(SingleFile):
     def encode(self, batch: pa.RecordBatch) -> bytes | bytearray | memoryview:
         """Return the lines of the batch.
 
-        Raises BadData for bytes that should be text but aren't, and for NaN or an infinity if the spec doesn't say what it becomes.
+        Raises BadData for bytes that should be text but aren't, and for NaN or an infinity if the spec doesn't say what such a value
+        becomes.
         """
         parts = [texts.content(self._lines(part)) for part in texts.slices(batch, self._features)]
         return parts[0] if len(parts) == 1 else b"".join(parts)

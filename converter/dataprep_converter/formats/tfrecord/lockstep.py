@@ -142,7 +142,7 @@ class Walk:
         self.in_step = np.ones(len(at), np.bool_)
 
     def check(self, is_so: npt.NDArray[np.bool_]) -> None:
-        """Mark as out of step the records for which `is_so` is false."""
+        """Mark the records for which `is_so` is false as out of step."""
         self.in_step &= is_so
 
     def are_all_at(self, constant: bytes) -> bool:
