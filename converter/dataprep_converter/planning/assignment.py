@@ -1,8 +1,8 @@
 """Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
-Such rules select samples by their values, select an exact fraction or an exact number of samples, or stop at a limit. The rules are applied
-one after the other. Each rule goes, block by block, through the samples that have no split yet. What the rules need for each sample (its
-code, the hash of its group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
+These rules select samples by value, select an exact fraction or an exact number of samples, or stop at a limit. The rules are applied one
+after the other. Each rule goes, block by block, through the samples that have no split yet. What the rules need for each sample (its code,
+the hash of its group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +28,8 @@ from dataprep_converter.sampling.units import UnitTable
 MOST_CLASSES: Final = 10_000
 
 _FREE, _UNREADABLE, _BEYOND = 0, 254, 255
-# The limit and the counts have different seeds. With equal seeds, both would select the same samples; with a seed from the spec, the same
-# samples as the first fraction. All seeds in specs are smaller than these two.
+# The limit and the counts have different seeds, because with equal seeds, both would select the same samples. A seed from the spec would
+# select the same samples as the first fraction. So both seeds below are larger than any seed in a spec.
 _LIMIT_SEED = 2**54
 _COUNT_SEED = 2**55
 
@@ -293,13 +293,13 @@ class _ClassNumbers:
         return len(self._numbers)
 
     def of_column(self, column: Any) -> npt.NDArray[np.uint16]:
-        """Returns for each row the number that stands for the row's value."""
+        """Returns, for each row, the number assigned to the row's value."""
         encoded = pc.dictionary_encode(column_values.as_text(column), null_encoding="encode")
         numbers = np.array([self.of_value(value) for value in encoded.dictionary.to_pylist()], np.uint16)
         return numbers[encoded.indices.to_numpy()] if len(numbers) else np.empty(0, np.uint16)
 
     def of_value(self, value: str | None) -> int:
-        """Returns the number that stands for the value. Raises BadSpec for too many values."""
+        """Returns the number assigned to the value. Raises BadSpec for too many values."""
         if value not in self._numbers and len(self._numbers) >= MOST_CLASSES:
             raise BadSpec(
                 f"splits.stratifyBy: the column {self._column!r} has more than {MOST_CLASSES:,} values; is it a class? groupBy takes any number."

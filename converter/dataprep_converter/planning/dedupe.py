@@ -74,5 +74,5 @@ def find_repeated(sample_digests: Digests, samples: npt.NDArray[np.int64]) -> It
 
 
 def _positions_of_last_part(sample_digests: Digests, parts: int, step: np.uint64) -> npt.NDArray[np.int64]:
-    """Returns the positions of the last part's digests. Because of rounding, the last part is a little larger."""
+    """Returns the positions of the digests in the last part. Because of rounding, the last part is a little larger."""
     return np.flatnonzero(sample_digests[:, 0] // step >= parts - 1) if parts > 1 else np.arange(len(sample_digests))

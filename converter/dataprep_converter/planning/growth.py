@@ -33,7 +33,10 @@ class Base:
     """The plan to be extended: a complete plan, or the beginning of one."""
 
     head: PlanHead
-    """This plan's head, of which only run id, inputs, reader, reader state, learned values, splits and earlier runs are valid."""
+    """This plan's head.
+
+    Only the run id, the inputs, the reader and its state, the learned values, the splits and the earlier runs are valid.
+    """
     content: Mapping[str, Any]
     """The spec without the source's URIs."""
     units: UnitTable
@@ -49,7 +52,7 @@ class Base:
         return sum(each.shards for each in self.head.splits if each.name == split)
 
     def as_earlier(self) -> Earlier:
-        """Returns the entry for this plan in the plan of the extension."""
+        """Returns the entry by which the extension's plan will describe this plan."""
         return Earlier(
             run_id=self.head.run_id,
             inputs_sha256=self.head.inputs_sha256,
@@ -70,7 +73,7 @@ class Growth:
     """The new units, numbered from 0."""
 
     def all_units(self) -> UnitTable:
-        """Returns the earlier units followed by the new ones."""
+        """Returns the earlier units, followed by the new units."""
         return _renumbered([self.earlier.table, self.added.table])
 
 

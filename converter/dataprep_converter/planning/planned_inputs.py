@@ -1,4 +1,4 @@
-"""The inputs of a plan: the present files of the source, the new ones in an extension, and the digest of all of them."""
+"""The inputs of a plan: the source's present files, the new files in an extension, and the digest of all these files."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ _BATCH_RECORDS = 8192
 
 @dataclass(frozen=True)
 class Inputs(Closeable):
-    """The inputs of a plan. Closing them removes the files that the reader made on this machine."""
+    """The inputs of a plan. Closing the inputs removes the files that the reader made on this machine."""
 
     units: UnitTable
     """All units. If there is a base, its units come first."""
     new: UnitTable
-    """The units without a split: all units, or those that are not in the base."""
+    """The units that have no split yet: all units if there is no base, or else the units that are not in the base."""
     state: Mapping[str, Any]
     """The reader's state, which is given to every worker."""
     texts: Mapping[str, str]
@@ -60,7 +60,7 @@ class Inputs(Closeable):
 def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inputs:
     """Lists the source.
 
-    Raises BadSpec and NoInput, InputChanged if inputs of the base have changed, and the errors of the source's store.
+    Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
     """
     access.skipped = SkippedFiles()
     reader_type = reader_class(spec.data.kind)
@@ -123,8 +123,8 @@ def _largest_key(reader: Reader, units: UnitTable) -> int:
 def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str], base: Base | None) -> str:
     """Returns the digest of the inputs.
 
-    An extension's digest is computed from the earlier digest and the new units. So it differs from the digest of the same inputs planned
-    all at once, which would give other shards.
+    An extension's digest is computed from the earlier digest and the new units. So this digest differs from the digest of the same inputs
+    planned all at once, which would give other shards.
     """
     sha256 = units_sha256(units, code_sha256)
     if keys:
@@ -135,7 +135,7 @@ def _sha256(units: UnitTable, *, code_sha256: str | None, keys: Mapping[str, str
 
 
 def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
-    """Returns a digest of the root, path, size and pin of every unit. It doesn't depend on where the inputs are stored."""
+    """Returns a digest of the root, path, size and pin of every unit. The digest doesn't depend on where the inputs are stored."""
     digest = hashlib.sha256((code_sha256 or "").encode())
     for batch in units.batches(["root", "path", "offset", "size", "records", "pin", "extra"]):
         for piece in _json_pieces(batch):
@@ -144,7 +144,10 @@ def units_sha256(units: UnitTable, code_sha256: str | None) -> str:
 
 
 def _json_pieces(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Yields pieces of the canonical JSON of the columns, sorted by name. Fast for columns with the same value in all rows."""
+    """Yields pieces of the canonical JSON of the columns, sorted by name.
+
+    The function is fast for columns with the same value in all rows.
+    """
     separator = b"{"
     for name in sorted(batch.schema.names):
         yield separator + canonical.dumps(name) + b":"

@@ -40,7 +40,10 @@ POD_BYTES = 64 * 2**20
 MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
-"""If the spec gives the number of shards, only this many records are probed, because their size then affects only the number of tasks."""
+"""The number of records that are probed if the spec gives the number of shards.
+
+In this case, the size of the records affects only the number of tasks.
+"""
 _LEARNED_RECORDS = 4096
 
 
@@ -78,10 +81,10 @@ class _Division:
 def make_plan(spec: DataPrepJobSpec, access: Access, base: Base | None = None, *, parts: Mapping[str, int] | None = None) -> NewPlan:
     """Plans a job. With a base, the plan begins with the base's plan, and only new units are divided into splits and shards.
 
-    `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, these are the base's versions;
-    without a base, this release's.
+    `parts` gives the versions of the rules to follow, so that an earlier plan can be reproduced. By default, `parts` is the base's
+    versions, or this release's versions if there is no base.
 
-    Raises BadSpec and NoInput, InputChanged if inputs of the base have changed, and the errors of the source's store.
+    Raises BadSpec, NoInput, InputChanged (if inputs of the base have changed), and the errors of the source's store.
     """
     if parts is None:
         parts = run_id.versions(spec) if base is None else base.head.parts
@@ -143,7 +146,7 @@ def _new_plan(
 
 
 def _divide(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, base: Base | None, parts: Mapping[str, int]) -> _Division:
-    """Divides the new units into splits and shards. Also fits the pipeline's steps that learn from data."""
+    """Divides the new units into splits and shards, and fits the pipeline's steps that learn from data."""
     units = inputs.new
     rules = rules_of(spec, inputs.units)
     assigned = _assign(spec, inputs, pipeline, rules)
@@ -188,7 +191,10 @@ def _assign(spec: DataPrepJobSpec, inputs: Inputs, pipeline: Pipeline, rules: Sp
 def _learn(
     spec: DataPrepJobSpec, units: UnitTable, pipeline: Pipeline, splits: Callable[[], Sequence[SplitPlan]], assigned: Assignment | None
 ) -> dict[str, Any]:
-    """Fits the steps that learn, in order, each to the samples of its split. Returns the learned values, keyed by step number."""
+    """Fits the steps that learn, one after the other. Returns the learned values, keyed by step number.
+
+    Each step is fitted to the samples of its own split.
+    """
     learned: dict[str, Any] = {}
     for number, name in pipeline.unfitted_steps():
         split = _find_split(splits(), name, of=(spec.transforms or [])[number].kind)
@@ -270,7 +276,7 @@ def _data_set_warnings(counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pipeline: Pipeline, *, extends: bool) -> int:
-    """Returns the number of tasks. For an extension this is at least one, even if there are no new shards."""
+    """Returns the number of tasks. An extension has at least one task, even if there are no new shards."""
     shards = sum(split.shards for split in division.splits)
     reads_all = spec.shuffle is not None and isinstance(pipeline.reader, AcceptsReadPlan) and inputs.units.size > KEPT_BYTES
     return _number_of_tasks(
@@ -283,10 +289,10 @@ def _count_tasks(spec: DataPrepJobSpec, inputs: Inputs, division: _Division, pip
 
 
 def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, own_code: bool) -> int:
-    """Returns one task per worker if every task has to read the complete input (`passes`).
+    """Returns the number of tasks, which is one per worker if every task has to read the complete input (`passes`).
 
-    Otherwise there are several tasks per worker, so that other workers can balance slow tasks. For little data there is at most one task
-    per worker, unless the job runs the user's code (`own_code`), which may take long even then.
+    Without `passes`, there are several tasks per worker, so that other workers can balance slow tasks. For little data, there is at most
+    one task per worker. But the user's code (`own_code`) may take long even for little data, so a job that runs such code has several.
     """
     if passes:
         return min(shards, MAX_TASKS, parallelism)

@@ -23,7 +23,7 @@ class Plan:
     """Digest of `plan.json`."""
     units: UnitTable
     codes: SplitAssignments | None = None
-    """The split of each sample, if it can't be computed from ranges and hash intervals."""
+    """The split of each sample, if the splits can't be computed from ranges and hash intervals."""
 
 
 @dataclass(frozen=True)

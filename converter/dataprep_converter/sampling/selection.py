@@ -1,8 +1,8 @@
 """Selection: finds a sample's number from its rank in a split.
 
 A split consists of ranges of sample numbers. A split by fraction contains only the samples whose hash is in its interval; a split by code
-contains only the samples with its code. A shuffle is a keyed bijection of the ranks. All of this is arithmetic on arrays, so any worker can
-compute any part of the order, in constant memory.
+contains only the samples with its code. A shuffle is a keyed bijection of the ranks. Selections and shuffles are arithmetic on arrays, so
+any worker can compute any part of the order, in constant memory.
 """
 
 from collections import OrderedDict
@@ -57,8 +57,8 @@ def hashes(units: UnitTable, samples: Samples, *, seed: int) -> npt.NDArray[np.u
 def permuted(ranks: npt.NDArray[np.int64], *, size: int, seed: int, version: int = SHUFFLE) -> npt.NDArray[np.int64]:
     """Applies a seeded permutation of 0 … size-1 to `ranks`. `version` is a version of the part `shuffle`.
 
-    Version 1 used a network of four rounds for every size. If there are few ranks, such a network makes some orders more likely than
-    others.
+    Version 1 used a network of four rounds for every size. If there are few ranks, a network of four rounds makes some orders more likely
+    than others.
     """
     if size <= 1:
         return ranks.copy()
@@ -82,8 +82,8 @@ def _sort_by_hash(size: int, seed: int) -> npt.NDArray[np.int64]:
 def _apply_network(ranks: npt.NDArray[np.int64], *, size: int, seed: int, rounds: int) -> npt.NDArray[np.int64]:
     """Applies a balanced Feistel network over the next even number of bits.
 
-    The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). Fewer than
-    four repetitions are expected.
+    The network is applied again to a value that falls outside the range, until the value is inside (Black and Rogaway 2002). On average, a
+    value needs fewer than four applications.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     functions = _rounds(half, seed, rounds)

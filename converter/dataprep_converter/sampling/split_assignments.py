@@ -40,7 +40,7 @@ class SplitAssignments:
 
 
 def to_parquet(blocks: Iterable[Array]) -> bytes:
-    """Returns the contents of `splits.parquet` for these blocks of HASH_BLOCK codes. The last block may be shorter."""
+    """Returns the contents of `splits.parquet` for these blocks, which have HASH_BLOCK codes each. The last block may be shorter."""
     buffer = io.BytesIO()
     with _parquet.ParquetWriter(buffer, _SCHEMA, compression="zstd", write_statistics=False) as writer:
         for block in blocks:

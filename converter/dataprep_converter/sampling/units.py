@@ -24,7 +24,7 @@ class Unit:
     root: int
     """Index of the unit's URI in the source's list of URIs."""
     path: str
-    """Path relative to that URI, in UTF-8. Only this path is hashed and sorted, never the URI."""
+    """Path relative to the unit's URI in the source's list, in UTF-8. Only this path is hashed and sorted, never the URI."""
     uri: str
     records: int
     size: int
@@ -78,7 +78,7 @@ SCHEMA: pa.Schema = pa.schema(_COLUMNS)
 
 
 BLOCK: Final = 65_536
-"""Units per batch. Only this many units are Python objects at the same time; they form one row group of `units.parquet`."""
+"""Units per batch. At most this many units are Python objects at the same time. A row group of `units.parquet` contains this many units."""
 BATCH_BYTES: Final = 8 << 20
 """A batch of samples contains about this many bytes of the input."""
 _MANY: Final = 1024
@@ -166,8 +166,8 @@ class UnitTable:
         self._mapped = mapped
         self._batches = self.table.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)])[:-1]
-        # These columns are only needed if some units have more than one sample. Plans with millions of units mostly have one sample per
-        # file.
+        # The numbers of records and the offsets are needed only if some units have more than one sample. Plans with millions of units
+        # mostly have one sample per file.
         one_each = all(
             bool((batch.column(0).to_numpy() == 1).all() and not batch.column(1).to_numpy().any())
             for batch in self.batches(["records", "row"])
@@ -186,7 +186,7 @@ class UnitTable:
 
     @classmethod
     def concatenate(cls, batches: Iterable[pa.RecordBatch]) -> "UnitTable":
-        """Returns the table of these batches.
+        """Returns a table that consists of these batches.
 
         If there is more than one batch, the batches are written to a file as they arrive. Raises StoreFull.
         """
