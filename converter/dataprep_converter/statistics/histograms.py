@@ -1,4 +1,4 @@
-"""Histograms of numbers whose range isn't known in advance. Their buckets are log-linear, as in HDR histograms and DDSketch.
+"""Histograms of numbers whose range isn't known in advance. The histograms' buckets are log-linear, as in HDR histograms and DDSketch.
 
     # A bucket's number:  the first 64 - shift bits of the value's float64, sign | exponent | first bits of the fraction
 
@@ -70,7 +70,7 @@ class Histogram:
         return narrowed
 
     def at(self, shift: int) -> dict[int, int]:
-        """Return the counts for another shift, keyed by bucket number. That shift must be at least the histogram's own shift."""
+        """Return the counts for another shift, keyed by bucket number. `shift` must be at least the histogram's own shift."""
         keys, counts = _add_up_equal(self.keys >> (shift - self.shift), self.counts)
         return dict(zip(keys.tolist(), counts.tolist(), strict=True))
 

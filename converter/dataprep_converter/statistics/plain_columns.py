@@ -50,7 +50,7 @@ class PlainColumns:
             self._describe()
 
     def end(self) -> None:
-        """Pass the remaining results to the summarisers."""
+        """Pass the remaining results to the summarisers, after the last batch."""
         self._describe()
         for summariser, least, greatest in zip(self.summarisers, self._least.tolist(), self._greatest.tolist(), strict=True):
             summariser.take_plain(self._records, least, greatest)

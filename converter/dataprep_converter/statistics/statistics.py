@@ -71,7 +71,7 @@ class ShardStatistics:
 def room(*, features: int, shards: int) -> int:
     """Return the number of buckets that a report stores for each feature, which is also the number of frequent values.
 
-    The more features or shards there are, the smaller this number can be.
+    The number of buckets decreases with the number of features and shards, within fixed bounds.
     """
     affordable = min(_BUCKETS_OF_A_REPORT, _BUCKETS_OF_A_JOB // shards) // max(1, features)
     return max(_FEWEST_BUCKETS, min(MOST_BUCKETS, affordable))

@@ -104,8 +104,8 @@ class NumberSummary:
         # There is no deviation for numbers that are so large that their squares overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             wide -= mean
-            # np.dot isn't used. For large arrays, its result depends on the processor, and its threads occupy all cores while they wait for
-            # more work.
+            # np.dot isn't used: for large arrays, the result of np.dot depends on the processor, and its threads occupy all cores while
+            # they wait for more work.
             self.moments.add(wide.size, mean, float(np.square(wide, out=wide).sum()))
 
     def add_counted(self, low: int, counts: npt.NDArray[np.int64]) -> None:
@@ -154,7 +154,7 @@ class Summary:
     """The number of records without a value."""
     values: int = 0
     every: int = 1
-    """The sampling interval: one of this many records is sampled for the statistics that don't cover all records."""
+    """The sampling interval n: every nth record is sampled for the statistics that don't cover all records."""
     numbers: NumberSummary | None = None
     sizes: NumberSummary | None = None
     """The number of values in each record, if it varies."""
@@ -253,14 +253,15 @@ class Summariser:
 
     @property
     def numbers(self) -> NumberSummary:
-        """The summary's numbers, which are created when they are first used."""
+        """The summary's `numbers`, a NumberSummary that is created when it is first used."""
         self.summary.numbers = self.summary.numbers or NumberSummary()
         return self.summary.numbers
 
     def settle(self, kind: pa.DataType, *, rows: int, values: int) -> int:
-        """Return the sampling interval: one of this many records is sampled.
+        """Return the sampling interval n: every nth record is sampled.
 
-        The first batch determines the interval. The size of the first batch follows from the plan, so all workers use the same interval.
+        The first batch determines the sampling interval. The size of the first batch follows from the plan, so all workers use the same
+        interval.
         """
         if self._every is None:
             self._every = self.summary.every = self._thinning(kind, rows=rows, values=values)
@@ -327,7 +328,7 @@ class Summariser:
         if not values.size:
             return
         limits = (0, 1) if values.dtype == np.bool_ else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
-        # Pixels soon include both ends of their type's range. From then on, no value can change the bounds.
+        # Pixels soon include the lowest and the highest value of their type. After both have been found, no value can change the bounds.
         if (numbers.least, numbers.greatest) != limits:
             numbers.bound(values)
         if values.dtype == np.int8:

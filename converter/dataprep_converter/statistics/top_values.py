@@ -1,4 +1,7 @@
-"""Find the most frequent values of a column in bounded memory. The counts are exact for few distinct values, or else have a known error bound."""
+"""Find the most frequent values of a column in bounded memory.
+
+The counts are exact if there are few distinct values, and have a known error bound if there are many.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +36,10 @@ class TopValues:
     seen: int = 0
     """The number of values added so far, including dropped values."""
     mostly_different: bool = False
-    """Whether the values identify single records rather than categories. If it is True, counting has stopped, and `counts` is empty."""
+    """Whether the values identify single records rather than categories.
+
+    If `mostly_different` is True, counting has stopped, and `counts` is empty.
+    """
 
     def add(self, values: Array) -> None:
         """Count the values of a column of integers or byte strings without nulls."""

@@ -27,7 +27,7 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     "cast": "dataprep_converter.transforms.cast:CastStep",
     "encode": "dataprep_converter.transforms.encode:EncodeStep",
 }
-"""Maps each step's name in `spec.transforms` to the step's class. A new step needs one line here and one file."""
+"""Maps each step's name in `spec.transforms` to the step's class. A new step needs a line in this mapping and a file of its own."""
 
 
 @runtime_checkable
@@ -35,7 +35,7 @@ class NamesClasses(Protocol):
     """A step that adds class names to columns, or renames columns that have them."""
 
     def classes(self, by_column: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Given the class names before the step, keyed by column, returns those after the step."""
+        """Given the class names before the step, keyed by column, returns the class names after the step."""
         ...
 
 
@@ -49,8 +49,10 @@ class Fittable(Protocol):
         ...
 
     def fit(self, batches: Iterator[Batch]) -> Any:
-        """Fits the step to the split's batches in the state in which the earlier steps have left them. Returns the parameters as JSON
-        values."""
+        """Fits the step to the split's batches, to which the earlier steps have already been applied.
+
+        Returns the parameters as JSON values.
+        """
         ...
 
     def load(self, parameters: Any) -> None:

@@ -37,7 +37,7 @@ class EncodeStep:
         self._schema = replaced(schema, name, fields)
 
     def schema(self) -> pa.Schema:
-        """Returns the columns, with the files, their format and their size."""
+        """Returns the output's columns, including the columns for the image files, their formats and their sizes."""
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:

@@ -1,7 +1,7 @@
 """Expressions over columns: a small subset of Python's syntax, computed by Arrow's kernels on whole batches.
 
-Python's `ast` parses them, and only the node types below are accepted: no attributes, and only calls of the functions here. Expressions are
-never evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
+Python's `ast` parses the expressions, and only the node types below are accepted: no attributes, and only calls of this module's functions.
+Expressions are never evaluated as Python. Types are checked once, on an empty batch, so type errors surface while planning.
 """
 
 import ast

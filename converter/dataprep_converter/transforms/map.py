@@ -32,7 +32,7 @@ class MapStep:
         return True
 
     def schema(self) -> pa.Schema:
-        """Returns the input columns and the declared ones.
+        """Returns the input columns and the declared columns.
 
         Declared columns replace input columns of the same name or are added at the end.
         """

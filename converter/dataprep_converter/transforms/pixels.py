@@ -34,7 +34,7 @@ _FIELDS: Final[list["pa.Field[Any]"]] = [pa.field("file", pa.large_binary()), pa
 class ImagesType(pa.ExtensionType):
     """Images of different sizes, uint8[height, width, channels].
 
-    Each is stored as a file to be decoded and then resized, possibly several times.
+    Each image is stored as a file that will later be decoded and then resized, possibly several times.
     """
 
     def __init__(self, decode: Decode, resizes: Sequence[Resize] = ()) -> None:
@@ -140,7 +140,7 @@ def each(column: Array, make: Callable[[int, npt.NDArray[Any]], None]) -> dict[i
 def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> pa.Schema:
     """Returns the schema with the column `old` replaced by the first of `fields`.
 
-    The other fields are added after the first. Fields that already exist stay where they are and only change their type.
+    The other `fields` are inserted after the first field. But fields that already exist stay where they are and only change their type.
     """
     new, *other_names = fields
     position = schema.get_field_index(old)
@@ -156,7 +156,10 @@ def replaced(schema: pa.Schema, old: str, fields: Mapping[str, pa.DataType]) -> 
 
 
 def with_columns(batch: Batch, schema: pa.Schema, columns: Mapping[str, Array], faults: Mapping[int, str]) -> Batch:
-    """Returns the batch in the step's new schema, with these `columns` and all others unchanged. Moves the rows in `faults` to `bad`."""
+    """Returns the batch in the step's new schema, and moves the rows in `faults` to `bad`.
+
+    `columns` contains the changed columns. All other columns are unchanged.
+    """
     records = batch.records
     arrays = [columns[name] if name in columns else records.column(name) for name in [*schema.names, SAMPLE]]
     new_batch = replace(batch, records=pa.RecordBatch.from_arrays(arrays, schema=schema.append(records.schema.field(SAMPLE))))

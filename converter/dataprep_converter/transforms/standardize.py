@@ -27,7 +27,10 @@ Wide = npt.NDArray[np.float64]
 
 
 class StandardizeStep:
-    """Standardizes numeric tensors of any shape. If there are several means, the last dimension is the channels."""
+    """Standardizes numeric tensors of any shape.
+
+    If there are several means, each belongs to a channel, and the last dimension consists of the channels.
+    """
 
     def __init__(self, options: Standardize, schema: pa.Schema) -> None:
         standardize = options
