@@ -23,7 +23,7 @@ class Compressor(Protocol):
     """Turns raw bytes into the bytes of the file."""
 
     name: ClassVar[str]
-    """The name for the manifest: `none`, `gzip` or `zstd`."""
+    """The compressor's name in the manifest: `none`, `gzip` or `zstd`."""
 
     def compress(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
         """Return the bytes that can be written now. The result may be empty, or `data` itself."""

@@ -54,7 +54,7 @@ class BadData(ConvertError):
 
 
 class StoreError(ConvertError):
-    """A store refused a request for a reason that has no class of its own below."""
+    """A store refused a request for a reason that none of the subclasses below stands for."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.STORE_REFUSED

@@ -1,4 +1,5 @@
-"""TFRecord framing: the 16 bytes around each record, and the masked CRC-32Cs in them. The content of records doesn't matter here.
+"""TFRecord framing: the 16 bytes around each record, and the masked CRC-32Cs in them. The framing doesn't depend on the content of the
+records.
 
 # A record:  uint64 length | uint32 masked crc of length | bytes data | uint32 masked crc of data   (little-endian)
 """

@@ -1,4 +1,4 @@
-"""Columns of lists: flatten their items to one column, and rebuild lists from items. The functions have no side effects."""
+"""Columns of lists: flatten their items to one column, and rebuild lists from items. The functions of this module have no side effects."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Lists:
     counts: npt.NDArray[np.int64]
     """The number of items in each row. A null has none."""
     missing: npt.NDArray[np.bool_] | None
-    """A mask of the rows that are null, or None if no row is."""
+    """A mask of the rows that are null, or None if no row is null."""
 
     def rows(self) -> npt.NDArray[np.int64]:
         """Return the row number of each item."""

@@ -36,9 +36,12 @@ _LINE: Final = 42
 _VARINT: Final = 10
 """The largest size of a varint in bytes."""
 _BYTES_OF_A_LINE: Final = 32
-"""The assumed average size of a line. If lines are shorter, `places_of` must search twice."""
+"""The assumed average size of a line. If the lines are shorter than this, `places_of` must search twice."""
 _PLACES_AT_ONCE: Final = 64
-"""The largest number of positions that native.c finds in one step. Before each step, the output must have space for this many more."""
+"""The largest number of positions that native.c finds in one step.
+
+Before each step, the output must have space for this many more positions.
+"""
 _COPIED: Final = 4096
 """Up to this size, copying a record is cheaper than making a view of it."""
 _LOOKED_UP: Final = 2
@@ -168,7 +171,7 @@ def look_up(table: npt.NDArray[Any], values: Bytes, out: npt.NDArray[Any], *, li
             return
         library.look_up(_address(table), *source, _address(out, table.dtype))
     else:
-        # Arrow uses bytes directly as indices, but numpy first converts each of them to a 64-bit integer.
+        # Arrow uses bytes directly as indices, but numpy first converts each byte to a 64-bit integer.
         out[...] = pc.take(to_arrow(table), to_arrow(values.reshape(-1)), boundscheck=False).to_numpy().reshape(values.shape)
 
 
@@ -204,7 +207,7 @@ def bounds(columns: Sequence[npt.NDArray[Any]], *, first: int, every: int) -> Bo
 
 
 def _without_negative_zeros(result: Bounds) -> Bounds:
-    """Replace -0.0 with 0.0, because a column may contain both zeros, and either of them may have been found."""
+    """Replace -0.0 with 0.0, because a column may contain both zeros, and either zero may have been found as a bound."""
     if result.least.dtype.kind == "f":
         # A signalling NaN would cause a warning. The caller checks anyway whether the bounds are finite.
         with np.errstate(invalid="ignore"):
@@ -216,7 +219,7 @@ def _without_negative_zeros(result: Bounds) -> Bounds:
 def resample(image: Bytes, height: int, width: int, *, is_cubic: bool) -> Bytes | None:
     """Resize an image uint8[height, width, channels] with a bilinear or bicubic filter.
 
-    Return None if this function doesn't support the image. The caller can then use Pillow, which gives the same bytes.
+    Return None if this function doesn't support the image. If None is returned, the caller can use Pillow, which gives the same bytes.
     """
     library = _library()
     sizes = np.array([*image.shape[:2], height, width, image.shape[2]], np.int64)
@@ -315,7 +318,7 @@ def place_of(data: "bytes | bytearray | memoryview | npt.NDArray[Any]") -> tuple
 
 
 def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> None:
-    """Digest the pieces with the C function at the address `update`. This needs the library (see `is_there`).
+    """Digest the pieces with the C function at the address `update`. This function needs the library (see `is_there`).
 
     Raises ValueError if the C function reports an error.
     """
@@ -325,7 +328,7 @@ def digest_pieces(update: int, digest: int, pieces: "Sequence[bytes | bytearray 
 
 
 def write_pieces(descriptor: int, pieces: "Sequence[bytes | bytearray | memoryview]") -> int:
-    """Write the pieces to a file, and return their total size in bytes. This needs the library (see `is_there`).
+    """Write the pieces to a file, and return their total size in bytes. This function needs the library (see `is_there`).
 
     Raises OSError. Some of the bytes may have been written before the error.
     """

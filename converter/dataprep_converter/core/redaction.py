@@ -12,7 +12,7 @@ class ShownStream(io.TextIOBase):
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
-        """The wrapped stream. Only the contents of files, and colour codes, are written to it directly."""
+        """The wrapped stream. Only the contents of files, and colour codes, are written directly to this stream."""
 
     def write(self, text: str, /) -> int:
         """Write the redacted form of the text."""
@@ -53,7 +53,10 @@ def guard() -> None:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the unredacted stream. Write to it only the contents of files, and the colour codes around texts that have passed `shown`."""
+    """Return the unredacted stream.
+
+    Write only the contents of files, and the colour codes around texts that have passed `shown`, to this stream.
+    """
     return stream.raw if isinstance(stream, ShownStream) else stream
 
 

@@ -101,7 +101,7 @@ class Projector:
                 if origin.source_column == lost.column:
                     first = int(rows[0])
                     text = texts[int(samples[first])]
-                    # In a column of lists, the text may be that of any value in the list.
+                    # In a column of lists, `text` may be the text of any value in the row's list.
                     stored_text = repr(float(text))
                     yield _describe_loss(origin.feature, origin.column, "Decimal", "float64", len(rows), text, stored_text)
 
@@ -116,7 +116,7 @@ class Projector:
             yield _describe_loss(origin.feature, origin.column, "Time", str(origin.type), good_count, _as_time(number, origin.type), number)
 
     def _fits(self, place: int, columns: Sequence[Array]) -> bool:
-        """Whether a column needs no conversion. This depends only on the column's type, which seldom changes from batch to batch."""
+        """Whether a column needs no conversion. The answer depends only on the column's type, which seldom changes from batch to batch."""
         kind = columns[0].type
         if kind != self._fitting[place]:
             self._fitting[place] = kind if _is_as_it_is(self._mappings[place], kind) else None
@@ -134,8 +134,8 @@ def resolve(
     """Returns the projector for a spec and the available columns.
 
     Without `labels`, the column `default_label` is the label if it exists and no feature uses it. Without `features`, each column is a
-    feature, except labels and columns that are left out by default. Raises BadSpec naming the feature and the column if they can't be
-    resolved.
+    feature, except labels and columns that are left out by default. If a feature can't be resolved, raises BadSpec naming the feature and
+    the column.
     """
     names = [name for name in schema.names if name != SAMPLE]
     schema = pa.schema([schema.field(name) for name in names])
@@ -335,7 +335,7 @@ class _Projection:
 
     column: Array
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Maps each row whose values don't fit to the reason."""
+    """The bad rows: maps each row with values that don't fit to the reason why these values don't fit."""
     steps: Mapping[int, int] = field(default_factory=dict)
     """For each row with lists, the position of the faulty value in its list, counted from 0."""
     inexact: Sequence[InexactIntegers] = ()
@@ -431,7 +431,10 @@ def _project_lists(mapping: _Mapping, columns: Sequence[Array]) -> _Projection:
 
 
 def _require_equal_counts(names: Sequence[str], columns: Sequence[Array]) -> tuple[Sequence[Array], dict[int, str]]:
-    """If a row's lists differ in length, replaces them with nulls. Returns the columns and the faults of these rows."""
+    """If a row's lists differ in length, replaces these lists with nulls.
+
+    Returns the columns, and a dict that maps each such row to its fault.
+    """
     if len(columns) == 1:
         return columns, {}
     counts = [flatten_lists(column).counts for column in columns]

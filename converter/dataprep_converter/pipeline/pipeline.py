@@ -149,7 +149,7 @@ class Pipeline(Closeable):
     def read(self, units: UnitTable, samples: Iterator[Samples]) -> Generator[Batch, None, None]:
         """Reads batches ahead of the steps, so that slow sources are read while the steps compute."""
         batches = self.reader.read(units, samples)
-        # A reader that is also asked for line numbers must be used by one thread only.
+        # If line numbers or steps are also requested from the reader, only one thread may use the reader.
         is_alone = not self._steps or isinstance(self.reader, HasLines | HasSteps)
         yield from batches if is_alone else prefetched(batches, depth=1)
 

@@ -55,7 +55,7 @@ class RecordIndex:
             self._write()
 
     def publish(self, file: str) -> IndexFile:
-        """Publishes the index, unless another attempt has already published it. `file` is its path in the output."""
+        """Publishes the index, unless another attempt has already published it. `file` is the path of the index in the output."""
         self._write()
         sha256 = self._digest.hexdigest()
         entry = publish(self._upload, self._store, self._uri, size=self._size, sha256=sha256)

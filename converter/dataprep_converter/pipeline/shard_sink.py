@@ -55,7 +55,7 @@ class ShardSink:
         return pieces if self.is_plain else [self._compressor.compress(piece) for piece in pieces]
 
     def send(self, raw: Sequence[Buffer], packed: Sequence[Buffer]) -> None:
-        """Queues a batch to be written and digested. At most one earlier batch may still be waiting.
+        """Queues a batch to be written and digested. First waits until at most one earlier batch is still to be written.
 
         The caller must not change the buffers until it has sent two more batches.
         """
@@ -112,9 +112,9 @@ def _measure(take: Callable[[Sequence[Buffer]], object], pieces: Sequence[Buffer
 
 
 def _gather(pieces: Iterable[Buffer]) -> Iterator[memoryview]:
-    """Yields the same bytes in pieces of at most _PIECE_BYTES.
+    """Yields the bytes of all pieces, regrouped into pieces of at most _PIECE_BYTES.
 
-    Small pieces share one buffer, so each is valid only until the next is requested.
+    Small pieces share one buffer, so each yielded piece is valid only until the next piece is requested.
     """
     room = memoryview(bytearray(_PIECE_BYTES))
     filled = 0

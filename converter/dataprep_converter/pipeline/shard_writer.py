@@ -91,7 +91,7 @@ class ShardWriter:
             for last in itertools.chain((self._encoder.close(),), self._encoder.rest()):
                 if last:
                     self._sink.send([last], self._sink.compress([last]))
-                    # An encoder may reuse this buffer for the next piece.
+                    # An encoder may reuse the buffer of `last` for the next piece, so wait until the buffer is written.
                     self._sink.settle()
             self._companions = sorted(self._encoder.companions().items())
             on_error.pop_all()
@@ -100,7 +100,7 @@ class ShardWriter:
         """Waits until everything is written, gives the file its final name, and writes the report."""
         shard, counts = self._shard, self._counts
         with self._resources:
-            # At this point, the last batches may not have been written yet.
+            # The last batches may not have been written yet when the statistics are packed.
             statistics = self._statistics.packed()
             sha256, raw_sha256 = self._sink.finish()
             self._folder.check_owner()
@@ -167,7 +167,7 @@ class ShardWriter:
                 watch(self._counts)
 
     def _count(self, batch: Batch) -> None:
-        """Counts a batch and its bad records. Raises BadData if the policy doesn't allow them."""
+        """Counts a batch and its bad records. Raises BadData if the policy doesn't allow so many bad records."""
         counts, policy = self._counts, self._pipeline.spec.on_bad_record
         counts.records_in += batch.records.num_rows + len(batch.bad) + batch.filtered - batch.added
         counts.records_out += batch.records.num_rows
@@ -186,8 +186,8 @@ class ShardWriter:
                 self._bad_examples.append(record)
             if self._quarantine is not None:
                 self._quarantine.add(record, bad.raw)
-        # The commit step checks the total of all shards. But if a single shard already exceeds the limits, there is no need to finish the
-        # shard.
+        # The commit step checks the bad records of all shards together. But a single shard that already exceeds the limits needn't be
+        # finished.
         total = sum(split.records for split in self._plan.head.splits)
         fault = too_many(policy, bad=counts.bad, total=total)
         if fault is not None:

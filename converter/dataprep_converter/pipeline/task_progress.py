@@ -25,9 +25,9 @@ class TaskProgress(Counts):
     """Absolute counts of one task, for progress reports. The counts include finished shards and shards in progress."""
 
     shards_done: int = 0
-    """Number of shards finished now or earlier."""
+    """Number of shards finished by this attempt or by an earlier attempt."""
     shards_skipped: int = 0
-    """Number of shards finished earlier."""
+    """Number of shards finished by an earlier attempt."""
     shards_active: int = 0
     _base: Counts = field(default_factory=Counts, repr=False)
     _active: dict[int, Counts] = field(default_factory=dict, repr=False)

@@ -27,7 +27,7 @@ _MMAP_THRESHOLD: Final = (-3, 32 << 20)
 
 @cache
 def tune_allocator() -> None:
-    """Sets glibc's parameters and freezes the existing objects. A process calls this once, before it converts."""
+    """Sets glibc's parameters and freezes the existing objects. Each converting process calls this function once, before the conversion."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for name, value in options(limits.memory_bytes()):

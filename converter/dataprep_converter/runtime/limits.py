@@ -46,8 +46,8 @@ def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
 def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
     """Returns the folders of this process's control groups and of their parents.
 
-    In a container, version 1 of control groups reports the path of each group on the host. Of such a path, only the top folder exists in
-    the container.
+    In a container, version 1 of control groups reports the path of each group on the host. Only the top folder of that path exists in the
+    container.
     """
     folders: list[Path] = []
     for line in membership.read_text().splitlines() if membership.is_file() else []:

@@ -42,7 +42,8 @@ def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None
 
     producer = threading.Thread(target=produce, name="prefetch", daemon=True)
     try:
-        # Start the thread within `try`, because Ctrl-C may come meanwhile. A thread that outlives the interpreter can crash the process.
+        # Start the thread within `try`, because Ctrl-C may come while the thread starts. A thread that outlives the interpreter can crash
+        # the process.
         producer.start()
         while True:
             item = ready.get()

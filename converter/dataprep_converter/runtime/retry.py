@@ -1,7 +1,7 @@
 """Retries calls, with a limit on attempts, a limit on the total time, and jitter.
 
-Use this module only for small calls that are safe to repeat: stat, get, put of the same bytes, delete, or a page of a listing. Uploads of
-shards aren't retried here. If an upload fails, the worker uploads the shard again from the beginning, under a new temporary name.
+Use this module only for small calls that are safe to repeat: stat, get, put of the same bytes, delete, or a page of a listing. This module
+doesn't retry uploads of shards. If an upload fails, the worker uploads the shard again from the beginning, under a new temporary name.
 """
 
 import logging

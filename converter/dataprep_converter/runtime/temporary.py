@@ -50,7 +50,7 @@ class TemporaryFile(Closeable):
             if in_memory
             else tempfile.TemporaryFile(prefix=_PREFIX)  # noqa: SIM115 - closed by `close`
         )
-        """A file object, for libraries that read from file objects or write to them. Wrap such writes in `room_for`."""
+        """A file object, for libraries that read from file objects or write to them. Wrap writes to this object in `room_for`."""
 
     @classmethod
     def of(cls, what: str, pieces: Iterable[bytes], *, in_memory: int = 0) -> Self:
@@ -104,6 +104,6 @@ class TemporaryFile(Closeable):
 
     def close(self) -> None:
         """Removes the file."""
-        # Closing flushes the last bytes, which are no longer needed. So ignore the error if there is no space for these bytes.
+        # Closing flushes the last bytes, which are no longer needed. So an error is ignored if there is no space for the last bytes.
         with suppress(OSError):
             self.file.close()

@@ -1,12 +1,12 @@
 """Watchdog: kills this process if a blocking call of a native client never returns.
 
-After failed writes, `hdfs-native` may block in `write()` forever. The call raises no error, and a thread can't end another thread of its
-process. So a separate process watches this one. The watching process reads from shared memory when each thread entered its current call,
-and sends SIGKILL after the limit. The task is then repeated, as after any other death of a process.
+After failed writes, `hdfs-native` may block in `write()` forever. Such a blocked call raises no error, and a thread can't end another
+thread of its process. So a separate process watches this process. The watching process reads from shared memory when each thread entered
+its current call, and sends SIGKILL after the limit. After the SIGKILL, the task is repeated, as after any other death of a process.
 
 There are two variants, because the kernel ignores a SIGKILL that is sent to a container's first process from inside the container.
 `supervise` forks, works in the child and watches in the parent. `supervise` is for pods, where we are process 1. `Watchdog` starts a small
-process that watches this one. `Watchdog` is for the workers of a local pool.
+process that watches the current process. `Watchdog` is for the workers of a local pool.
 
     shared memory:  int64 entered[SLOTS]     CLOCK_MONOTONIC in nanoseconds, 0 = not in a call   (native byte order)
 
@@ -97,7 +97,7 @@ def blocking() -> Iterator[None]:
 class Watchdog:
     """Watches this process from a separate small process, which `with` starts and stops.
 
-    Start the watchdog before any native client creates threads. Don't use it in process 1 of a container; use `supervise` there.
+    Start the watchdog before any native client creates threads. In process 1 of a container, use `supervise` instead of `Watchdog`.
     """
 
     def __init__(self, *, limit_seconds: float = LIMIT_SECONDS) -> None:
@@ -136,8 +136,8 @@ class Watchdog:
 def supervise(work: Callable[[], int], *, limit_seconds: float = LIMIT_SECONDS) -> int:
     """Runs `work` in a child process, which is killed if one of its blocking calls lasts longer than the limit. Returns the exit code.
 
-    Call this while this process has only one thread. SIGTERM and SIGINT are forwarded to the child. If a signal ends the child, the exit
-    code is 128 + signal.
+    Call this function while this process has only one thread. SIGTERM and SIGINT are forwarded to the child. If a signal ends the child,
+    the exit code is 128 + signal.
     """
     beats = Heartbeats.create()
     sys.stdout.flush()
@@ -190,14 +190,14 @@ def _work_in_child(work: Callable[[], int], beats: Heartbeats) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Don't use sys.exit, because the stack frames above this one belong to the parent's work. Native writers that were kept after a
-        # failure would also block a normal exit.
+        # Don't use sys.exit, because the stack frames above this one belong to the parent's work. A normal exit would also be blocked by
+        # native writers that were kept after a failure.
         os._exit(code)
 
 
 def _watch_child(child: int, beats: Heartbeats, limit_seconds: float) -> int:
     killed = False
-    # As process 1, we become the parent of the child's orphans; waiting for -1 reaps them too.
+    # As process 1, we become the parent of the child's orphans; `os.waitpid(-1, …)` waits for any child, so it also reaps the orphans.
     while True:
         pid, status = os.waitpid(-1 if os.getpid() == 1 else child, os.WNOHANG)
         if pid == child:
