@@ -112,7 +112,8 @@ def _reader_is_gone() -> bool:
     output.register(descriptor, 0)
     is_gone = any(events & select.POLLERR for _, events in output.poll(0))
     if is_gone:
-        # The interpreter flushes its buffers at exit. This flushing must not fail because of the closed pipe.
+        # The interpreter flushes its buffers at exit. Redirecting the output to /dev/null prevents this flush from failing because of the
+        # closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     return is_gone
 
@@ -140,7 +141,7 @@ def _report_failure(exc: BaseException, arguments: argparse.Namespace) -> Exit:
     if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
         import tempfile
 
-        # Stores raise their own error for a full disk, so this error comes from a local file.
+        # Stores raise their own error for a full disk, so an OSError for a full disk comes from a local file.
         exc = StoreFull(f"No space left for {exc.filename or f'temporary files in {tempfile.gettempdir()}'}: {exc.strerror}.")
     if isinstance(exc, ConvertError):
         _say(f"error: {exc}")

@@ -31,8 +31,8 @@ def _convert(arguments: argparse.Namespace) -> Exit:
 
     def check(display: "Display") -> None:
         display.step("verifying")
-        # The job couldn't detect every damaged byte, because not every format has checksums. But the new data set's manifest will contain
-        # the digest of the input data set.
+        # The new data set's manifest will contain the digest of the input data set. But the job couldn't detect every damaged byte of the
+        # input, because not every format has checksums. So verify the input first.
         verify(arguments.uri, access, expect=manifest.digest)
 
     document = conversion.job_of(manifest, source=arguments.uri, output=arguments.to, format_=arguments.format)

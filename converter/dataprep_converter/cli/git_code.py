@@ -115,7 +115,8 @@ def _check_out(git: Git, into: Path, scratch: Path, *, commit: str | None, crede
     except (GitProtocolError, KeyError):
         if not wanted_ids:
             raise
-        # Some servers refuse to send a commit that no reference points to. The complete history may contain this commit.
+        # Some servers refuse to send a commit that no reference points to. Such a commit may be in the complete history, so fetch
+        # everything.
         repository = fetch_into("whole", all_references, None)
     with repository:
         if wanted_ids[0] not in repository.object_store:

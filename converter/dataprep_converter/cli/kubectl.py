@@ -25,7 +25,7 @@ def scope(namespace: str | None) -> list[str]:
 
 
 def run(*words: str, namespace: str | None) -> str:
-    """Runs kubectl and returns its output. Raises NotFound with kubectl's message when it fails."""
+    """Runs kubectl and returns its output. If kubectl fails, raises NotFound with kubectl's message."""
     completed = subprocess.run([program(), *words, *scope(namespace)], capture_output=True, text=True, check=False)  # noqa: S603 - a list, no shell
     if completed.returncode:
         raise NotFound(f"kubectl {' '.join(words[:2])}: {_error_text(completed.stderr)}")

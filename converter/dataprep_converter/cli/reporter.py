@@ -90,7 +90,7 @@ def post(url: str, body: str, *, token: str) -> float:
     """Tries the addresses of the URL's host, and posts the report to the first address that accepts it. If the operator has several
     replicas, only the leader accepts reports.
 
-    Returns the delay that the operator asks for. Raises OSError when no address accepts it.
+    Returns the delay before the next report, which the operator chooses. Raises OSError when no address accepts the report.
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 80
