@@ -82,7 +82,7 @@ class ClassCounts:
         self._judge(is_class=True)
 
     def _add_places(self, vectors: npt.NDArray[Any]) -> None:
-        """Count the classes in vectors of zeros and ones. Such a vector comes from `oneHot` or holds several labels of a record."""
+        """Count the classes in vectors of zeros and ones. Such a vector comes from `oneHot` or contains several labels of a record."""
         self._judge(is_class=bool(((vectors == 0) | (vectors == 1)).all()))
         if self.is_class:
             sums = vectors.astype(np.bool_).sum(axis=0).tolist()

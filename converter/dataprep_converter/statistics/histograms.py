@@ -21,7 +21,7 @@ _DENSE: Final = 4
 """If the number of possible buckets per value is at most this, counting in an array is faster than sorting."""
 
 _FIRST: Final = 512
-"""The number of values after which a histogram roughly knows how wide its buckets must be."""
+"""The number of values from which the final width of a histogram's buckets can be roughly estimated."""
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ class Histogram:
         self._take(*_add_up_equal(other.keys >> (wider - other.shift), other.counts))
 
     def narrowed_to(self, limit: int) -> "Histogram":
-        """Return the same counts in at most `limit` buckets."""
+        """Return this histogram's counts in at most `limit` buckets."""
         narrowed = Histogram(limit=limit, shift=self.shift)
         narrowed._take(self.keys, self.counts)
         return narrowed

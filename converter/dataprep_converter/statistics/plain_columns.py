@@ -65,7 +65,7 @@ class PlainColumns:
 
 
 class Columns:
-    """Summarises all features of a shard. Plain columns are processed together, and each other column separately."""
+    """Summarises all features of a shard. Plain columns are processed together, and every other column is processed separately."""
 
     def __init__(self) -> None:
         self._plain: dict[tuple[int, int], PlainColumns] = {}

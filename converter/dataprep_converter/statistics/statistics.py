@@ -24,7 +24,10 @@ Extent: TypeAlias = Literal["Sampled", "All", "ClassCounts"]
 
 _FEWEST_BUCKETS: Final = 8
 _LEVEL: Final = 1
-"""zlib's compression level. This level takes a fifth of the time of zlib's default level, and its result is about a sixth larger."""
+"""zlib's compression level.
+
+Level 1 takes a fifth of the time of zlib's default level, and the result of level 1 is about a sixth larger.
+"""
 _BUCKETS_OF_A_REPORT: Final = 2**15
 _BUCKETS_OF_A_JOB: Final = 2**22
 

@@ -2,7 +2,7 @@
 
 The counts, the number of missing values, the minimum and the maximum cover all records. The other statistics (mean, deviation, histogram,
 frequent values) are computed from a sample of about `enough` values of each shard. The sample is spread evenly: it has all records of a
-small data set, or every k-th record of a large one.
+small data set, or every k-th record of a large data set.
 """
 
 import math
@@ -355,7 +355,7 @@ def enough(shards: int) -> int:
 
 
 def octet_counts(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Return the number of occurrences of each of the 256 values.
+    """Return the number of occurrences of each of the 256 possible byte values.
 
     The bytes of large arrays are counted in pairs, because counting a pair takes as long as counting a single byte.
     """

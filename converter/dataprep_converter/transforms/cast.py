@@ -33,7 +33,7 @@ class CastStep:
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """Converts the named columns. A value that the type can't hold makes its sample bad."""
+        """Converts the named columns. A value that the type can't represent makes its sample bad."""
         faults: dict[int, str] = {}
         columns: dict[str, Any] = {}
         for name in self._columns:

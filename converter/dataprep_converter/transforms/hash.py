@@ -60,7 +60,7 @@ def digests_of_keys(variables: Iterable[str]) -> dict[str, str]:
 
 
 def keyed_by(transforms: Iterable[Transform]) -> set[str]:
-    """Returns the environment variables that hold the keys of these transforms."""
+    """Returns the names of the environment variables that contain the keys of these transforms."""
     return {each.hash.key_env for each in transforms if each.hash is not None and each.hash.key_env is not None}
 
 

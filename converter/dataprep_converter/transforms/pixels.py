@@ -1,8 +1,8 @@
 """Columns of images between `decode` and the step that makes their sizes equal, and helpers for the image steps.
 
-A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. A column of such images holds
-the files and the sizes that their pixels will have; the column's type holds the operations to apply. A step that needs pixels decodes one
-image at a time.
+A batch of decoded photographs would take hundreds of megabytes. So images of different sizes stay encoded. A column of encoded images
+contains the files, and the sizes of the images after decoding and resizing. The column's type contains the operations to apply. A step that
+needs pixels decodes one image at a time.
 """
 
 import json
@@ -52,7 +52,7 @@ class ImagesType(pa.ExtensionType):
         return cls(Decode(**steps["decode"]), [Resize(**resize) for resize in steps["resizes"]])
 
     def __str__(self) -> str:
-        # Features and other steps that can't process such a column show this text in their error.
+        # Features and other steps that can't process a column of such images show this text in their error.
         return "images of different sizes (add resize with height and width, cropOrPad or encode behind decode)"
 
     def __hash__(self) -> int:
@@ -87,7 +87,7 @@ class ImageColumn:
 
 
 def image_column(schema: pa.Schema, column: str, *, of: str, only_bytes: bool = True) -> ImageColumn:
-    """Returns the column of images that a step names. Raises BadSpec naming step, column and type if the column doesn't hold images."""
+    """Returns the column of images that a step names. If the column doesn't contain images, raises BadSpec naming step, column and type."""
     (name,) = find_columns([column], schema, of=of)
     kind = schema.field(name).type
     if isinstance(kind, ImagesType):

@@ -34,7 +34,7 @@ class ScaleStep:
         return self._schema
 
     def apply(self, batch: Batch) -> Batch:
-        """Scales the named columns. A result that float32 can't hold makes its sample bad."""
+        """Scales the named columns. A result that float32 can't represent makes its sample bad."""
         records = batch.records
         faults: dict[int, str] = {}
         for name in self._columns:

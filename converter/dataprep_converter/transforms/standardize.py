@@ -84,7 +84,7 @@ class StandardizeStep:
     # --- applying --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> Batch:
-        """Standardizes the column. A sample without a value, or with a result that the type can't hold, is bad."""
+        """Standardizes the column. A sample without a value, or with a result that the type can't represent, is bad."""
         values, missing = numbers(batch.records.column(self._column))
         # Overflow is ignored here, because infinite results are detected below.
         with np.errstate(over="ignore", invalid="ignore"):

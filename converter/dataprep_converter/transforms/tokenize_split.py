@@ -1,4 +1,4 @@
-"""`tokenizeSplit`: splits text into a list of words with Arrow's kernels."""
+"""`tokenizeSplit`: uses Arrow's kernels to split text into a list of words."""
 
 from dataclasses import replace
 

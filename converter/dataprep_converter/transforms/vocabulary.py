@@ -56,7 +56,10 @@ class VocabularyStep:
         return None if self._options.terms is not None else self._options.split or ""
 
     def fit(self, batches: Iterator[Batch]) -> list[str]:
-        """Returns the terms of the batches, in the order of their numbers. Raises BadData if there are more terms than a plan can hold."""
+        """Returns the terms of the batches, in the order of their numbers.
+
+        Raises BadData if there are more terms than a plan can contain.
+        """
         counts: Counter[str] = Counter()
         for batch in batches:
             for name in self._columns:
