@@ -25,7 +25,7 @@ def add_arguments(command: argparse.ArgumentParser, *, example: str, verb: str, 
     command.add_argument("--quiet", action="store_true", help="don't show progress")
 
 
-# Any, because a document can hold values of any type.
+# Any, because a document can contain values of any type.
 def execute(
     arguments: argparse.Namespace, document: dict[str, Any], access: "Access", *, before: Callable[["Display"], None] | None = None
 ) -> Exit:

@@ -20,7 +20,7 @@ from dataprep_converter.core.errors import BadSpec, ConvertError, NotFound, NotP
 from dataprep_converter.runtime import plugins
 
 COMMIT_FILE: Final = ".dataprep-commit"
-"""Name of the file that holds the id of the fetched commit. It is written last."""
+"""Name of the file that contains the id of the fetched commit. This file is written last."""
 
 _SHA: Final = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT_SECONDS: Final = 60

@@ -61,7 +61,7 @@ class Reporter:
         self._send()
 
     def _send(self) -> float:
-        """Posts one report and returns the delay before the next one, in seconds."""
+        """Posts one report and returns the delay before the next report, in seconds."""
         self._sequence += 1
         latest = self._latest
         report = ProgressReport(

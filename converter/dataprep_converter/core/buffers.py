@@ -1,4 +1,4 @@
-"""The type of all objects that hold bytes."""
+"""The type of all objects that contain bytes."""
 
 from typing import TypeAlias
 

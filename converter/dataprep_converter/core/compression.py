@@ -79,7 +79,7 @@ class GzipMembers:
 
 
 class ZstdFrame:
-    """Compresses all bytes to one Zstandard frame, and holds them in memory until the end.
+    """Compresses all bytes to one Zstandard frame, and keeps the bytes in memory until the end.
 
     The frame contains the size of the raw bytes, which readers need if they decompress a file in one call.
     """

@@ -10,9 +10,9 @@ ConvertError
 │   ├── BadCredentials                                                              exit 5
 │   ├── StoreFull     no space or quota left                                        exit 5
 │   └── AlreadyExists an exclusive create failed because the object exists          exit 5
-├── NoInput           the source holds no records                                   exit 5
+├── NoInput           the source contains no records                                exit 5
 ├── InputChanged      an input has changed since it was planned                     exit 5
-├── OutputExists      the output holds another run's data                           exit 5
+├── OutputExists      the output contains another run's data                        exit 5
 ├── OutputLost        another run took over the output                              exit 5
 ├── ScriptFailed      the program of `spec.script` ended with an error              exit 5
 ├── NotWhole          files and reports don't agree                                 exit 5
@@ -103,7 +103,7 @@ class AlreadyExists(StoreError):
 
 
 class NoInput(ConvertError):
-    """The source holds no records."""
+    """The source contains no records."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.NO_INPUT
@@ -117,7 +117,7 @@ class InputChanged(ConvertError):
 
 
 class OutputExists(ConvertError):
-    """The output holds another run's data, which must not be replaced."""
+    """The output contains another run's data, which must not be replaced."""
 
     exit = Exit.NOT_FOUND
     reason = Reason.OUTPUT_EXISTS

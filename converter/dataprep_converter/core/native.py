@@ -53,7 +53,7 @@ _UNREAD: Final = int(np.iinfo(np.int64).min)
 _RESAMPLED: Final = (1, 3)
 """The numbers of image channels that resampling.c supports."""
 _LONGEST: Final = 1 << 24
-"""Below this number of pixels, Pillow stores the length of a side exactly. It uses a 32-bit float."""
+"""Below this number of pixels, Pillow stores the length of a side, which is a 32-bit float, exactly."""
 _VARINT_LIMITS: Final = [np.uint64(1 << (7 * n)) for n in range(1, 10)]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]

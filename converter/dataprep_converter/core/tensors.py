@@ -24,7 +24,7 @@ NUMPY_NAMES: Final[Mapping[pa.DataType, str]] = {
     pa.uint8(): "uint8", pa.uint16(): "uint16", pa.uint32(): "uint32",
     pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64", pa.bool_(): "bool",
 }  # fmt: skip
-"""Maps the Arrow types of numbers that records can hold to their numpy names."""
+"""Maps the Arrow type of each kind of number that records can contain to the type's numpy name."""
 
 _ARROW_TYPES: Final = {name: arrow for arrow, name in NUMPY_NAMES.items()}
 
@@ -36,7 +36,7 @@ _MOST_DIMENSIONS: Final = 63
 
 
 def shape_fault(shape: Sequence[int]) -> str | None:
-    """Return the reason why a record can't hold a tensor of this shape, or None if it can."""
+    """Return the reason why a record can't contain a tensor of this shape, or None if a record can contain such a tensor."""
     if len(shape) > _MOST_DIMENSIONS:
         return f"a tensor has at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}"
     if math.prod(shape) > _MOST_VALUES:
@@ -47,7 +47,7 @@ def shape_fault(shape: Sequence[int]) -> str | None:
 def arrow_type(dtype: str, shape: tuple[int, ...] = ()) -> pa.DataType:
     """Return the column type for numbers of `dtype` (numpy's name), as scalars or as tensors of `shape`.
 
-    Raises BadSpec for a shape that no record can hold.
+    Raises BadSpec for a shape that no record can contain.
     """
     kind: pa.DataType = _ARROW_TYPES[dtype]
     if shape:
@@ -58,7 +58,7 @@ def arrow_type(dtype: str, shape: tuple[int, ...] = ()) -> pa.DataType:
 
 
 def is_tensor(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds one tensor per row, all with the same shape."""
+    """Return whether a column of this type contains one tensor per row, and all of its tensors have the same shape."""
     return isinstance(kind, pa.FixedShapeTensorType)
 
 
@@ -79,7 +79,7 @@ def tensor_bytes(schema: pa.Schema) -> int:
 
 
 def to_arrow(values: npt.NDArray[Any]) -> Array:
-    """Return a column with one row for each entry of the first dimension: a scalar, or a tensor of the other dimensions."""
+    """Return a column with one row for each entry of the first dimension. Each row is a scalar, or a tensor of the other dimensions."""
     shape = values.shape[1:]
     column: Array = _arrow.array(np.ascontiguousarray(values).reshape(-1))
     if shape:

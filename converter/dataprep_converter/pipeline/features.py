@@ -170,7 +170,7 @@ def _is_left_out(field: "pa.Field[Any]") -> bool:
 
 
 def _has_mark(field: "pa.Field[Any]", key: str, value: str = "yes") -> bool:
-    """Whether the reader has set this mark in a column's metadata."""
+    """Whether the reader has set the mark `key` to `value` in a column's metadata."""
     return (field.metadata or {}).get(key.encode()) == value.encode()
 
 

@@ -221,7 +221,7 @@ class BatchStream:
 
 
 def _apply(steps: Sequence[Step], batch: Batch) -> Iterator[Batch]:
-    """Applies all steps to the batch, in parts if a step splits the batch."""
+    """Applies all steps to the batch. If a step splits the batch, the following steps are applied to each part."""
     for number, step in enumerate(steps):
         batch = step.apply(batch)
         if isinstance(step, CutsBatches):

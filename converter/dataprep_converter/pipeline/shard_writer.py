@@ -63,7 +63,7 @@ class ShardWriter:
         self._bad_examples: list[BadRecord] = []
         self._lossy: list[Lossy] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)
-        """Maps each stage to its seconds, without the stages of the sink and the pipeline."""
+        """Maps each stage to the seconds spent in this stage. The stages of the sink and the pipeline are not included."""
         self._batches: BatchStream = pipeline.batches(plan.units, samples_of(shard, plan=plan, most_records=pipeline.most_records))
         self._companions: list[tuple[str, bytes]] = []
         output = pipeline.spec.output

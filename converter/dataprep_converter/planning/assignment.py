@@ -231,7 +231,7 @@ class _Columns:
 
 
 def _read_values(table: _Table, columns: _Columns, read: ReadColumns) -> None:
-    """Reads the source once: assigns samples to splits by value, and records groups and classes."""
+    """Reads the source once, assigns samples to splits by value, and stores the group and the class of each sample."""
     rules, samples = table.rules, table.units.samples
     if columns.group is not None:
         table.groups = scratch(samples, np.uint64)
@@ -260,7 +260,7 @@ def _leave_out_repeated(table: _Table, columns: list[str], read: ReadColumns) ->
         digests[good] = dedupe.digests(records, columns)
         unreadable = np.setdiff1d(samples_read, good)
         digests[unreadable, 0], digests[unreadable, 1] = unreadable.astype(np.uint64), np.uint64(0)
-    # Samples beyond the limit are left out, so a later sample that equals one of them isn't a duplicate.
+    # Samples beyond the limit are left out, so a later sample that equals a left-out sample isn't a duplicate.
     within_limit = np.flatnonzero(table.codes != _BEYOND)
     for samples in dedupe.find_repeated(digests if len(within_limit) == len(digests) else digests[within_limit], within_limit):
         table.codes[samples] = _BEYOND
@@ -391,7 +391,7 @@ def _share_out(table: _Table, subset: str | None) -> None:
 def _pool_and_spread(blocks: Iterator[tuple[Hashes, npt.NDArray[np.int64]]], *, grouped: bool) -> tuple[int, float]:
     """Returns (number of samples, sum of the squared sizes of the groups).
 
-    There are too many groups to count them one by one. So for groups, the sum is estimated from sums of random signs (Alon, Matias and
+    There are too many groups to count the members of each. So for groups, the sum is estimated from sums of random signs (Alon, Matias and
     Szegedy 1996), with an error of about a fifth.
     """
     pool = 0

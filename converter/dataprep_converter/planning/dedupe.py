@@ -1,4 +1,4 @@
-"""`spec.deduplicate`: finds samples that repeat an earlier one, by a 128-bit digest of some columns. Memory is bounded."""
+"""`spec.deduplicate`: compares 128-bit digests of some columns to find samples that repeat an earlier sample. Memory is bounded."""
 
 import hashlib
 from collections.abc import Iterator

@@ -65,7 +65,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Growth:
-    """The present inputs, compared with those of the earlier plan."""
+    """The present inputs, compared with the inputs of the earlier plan."""
 
     earlier: UnitTable
     """The earlier plan's units, in that plan's order, as the present listing describes them."""

@@ -292,7 +292,8 @@ def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, 
     """Returns the number of tasks, which is one per worker if every task has to read the complete input (`passes`).
 
     Without `passes`, there are several tasks per worker, so that other workers can balance slow tasks. For little data, there is at most
-    one task per worker. But the user's code (`own_code`) may take long even for little data, so a job that runs such code has several.
+    one task per worker. But the user's code (`own_code`) may take long even for little data, so a job that runs the user's code has several
+    tasks per worker.
     """
     if passes:
         return min(shards, MAX_TASKS, parallelism)

@@ -200,7 +200,7 @@ class _Pool:
 
 
 def _merge(ranges: Ranges) -> Ranges:
-    """Returns the ranges in ascending order, with neighbours joined and empty ones dropped."""
+    """Returns the ranges in ascending order, after joining adjacent ranges and dropping empty ranges."""
     merged: Ranges = []
     for start, stop in sorted(ranges):
         if start == stop:

@@ -1,9 +1,9 @@
 """Tunes the memory management of converting processes: glibc keeps freed blocks, and the garbage collector skips the libraries' objects.
 
 By default, glibc returns each freed block of several MiB to the system immediately, and the next block gets new pages. In a job that read
-JPEGs, a third of the system time was spent on the first access to new pages. So the process keeps the freed blocks of one batch for the
-next, if it has enough memory. The kept blocks add about ten MiB to the process's peak memory. With other C libraries (musl, macOS), no
-parameter is set.
+JPEGs, a third of the system time was spent on the first access to new pages. So a process with enough memory keeps the freed blocks of one
+batch for the next batch. The kept blocks add about ten MiB to the process's peak memory. With other C libraries (musl, macOS), no parameter
+is set.
 
 Python's garbage collector searches all objects for cycles, including the hundreds of thousands of objects of libraries, which are never
 freed. Each full collection takes 10 to 50 ms and holds the GIL. So these objects are frozen.

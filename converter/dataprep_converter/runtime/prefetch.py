@@ -19,7 +19,8 @@ class _End:
 
 
 def prefetched(items: Iterator[Item], *, depth: int = 2) -> Generator[Item, None, None]:
-    """Yields `items`, which one thread produces up to `depth` items ahead. An error of the producer is raised after the items before it.
+    """Yields `items`, which one thread produces up to `depth` items ahead. If the producer fails, its error is raised after the items that
+    were produced before the failure.
 
     Closing the returned generator stops the producer at its next item, and closes `items` if it is a generator.
     """

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """The limits on the number of attempts and on their total time."""
+    """The limits on the number of attempts and on the total time of all attempts."""
 
     attempts: int = 6
     total_seconds: float = 30.0

@@ -1,4 +1,4 @@
-"""Temporary files in $TMPDIR. Temporary files have no names, so the system frees them however the process ends."""
+"""Temporary files in $TMPDIR. Temporary files have no names, so the system deletes the files no matter how the process ends."""
 
 import errno
 import mmap

@@ -30,7 +30,10 @@ from typing import Final, Self
 
 LIMIT_SECONDS: Final = 120.0
 KILLED: Final = 4
-"""The exit code of `supervise` after a kill (`Exit.UNREACHABLE`). This exit code leads to a retry, as for any store that doesn't answer."""
+"""The exit code of `supervise` after a kill (`Exit.UNREACHABLE`).
+
+This exit code leads to a retry, as it does for any store that doesn't answer.
+"""
 
 _SLOTS = 128
 _POLL_SECONDS = 0.5

@@ -1,8 +1,8 @@
 """Selection: finds a sample's number from its rank in a split.
 
-A split consists of ranges of sample numbers. A split by fraction contains only the samples whose hash is in its interval; a split by code
-contains only the samples with its code. A shuffle is a keyed bijection of the ranks. Selections and shuffles are arithmetic on arrays, so
-any worker can compute any part of the order, in constant memory.
+A split consists of ranges of sample numbers. A split by fraction contains only the samples whose hash is in the split's interval; a split
+by code contains only the samples with the split's code. A shuffle is a keyed bijection of the ranks. Selections and shuffles are arithmetic
+on arrays, so any worker can compute any part of the order, in constant memory.
 """
 
 from collections import OrderedDict

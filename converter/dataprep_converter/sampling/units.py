@@ -42,7 +42,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Units as columns; each unit is a complete file with one record.
+    """Units as columns. Each of these units is a complete file with one record.
 
     A source may have millions of such files, and creating an object for each would take most of the listing time.
     """
@@ -134,7 +134,7 @@ class _Block:
 def _array(values: Any, kind: pa.DataType) -> Any:
     """Returns an Arrow array of numbers or texts.
 
-    This function is faster than Arrow's if a list repeats one value. Many columns of file lists contain only one value.
+    This function is faster than `pyarrow.array` if a list repeats one value. Many columns of file lists contain only one value.
     """
     if isinstance(values, list) and values[0] == values[-1] and values.count(values[0]) == len(values):
         return _arrow.repeat(pa.scalar(values[0], kind), len(values))
@@ -161,7 +161,7 @@ class UnitTable:
     """
 
     def __init__(self, table: pa.Table, mapped: MappedTable | None = None) -> None:
-        """Creates the table. `mapped` holds the table's columns, unless they are in memory."""
+        """Creates the table. `mapped` contains the table's columns if they are in a file instead of in memory."""
         self.table = table if mapped is not None else table.combine_chunks()
         self._mapped = mapped
         self._batches = self.table.to_batches()
