@@ -297,8 +297,8 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
     """Read complete files of these sizes into the room, one after another.
 
     Return each file's modification time in nanoseconds, and the number of seconds that reading it took. If a file can't be read or its size
-    has changed, the file's modification time is None, and the content of its part of the room is undefined. Return None without the
-    library.
+    has changed, None is returned as its modification time, and the content of the file's part of `room` is undefined. Return None without
+    the library.
     """
     library = _library()
     if library is None:

@@ -55,7 +55,7 @@ def is_there() -> bool:
 
 @cache
 def _openssl() -> Any:
-    """Return OpenSSL's library, or None if it is missing or lacks a needed function.
+    """Return OpenSSL's library, or None if the library is missing or lacks a needed function.
 
     Callers ignore the functions' return values, because they can't fail for SHA-256.
     """

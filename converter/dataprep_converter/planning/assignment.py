@@ -1,8 +1,8 @@
 """Assigns each sample to a split by rules that ranges and hash intervals can't express.
 
 These rules select samples by value, select an exact fraction or an exact number of samples, or stop at a limit. The rules are applied one
-after the other. Each rule goes, block by block, through the samples that have no split yet. What the rules need for each sample (its code,
-the hash of its group, its class) is kept in anonymous temporary files, so memory doesn't grow with the number of samples.
+after the other. Each rule goes, block by block, through the samples that have no split yet. For each sample, the rules need its code, the
+hash of its group, and its class. These data are kept in anonymous temporary files, so memory doesn't grow with the number of samples.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -68,7 +68,7 @@ class Growth:
     """The present inputs, compared with the inputs of the earlier plan."""
 
     earlier: UnitTable
-    """The earlier plan's units, in that plan's order, as the present listing describes them."""
+    """The units of the earlier plan, in the order of the earlier plan, with the descriptions from the present listing."""
     added: UnitTable
     """The new units, numbered from 0."""
 
@@ -78,8 +78,10 @@ class Growth:
 
 
 def find_growth(before: UnitTable, now: UnitTable) -> Growth:
-    """Compares the units. Raises InputChanged naming inputs that are missing or have changed, because the data set contains records made
-    from them."""
+    """Compares the units.
+
+    If inputs from which the data set contains records are missing or have changed, raises InputChanged naming these inputs.
+    """
     old_keys, new_keys = before.keys(), now.keys()
     old, new = before.table, now.table
     missing = _uris_of_rows(old, np.flatnonzero(~np.isin(old_keys, new_keys)))

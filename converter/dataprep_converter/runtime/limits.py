@@ -38,7 +38,10 @@ def processors(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int
 
 
 def processes(*, groups: Path = _GROUPS, membership: Path = _MEMBERSHIP) -> int:
-    """Returns how many processes may work on a job, including this one: one for each processor, but no more than fit into memory."""
+    """Returns how many processes may work on a job, including the current process.
+
+    One process is allowed for each processor, but no more processes than fit into memory.
+    """
     room = memory_bytes(groups=groups, membership=membership) - _OWN_BYTES
     return max(1, min(processors(groups=groups, membership=membership), room // _WORKER_BYTES))
 
@@ -54,8 +57,8 @@ def _folders(controller: str, groups: Path, membership: Path) -> list[Path]:
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
             continue
-        # Version 2 has one tree. In version 1, each controller has its own tree of groups or shares a tree with other controllers; a tree
-        # is named after all its controllers.
+        # Version 2 has one tree. In version 1, each controller has its own tree of groups or shares a tree with other controllers; a tree's
+        # name consists of the names of all its controllers.
         for top in [groups] if number == "0" else [groups / controller, groups / controllers]:
             parts = [part for part in path.split("/") if part]
             folders += [top.joinpath(*parts[:count]) for count in range(len(parts) + 1)]

@@ -58,7 +58,7 @@ class Histogram:
             self._take(*_add_up_equal(keys[order], counts[order]))
 
     def merge(self, other: "Histogram") -> None:
-        """Add the counts of another histogram. The result's buckets are as wide as those of the histogram with the wider buckets."""
+        """Add the counts of another histogram. The result's buckets are as wide as the wider buckets of the two histograms."""
         wider = max(self.shift, other.shift)
         self._widen(wider - self.shift)
         self._take(*_add_up_equal(other.keys >> (wider - other.shift), other.counts))

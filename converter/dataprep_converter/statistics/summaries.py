@@ -311,7 +311,7 @@ class Summariser:
         if not self._deferred.get(name) and len(values) >= TOGETHER:
             self._take(name, values)
             return
-        # A copy, so that the rest of the batch isn't kept in memory.
+        # Copy the rows, so that the rest of the batch isn't kept in memory.
         self._deferred.setdefault(name, []).append(pa.concat_arrays([values, values.slice(0, 0)]))
         if sum(map(len, self._deferred[name])) >= TOGETHER:
             self._add_now(name)
@@ -340,7 +340,8 @@ class Summariser:
 def extremes(values: npt.NDArray[Any]) -> tuple[Any, Any]:
     """Return (least, greatest) as Python numbers. If the values include NaN or an infinity, `least` or `greatest` isn't finite.
 
-    For float16, this function calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long.
+    For float16, this function calls `bounds`, because numpy compares float16 values one by one, which takes thirty times as long as
+    comparing their bits as integers.
     """
     if values.dtype != np.float16:
         return values.min().item(), values.max().item()

@@ -15,7 +15,7 @@ from dataprep_converter.records.columns import find_columns, numbers, why_text, 
 class OneHotStep:
     """Encodes integer columns.
 
-    A class out of range makes its sample bad, and so does a missing class unless there is a background class.
+    A class out of range makes its sample bad. Unless there is a background class, a missing class also makes its sample bad.
     """
 
     def __init__(self, options: OneHot, schema: pa.Schema) -> None:

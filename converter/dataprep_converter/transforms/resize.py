@@ -1,4 +1,4 @@
-"""`resize`: resizes images, either to an exact size, as tensors, or by the shortest side, keeping their proportions."""
+"""`resize`: resizes images, either to tensors of an exact size, or by the shortest side while keeping the proportions."""
 
 from typing import Any
 
