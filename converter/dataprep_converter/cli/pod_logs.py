@@ -10,7 +10,7 @@ from dataprep_converter.core.errors import NotFound
 
 
 def show(job: str, *, namespace: str | None, failed: bool, follow: bool) -> Exit:
-    """Prints each pod's name and log, oldest pod first. Raises NotFound if the job's pods don't exist yet or have been removed."""
+    """Prints each pod's name and log, oldest pod first. Raises NotFound if there are no pods to show."""
     pod_list = kubectl.get("pods", "--selector", f"{names.LABEL_JOB}={names.label_value(job)}", namespace=namespace)
     pods = sorted(pod_list["items"], key=lambda pod: pod["metadata"]["creationTimestamp"])
     pod_names = [pod["metadata"]["name"] for pod in pods if not failed or pod.get("status", {}).get("phase") == "Failed"]
