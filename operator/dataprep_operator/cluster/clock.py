@@ -14,7 +14,7 @@ from dataprep_operator.objects import times
 logger = logging.getLogger(__name__)
 
 TOLERATED_SECONDS: Final = 5.0
-"""Smaller differences are ignored, because the `Date` header has a resolution of one second and responses take time."""
+"""Clock differences up to this limit are ignored, because the `Date` header has a resolution of one second and responses take time."""
 
 
 class Clock:
@@ -29,7 +29,7 @@ class Clock:
         return self._local() - self._ahead
 
     def observe(self, date: str | None, *, took_seconds: float) -> None:
-        """Correct the clock by a response's `Date` header. Responses that took long are ignored."""
+        """Correct the clock with a response's `Date` header. Slow responses are ignored."""
         if not date or took_seconds > TOLERATED_SECONDS / 2:
             return
         try:

@@ -1,4 +1,4 @@
-"""The only client of the API server. It limits the rate of requests and translates errors to the operator's errors.
+"""The only client of the API server. The client limits the rate of requests, and translates errors to the operator's errors.
 
 Tests replace `Cluster` with a fake. Objects are kept as the API's JSON (hence Any), so that unknown fields survive.
 """
@@ -112,7 +112,7 @@ class KubernetesCluster:
         self._bucket = TokenBucket(rate=qps, burst=burst)
         self.clock = clock or Clock()
         self.may_write = may_write
-        """Returns whether this replica is certainly the leader. Called before every write that only the leader may make."""
+        """Returns whether this replica is certainly the leader. The function is called before every write that only the leader may make."""
 
     @classmethod
     async def connect(cls, *, qps: float, burst: int, clock: Clock | None = None, may_write: Callable[[], bool] = lambda: True) -> Self:
@@ -257,7 +257,7 @@ def _needs_leadership(method: str, path: str) -> bool:
 def _guarded_request_class(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
     """Return a request class that checks `may_write` again right before the first byte is sent.
 
-    The process may have been paused since the first check.
+    The process may have been paused after an earlier call of `may_write`.
     """
 
     class Request(aiohttp.ClientRequest):

@@ -1,6 +1,6 @@
 """Reads the Kueue Workload of a convert Job, and the Workload's position in the queue. Used only when the chart sets `kueue.enabled`.
 
-It is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
+This module is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
 """
 
 import logging
@@ -18,7 +18,7 @@ from dataprep_operator.objects.observed import Admission
 logger = logging.getLogger(__name__)
 
 VERSIONS: Final = ("v1beta2", "v1beta1")
-"""API versions, newest first. Both supported versions have the fields that are read here."""
+"""API versions, newest first. Both supported versions have all fields that this module reads."""
 JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
 
 
@@ -30,7 +30,7 @@ class Kueue:
     _versions: tuple[str, ...] = VERSIONS
 
     async def admission(self, child: Child, *, queue: str) -> Admission | None:
-        """Return the Job's admission, or None when Kueue can't be asked."""
+        """Return the Job's admission, or None when Kueue can't be queried."""
         try:
             workload = await self._workload(child)
         except ClusterError as exc:
@@ -45,7 +45,7 @@ class Kueue:
         condition = quota or _condition(workload, "Evicted")
         return Admission(exists=True, message=untrusted.text(condition.get("message")), position=position)
 
-    async def _workload(self, child: Child) -> Mapping[str, Any] | None:  # Any, because this is JSON of the API
+    async def _workload(self, child: Child) -> Mapping[str, Any] | None:  # Any, because a Workload is a JSON object
         for version in self._versions:
             resource = Resource(f"apis/{QUEUE_DOMAIN}/{version}", "workloads")
             try:
@@ -73,5 +73,5 @@ class Kueue:
         return None
 
 
-def _condition(workload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:  # Any, because this is JSON of the API
+def _condition(workload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:  # Any, because a Workload is a JSON object
     return untrusted.conditions(untrusted.mapping(workload.get("status"))).get(kind, {})

@@ -1,7 +1,7 @@
 """Reads Warning Events, one namespace at a time.
 
-To find the Events of one object, the API server scans all Events of its namespace. When pods are slow to start, a thousand jobs may ask for
-their Events at the same time, so these jobs share one list request.
+To find the Events of one object, the API server scans all Events of its namespace. When pods are slow to start, a thousand jobs may need
+their Events at the same time, so all jobs of a namespace share one list request.
 """
 
 import asyncio
