@@ -66,7 +66,7 @@ class Actuator:
     async def write_status(self, observed: Observed, desired: DataPrepJobStatus) -> Observed:
         """Write the status, and return the observed state with the new resourceVersion.
 
-        If the job has changed since it was observed, this refreshes the cache and raises Conflict.
+        If the job has changed since it was observed, this method refreshes the cache and raises Conflict.
         """
         target = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
@@ -120,7 +120,7 @@ class Actuator:
         return True
 
     async def _confirm_exists(self, observed: Observed) -> None:
-        """Refresh the cache, and raise Conflict if the job was deleted or replaced and the watch hasn't noticed this."""
+        """Refresh the cache. Raises Conflict if the job was deleted or replaced, which the watch may have missed."""
         await self._observer.refresh(observed.key)
         raw = self._cache.job(observed.key)
         if raw is None or raw["metadata"]["uid"] != observed.uid:
@@ -154,7 +154,7 @@ class Actuator:
     async def _delete(self, observed: Observed) -> None:
         """Delete the job. Raises Conflict if the job has changed since it was observed.
 
-        The user may just have requested a retry or a longer TTL.
+        Since the observation, the user may have requested a retry or a longer TTL.
         """
         target = (DATAPREPJOBS, observed.key.namespace, observed.key.name)
         try:
@@ -224,7 +224,7 @@ class Actuator:
 
     # Any, because resources and objects are JSON objects of the API.
     async def _create_or_get(self, resource: Any, body: Body, observed: Observed) -> Raw:
-        """Create the object, or return the existing one."""
+        """Create the object, or return the existing object with its name."""
         try:
             return await self._cluster.create(resource, observed.key.namespace, body)
         except AlreadyExists:
@@ -261,7 +261,8 @@ class Actuator:
 def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
     """Return the status that marks a pod on a lost node as failed.
 
-    The Job controller then replaces the pod. Because of the condition DisruptionTarget, this doesn't count as a failure.
+    After this status is written, the Job controller replaces the pod. Because of the condition DisruptionTarget, the pod's end doesn't
+    count as a failure.
     """
     message = "The node never confirmed the end of this pod, so the operator marked it as failed."
     condition = {
@@ -273,7 +274,8 @@ def _failed_pod_status(pod: Pod, *, now: datetime) -> Body:
         "lastTransitionTime": times.text(pod.disrupted_at or now),
     }
     return {
-        # If the resourceVersion has changed, the write fails, because the node may have come back and confirmed the pod's end.
+        # With this resourceVersion, the write fails if the pod has changed, because the node may have come back and confirmed the pod's
+        # end.
         "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
         "status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]},
     }

@@ -34,7 +34,7 @@ class CronStatusUnreadable(OperatorError):
 
 
 class CronReconciler:
-    """Reconciles DataPrepCronJobs. It is level-triggered and stateless, because its complete state is in the API."""
+    """Reconciles DataPrepCronJobs. The reconciler is level-triggered and stateless, because the complete state is in the API."""
 
     def __init__(self, *, cache: Cache, cluster: Cluster, clock: Callable[[], datetime] = times.now) -> None:
         self._cache = cache
@@ -51,7 +51,8 @@ class CronReconciler:
         observed = _observe(key, raw, self._cache)
         decision = crons.decide(observed, now=now)
         if decision.due is not None:
-            # Create the job before writing the status. After a crash in between, the existing job shows that its time was handled.
+            # Create the job before writing the status. After a crash between these two steps, the existing job shows that its scheduled
+            # time was handled.
             decision = await self._create_due_job(observed, decision, decision.due, now=now)
         if decision.status != observed.status:
             await self._write_status(observed, decision.status)
@@ -62,9 +63,9 @@ class CronReconciler:
         return decision.requeue_after_seconds
 
     async def _delete(self, key: Key, job: ScheduledJob) -> None:
-        """Delete a job. Raises Conflict if it has changed since it was observed.
+        """Delete a job. Raises Conflict if the job has changed since it was observed.
 
-        A failed job may have been retried, and a running job may just have succeeded.
+        Since the observation, a failed job may have been retried, and a running job may have succeeded.
         """
         target = (DATAPREPJOBS, key.namespace, job.name)
         try:
@@ -75,7 +76,7 @@ class CronReconciler:
         logger.info("%s: %s deleted", key, job.name)
 
     async def _create_due_job(self, observed: ObservedCron, decision: Decision, due: datetime, *, now: datetime) -> Decision:
-        """Create the due job. If a job with this name exists, it either belongs to this DataPrepCronJob or is a conflict."""
+        """Create the due job. If a job with its name exists but isn't this DataPrepCronJob's, the returned status reports a conflict."""
         body = crons.job_body(observed, due)
         name = body["metadata"]["name"]
         try:

@@ -1,4 +1,4 @@
-"""Records Events. A repeated Event increments the count of the existing one."""
+"""Records Events. A repeated Event increments the count of the existing Event."""
 
 import logging
 from collections.abc import Callable, Sequence

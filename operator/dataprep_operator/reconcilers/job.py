@@ -22,7 +22,7 @@ from dataprep_operator.settings import Settings
 
 
 class Reconciler:
-    """Reconciles DataPrepJobs. It is level-triggered: it depends on the observed state only, so calls in any order converge."""
+    """Reconciles DataPrepJobs. Reconciliation is level-triggered: it depends only on the observed state, so calls in any order converge."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Reconciler:
         self._actuator = Actuator(cache=cache, cluster=cluster, observer=self._observer, clock=clock)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Reconcile a job. Return the seconds after which to reconcile it again even without an event."""
+        """Reconcile a job. Return the seconds after which to reconcile the job again even without an event."""
         with tracing.span("reconcile", job=key.name, namespace=key.namespace) as tell:
             return await self._reconcile(key, tell)
 
@@ -61,7 +61,7 @@ class Reconciler:
         tell(phase=desired.phase, run_id=desired.run_id, attempt=desired.attempt)
         write_delay = self._progress_delay(observed, desired, now=now)
         if desired.phase == "Succeeded" and not observed.deleting:
-            # Publish the handover before the status becomes Complete, because a training Job may start then.
+            # Publish the handover before the status becomes Complete, because training Jobs may start as soon as the status is Complete.
             fault = await self._actuator.publish_handover(observed, desired)
             desired = handover.with_condition(desired, fault, now=now, generation=observed.generation)
         notes: list[events.Note] = []

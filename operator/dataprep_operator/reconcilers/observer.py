@@ -37,7 +37,7 @@ from dataprep_operator.settings import PodDefaults
 MOST_LOOK_UPS: Final = 2
 MOST_RETRY_TEXT: Final = 256
 """Maximum length of `status.handledRetry`."""
-# Fields that may change while a job runs. All other fields are frozen when the job starts.
+# Spec fields that may change while a job runs. The spec's other fields are frozen when the job starts.
 _LIVE_FIELDS: Final = (
     "suspend",
     "activeDeadlineSeconds",
@@ -69,7 +69,7 @@ class _SpecResult:
 
 
 class Observer:
-    """Observes jobs. Its state is only a cache, which may be lost at any time."""
+    """Observes jobs. The Observer's state is only a cache, which may be lost at any time."""
 
     def __init__(
         self, *, cache: Cache, cluster: Cluster, progress_store: ProgressStore, defaults: PodDefaults, kueue: Kueue | None = None
@@ -86,9 +86,9 @@ class Observer:
         self._refusals: dict[str, Blockage] = {}
         self._confirmed_uids: set[str] = set()
         self._children: dict[str, dict[tuple[str, int], datetime | None]] = {}
-        """Maps a job's uid to the step and attempt of every child that the job ever had.
+        """Maps a job's uid to a mapping, whose keys are the step and attempt of every child that the job ever had.
 
-        Each value is the time since which the child has been missing, or None if the child exists.
+        Each value of the inner mapping is the time since which the child has been missing, or None if the child exists.
         """
         self._uids: dict[Key, str] = {}
         """The uids of observed jobs."""
@@ -156,7 +156,7 @@ class Observer:
         )
 
     def set_refusal(self, uid: str, refusal: Blockage | None) -> None:
-        """Remember the API server's refusal to create a child, or forget it if `refusal` is None."""
+        """Remember the API server's refusal to create a child, or forget the earlier refusal if `refusal` is None."""
         if refusal is None:
             self._refusals.pop(uid, None)
         else:
@@ -170,7 +170,7 @@ class Observer:
     def confirm(self, uid: str) -> None:
         """Mark the job as read from the API server.
 
-        Before the job has been read, the watch may lag behind the previous leader's changes.
+        Until the job has been read from the API server, the cached job may lack the previous leader's changes.
         """
         self._confirmed_uids.add(uid)
 
@@ -253,7 +253,7 @@ class Observer:
         return self.frozen_spec(observed.uid)
 
     async def spec_of_run(self, observed: Observed) -> DataPrepJobSpec | None:
-        """Return the spec that a finished job ran with. The live spec may have been edited since. Raises SpecUnreadable."""
+        """Return the spec that a finished job ran with. The live spec may have been edited after the job started. Raises SpecUnreadable."""
         frozen_spec = await self._frozen_spec(observed, observed.raw_spec)
         spec = _parse(observed.key, observed.raw_spec if frozen_spec is None else frozen_spec, source="", defaults=self._defaults).spec
         output_uri = observed.status.output.uri if observed.status.output is not None else None
@@ -262,7 +262,10 @@ class Observer:
         return spec
 
     def _unedited_spec(self, observed: Observed, live_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the live spec if the children's digests prove that it is unchanged. So a new leader needn't read every ConfigMap."""
+        """Return the live spec if the children's digests prove that it is unchanged.
+
+        Comparing the digests saves a new leader from reading every ConfigMap.
+        """
         digests = {child.spec_sha256 for child in self._cache.children_of(observed.key.namespace, observed.uid)}
         if len(digests) != 1 or None in digests:
             return None
@@ -277,7 +280,7 @@ class Observer:
         return missing
 
     def _dependencies(self, observed: Observed) -> tuple[Dependency, ...]:
-        """Return the jobs that this job waits for. A started job doesn't wait any more."""
+        """Return the jobs that this job waits for. A started job no longer waits for other jobs."""
         if observed.spec is None or not _not_started(observed):
             return ()
         return tuple(_dependency(name, self._cache.job(Key(observed.key.namespace, name))) for name in observed.spec.awaited_jobs)
@@ -285,7 +288,10 @@ class Observer:
     # --- lookups --------------------------------------------------------------------------------------------------------
 
     async def _rival(self, key: Key) -> Key | None:
-        """Return the job that has a better claim to the output, if any. That job is read again first, in case the watch missed its end."""
+        """Return the job that has a better claim to the output, if any.
+
+        The job with the better claim is first read again, in case the watch missed that job's end.
+        """
         rival = self._cache.rival_of(key)
         if rival is None:
             return None
@@ -300,7 +306,7 @@ class Observer:
             self._cache.put(Kind.DATAPREPJOBS, raw)
             self.confirm(raw["metadata"]["uid"])
         except NotFound:
-            # Drop only the cached job. In the meantime the watch may have delivered a new job with the same name.
+            # Drop only the cached job. During the request, the watch may have delivered a new job with the same name.
             if cached is not None:
                 self._cache.drop(Kind.DATAPREPJOBS, cached)
 
@@ -322,8 +328,9 @@ class Observer:
     async def _namespace_terminating(self, namespace: str) -> bool:
         """Return whether the namespace is terminating.
 
-        A terminating namespace isn't deleted before its pods are gone. But a Job with a back-off limit per index keeps a failed pod until
-        it has created the replacement, and creating pods is forbidden in a terminating namespace. Only deleting the Job resolves this.
+        A terminating namespace isn't deleted before its pods are gone. However, a Job with a back-off limit per index keeps a failed pod
+        until it has created the replacement, and creating pods is forbidden in a terminating namespace. Such a pod is removed only if its
+        Job is deleted.
         """
         try:
             raw = await self._cluster.get(NAMESPACES, namespace, "")
@@ -332,7 +339,7 @@ class Observer:
         return (raw.get("status") or {}).get("phase") == "Terminating"
 
     async def _start_blockage(self, observed: Observed, *, now: datetime) -> Blockage | None:
-        """Return why pods can't be created or started, if only Events report it."""
+        """Return the reason why pods can't be created or started, if only Events report that reason."""
         child = observed.child((observed.status.step or "Plan").lower(), observed.status.attempt)
         return await self._start_blockage_of(observed, child, now=now) if child is not None else None
 
@@ -450,7 +457,7 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
         parsed_spec = DataPrepJob.parse(document).spec
     except SpecError as exc:
         if all(fault.unknown for fault in exc.faults):
-            # The API server prunes unknown fields, so the CRD must be newer than this operator.
+            # The API server prunes fields that the CRD lacks, so a field that only this operator doesn't know comes from a newer CRD.
             return _SpecResult(source, None, too_new=tuple(fault.path for fault in exc.faults))
         return _SpecResult(source, None, str(exc))
     privilege_fault = privileges.fault(parsed_spec, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
