@@ -30,8 +30,8 @@ from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import CODE_CONTAINER, CONTAINER
 from dataprep_operator.settings import PodDefaults
 
-# Linux limits the length of an argument. If the list of tasks is longer, it is left out, so all tasks run, and each task skips its finished
-# shards.
+# Linux limits the length of an argument. A list of tasks that exceeds this length is left out, so all tasks run, and each task skips its
+# finished shards.
 MOST_TASKS_TEXT: Final = 100_000
 # With more completions than MANY_INDEXES, the API server requires maxFailedIndexes, which may be at most MOST_FAILED_INDEXES.
 MANY_INDEXES: Final = 100_000
@@ -39,7 +39,7 @@ MOST_FAILED_INDEXES: Final = 10_000
 
 
 def spec_config_map(observed: Observed, from_job: FromJob | None) -> Body:
-    """Return the immutable ConfigMap with the job as the run uses it.
+    """Return the immutable ConfigMap that contains the job in the form in which the run uses it.
 
     In the ConfigMap, `fromJob` is replaced with the output of the job that it names.
     """
@@ -140,7 +140,7 @@ def convert_job(
 ) -> Body:
     """Return the Job of the convert step.
 
-    It is an Indexed Job with one index per task. If `only` isn't empty, the Job has one index per task in `only`.
+    The Job is an Indexed Job with one index per task. If `only` isn't empty, the Job has an index only for each task in `only`.
     """
     task_ranges = ranges.write(only)
     task_ranges = task_ranges if len(task_ranges) <= MOST_TASKS_TEXT else ""

@@ -100,7 +100,7 @@ def _optional_fields(spec: DataPrepJobSpec, init_containers: Sequence[Body], *, 
 def _harden(containers: Sequence[Body]) -> list[Body]:
     """Add security defaults to the user's containers, for those fields that the containers don't set.
 
-    The module `privileges` limits the values that they may set.
+    The module `privileges` limits the values that the containers may set.
     """
     contexts = [(container, container.get("securityContext") or {}) for container in containers]
     # A security context that isn't a mapping is left unchanged, because the API server rejects it.
@@ -297,7 +297,8 @@ def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> 
     return [*tolerations, *(toleration for toleration in _LOST_NODE_TOLERATIONS if toleration["key"] not in tolerated_keys)]
 
 
-# By default Kubernetes waits five minutes for a lost node. Here one minute is enough, because two pods can safely write the same bytes.
+# By default Kubernetes waits five minutes for a lost node. For this operator's pods, one minute is enough, because two pods can safely
+# write the same bytes.
 LOST_NODE_SECONDS: Final = 60
 _LOST_NODE_TOLERATIONS: Final[tuple[Body, ...]] = tuple(
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}

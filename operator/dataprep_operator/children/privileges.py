@@ -1,7 +1,7 @@
 """Rejects jobs whose pods request root, or more access to the node than the Pod Security Standard `baseline` allows.
 
 The models of `workers` and `workers.podTemplate` already reject unknown fields such as `hostNetwork`, `hostPID` or the pod's
-`securityContext`. So this module only checks volumes, init containers (including sidecars) and annotations. All functions are pure.
+`securityContext`. Therefore this module only checks volumes, init containers (including sidecars) and annotations. All functions are pure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

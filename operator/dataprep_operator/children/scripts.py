@@ -1,6 +1,6 @@
 """Builds the pod template of `spec.script`, which runs the user's program in the convert Job instead of the converter.
 
-It is separate from `pod_template.py`, because the image and the program in it are the user's. All functions are pure.
+This module is separate from `pod_template.py`, because the image and the program in the image are the user's. All functions are pure.
 """
 
 from collections.abc import Sequence
