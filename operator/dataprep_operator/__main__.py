@@ -45,7 +45,7 @@ START_WAIT_SECONDS: Final = 3.0
 OVERLAP_EXIT_CODE: Final = 4
 UNSYNCED_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 15.0
-"""Shorter than the pod's grace period, and longer than any request in flight takes."""
+"""This limit is shorter than the pod's grace period, and longer than any request in flight takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,7 +111,7 @@ async def serve(settings: Settings) -> None:
     health = Health(age_limit_seconds=settings.watch_age_limit_seconds, streams=streams)
     endpoint = _build_endpoint(settings, cluster, cache, progress_store, health, queue)
     reconcile = _build_reconcile(settings, cluster, cache, progress_store, streams)
-    # Started before kopf's tasks, so that kopf doesn't cancel it.
+    # This task is started before kopf's tasks, so that kopf doesn't cancel it.
     shutdown_limit = asyncio.create_task(_limit_shutdown(stop))
     try:
         await _check_served(cluster)
@@ -142,7 +142,7 @@ def _build_endpoint(
         progress_store=progress_store,
         verifier=Verifier(cluster.document, issuer=settings.token_issuer),
         health=health,
-        # Delayed, so that the reports arriving between two status writes cause a single reconcile.
+        # The reconcile is delayed, so that all reports arriving between two status writes cause only one reconcile.
         enqueue=lambda key: queue.add_after(key, settings.progress_seconds),
         reviewer=Reviewer(cluster) if settings.metrics_authentication else None,
         clock=cluster.clock,
@@ -231,7 +231,7 @@ async def _lead_when_elected(
     try:
         await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        # When kopf exits, it cancels every task that was started after its own, so `acquiring` may have been cancelled.
+        # When kopf exits, it cancels every task that was started after kopf's own tasks, so `acquiring` may have been cancelled.
         if not acquiring.done() or acquiring.cancelled():
             acquiring.cancel()
             leadership.close()
@@ -246,7 +246,7 @@ async def _lead_when_elected(
 
 
 async def _acquire(elector: LeaderElector, streams: Streams) -> None:
-    """Ask for the Lease only after the cache has synced, so that replicas that have synced already get the Lease first."""
+    """Request the Lease only after the cache has synced, so that a replica with a synced cache gets the Lease first."""
     await streams.wait_for_sync()
     await elector.begin()
 

@@ -48,8 +48,8 @@ async def watch(*, settings: Settings, cache: Cache, streams: Streams, enqueue: 
     """Keep the cache up to date until `stop` is set. A standby also keeps its cache up to date, so that it can take over without listing
     all objects first.
 
-    kopf's tasks must live as long as the operator. When one of them ends early, kopf stops the others one by one, which can take minutes.
-    So `died` must end the process.
+    kopf's tasks must live as long as the operator. When one of kopf's tasks ends early, kopf stops the other tasks one by one, which can
+    take minutes. Therefore `died` must end the process.
     """
     unwrap = wrap_kopf(streams)
     before = asyncio.all_tasks()
@@ -101,7 +101,7 @@ async def lead(
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        # When kopf exits, it cancels every task that was started after its own, so `work` may have been cancelled.
+        # When kopf exits, it cancels every task that was started after kopf's own tasks, so `work` may have been cancelled.
         if work.done() and not work.cancelled():
             work.result()
     finally:
@@ -113,7 +113,7 @@ async def lead(
 
 
 async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
-    """Run the workers after the cache has synced. Until then, existing children may not be in the cache, and would seem to be missing."""
+    """Run the workers after the cache has synced. Before the sync, the cache may lack existing children, which would seem to be missing."""
     await streams.wait_for_sync()
     # Unfinished objects come first, because there may be thousands of finished ones.
     for key in [*cache.active_keys(), *cache.keys()]:

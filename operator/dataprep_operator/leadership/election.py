@@ -1,7 +1,7 @@
 """Leader election. A thread with its own event loop and connections holds the Lease and the scope markers.
 
-A main loop that is busy with thousands of jobs or a flood of requests must not make the replica lose the Lease. But a main loop that has
-stalled for a minute may never recover, so the thread then gives up the Lease.
+A main loop that is busy with thousands of jobs or a flood of requests must not make the replica lose the Lease. If the main loop has
+stalled for a minute, however, it may never recover, so the thread gives up the Lease.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class LeaderElector:
         return self._lease is not None and self._lease.is_valid
 
     async def begin(self) -> None:
-        """Wait until this replica leads. Raises Overlap when another release owns one of its namespaces."""
+        """Wait until this replica leads. Raises Overlap when another release owns one of this release's namespaces."""
         self._thread.start()
         await asyncio.shield(asyncio.wrap_future(self._start_future))
         self._heartbeat = asyncio.create_task(self._beat(), name="heartbeat")
@@ -92,7 +92,7 @@ class LeaderElector:
             self._loop.run_until_complete(self._acquire_and_hold())
         except asyncio.CancelledError:
             pass
-        except BaseException as exc:  # passed to begin(), which would otherwise wait forever
+        except BaseException as exc:  # begin() raises this exception instead of waiting forever
             if not self._start_future.done():
                 self._start_future.set_exception(exc)
         finally:

@@ -1,7 +1,7 @@
 """A `coordination.k8s.io` Lease that elects the leader.
 
-It is valid for `DURATION_SECONDS`, is renewed every `RETRY_SECONDS`, and is given up after `RENEW_DEADLINE_SECONDS` without a renewal.
-A replica that isn't certain to hold the Lease must exit. Two leaders can't damage data, but would overwrite each other's statuses.
+The Lease is valid for `DURATION_SECONDS`, is renewed every `RETRY_SECONDS`, and is given up after `RENEW_DEADLINE_SECONDS` without a
+renewal. A replica that isn't certain to hold the Lease must exit. Two leaders can't damage data, but would overwrite each other's statuses.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ DURATION_SECONDS: Final = 12
 RENEW_DEADLINE_SECONDS: Final = 9.0
 RETRY_SECONDS: Final = 2.0
 _MOMENT_SECONDS: Final = 0.05
-# Short enough to leave time for a second attempt when a request hangs.
+# This timeout is short enough to leave time for a second attempt when a request hangs.
 _TRY_SECONDS: Final = 2.5
 _AGAIN_SECONDS: Final = 0.5
 
@@ -77,7 +77,7 @@ class Lease:
                 raise LeaseLost(f"the Lease {self._namespace}/{self._name} was not renewed for {RENEW_DEADLINE_SECONDS:.0f} s")
 
     async def try_once(self) -> bool:
-        """Take or renew the Lease. Returns False when another replica holds it."""
+        """Take or renew the Lease. Returns False when another replica holds the Lease."""
         try:
             body = await self._cluster.get(LEASES, self._namespace, self._name)
         except NotFound:

@@ -4,8 +4,8 @@ Each release keeps a marker, a Lease with a fixed name, in each namespace that i
 namespace that it is installed in. A marker expires 15 seconds after its last renewal. If a release finds the marker of an earlier release,
 it refuses to start.
 
-A namespaced release can't see the marker of a cluster-wide release. So the cluster-wide release looks for new markers every five seconds
-and adds an annotation to those whose releases it refuses. Before it starts, a namespaced release waits long enough to see such an
+A namespaced release can't see the marker of a cluster-wide release. Therefore a cluster-wide release looks for new markers every five
+seconds, and annotates the markers of the releases that it refuses. Before a namespaced release starts, it waits long enough to see such an
 annotation. Each operator class has a separate marker name, because classes don't share jobs.
 """
 
@@ -133,7 +133,7 @@ class Scope:
                 continue
 
     async def _wait_for_expiry(self, namespace: str, lease: Body) -> None:
-        """Wait for another release's marker to expire. Raises Overlap when the marker is renewed instead."""
+        """Wait for another release's marker to expire. Raises Overlap if the other release renews its marker."""
         first_renew_time = self._renew_time(lease)
         while self._is_alive(lease):
             await self._sleep(1.0)
@@ -147,7 +147,7 @@ class Scope:
                 )
 
     async def _check_others(self, *, begins: bool) -> None:
-        """Give way to earlier releases, and refuse later ones. Only a cluster-wide release calls this method."""
+        """Give way to earlier releases, and refuse later releases. Only a cluster-wide release calls this method."""
         own_marker = await self._cluster.get(LEASES, self._own_namespace, self._name)
         try:
             markers = await self._cluster.list(LEASES, "", fields=f"metadata.name={self._name}")
