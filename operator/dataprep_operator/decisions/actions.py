@@ -28,8 +28,8 @@ from dataprep_operator.settings import PodDefaults
 
 # Number of pods deleted per reconciliation. This number is limited so that one job can't occupy a worker for minutes.
 MOST_DELETIONS: Final = 200
-# If a new Job has the name of a Job that was just deleted, the new Job may get no pods for minutes. The Job controller tracks the pods it
-# expects by the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
+# If a new Job has the name of a Job that was just deleted, the new Job may get no pods for minutes. The Job controller keeps track of
+# expected pods under the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
 RECREATE_AFTER_SECONDS: Final = 5.0
 
 
@@ -257,7 +257,7 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
 def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:
     """Return whether the plan or commit step succeeded, but its pod was deleted before its result was read.
 
-    The step then runs again, and finds the output of its first run.
+    A step that lost its result runs again, and finds the output of its first run.
     """
     return status.step != "Convert" and isinstance(judgement, Succeeded) and judgement.result is None and judgement.unreadable is None
 
@@ -322,7 +322,7 @@ def _cleanup_times(observed: Observed, status: DataPrepJobStatus, *, defaults: P
 
 
 def _cleanup_settings(observed: Observed) -> tuple[Sequence[CleanupRule], int | None, bool]:
-    """Return the cleanup rules, the TTL, and whether the output is retained. If the spec is invalid, the readable parts of it are used."""
+    """Return the cleanup rules, the TTL, and whether the output is retained. If the spec is invalid, its readable parts are used."""
     if observed.spec is not None:
         return observed.spec.cleanup or [], observed.spec.ttl_seconds_after_finished, observed.spec.deletion_policy == "Retain"
     ttl = untrusted.number(observed.raw_spec.get("ttlSecondsAfterFinished"), -1)
@@ -330,7 +330,7 @@ def _cleanup_settings(observed: Observed) -> tuple[Sequence[CleanupRule], int | 
     return [rule for rule in rules if rule is not None], ttl if ttl >= 0 else None, not observed.deletes_output
 
 
-# Any, because these are JSON objects of the API.
+# Any, because a cleanup rule is a JSON object of the API.
 def _rule(raw: Mapping[str, Any]) -> CleanupRule | None:
     try:
         return CleanupRule.model_validate(raw)
@@ -341,7 +341,7 @@ def _rule(raw: Mapping[str, Any]) -> CleanupRule | None:
 def _removal_actions(observed: Observed, *, now: datetime, defaults: PodDefaults) -> list[Action]:
     """Return the actions for a deleted job that has the operator's finalizer.
 
-    These actions stop the job's pods, then run a pod that removes the output, and finally remove the finalizer.
+    The actions stop the job's pods, then run a pod that removes the output, and finally remove the finalizer.
     """
     judgement = removal.judge(observed)
     if isinstance(judgement, removal.Release):

@@ -27,7 +27,7 @@ _CAUSE: Final = "ErrImagePull"
 
 
 def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, since: datetime) -> float:
-    """Return how many seconds to wait, from `since` on, for the problem in `message` to be fixed."""
+    """Return within how many seconds after `since` the problem in `message` must be fixed."""
     if spec.blocked_deadline_seconds is not None:
         return spec.blocked_deadline_seconds
     text = message.lower()
@@ -38,8 +38,8 @@ def seconds(message: str, spec: DataPrepJobSpec, status: DataPrepJobStatus, *, s
 def message(blockage: Blockage, status_message: str) -> str:
     """Return the blockage's message.
 
-    Between two image pulls, the kubelet's message omits the cause. If the message omits the cause and `status_message` (the previous
-    message) contains it, `status_message` is returned.
+    Between two image pulls, the kubelet's message omits the cause. If the message omits the cause but the previous message,
+    `status_message`, contains the cause, `status_message` is returned.
     """
     lacks_cause = blockage.message.startswith(_NO_CAUSE) and _CAUSE not in blockage.message
     return status_message if lacks_cause and _CAUSE in status_message else blockage.message

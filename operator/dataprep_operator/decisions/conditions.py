@@ -25,10 +25,11 @@ def replace(
     now: datetime,
     generation: int,
 ) -> list[Condition]:
-    """Return the conditions with one condition set. The condition's transition time changes if its status or its reason changes.
+    """Return the conditions after setting one of them. The condition's transition time changes if its status or its reason changes.
 
-    In Kubernetes, a changed reason alone doesn't change the transition time. In this package, a changed reason must change this time,
-    because a job fails when the same reason has lasted too long. A restarted operator must know how long the reason has lasted.
+    In Kubernetes, a changed reason alone doesn't change the transition time. In this package, a changed reason must change the transition
+    time, because a job fails when the same reason has lasted too long. A restarted operator determines from the transition time how long
+    the reason has lasted.
     """
     current = find(conditions, kind)
     is_same = current is not None and current.status == status and current.reason == reason

@@ -1,6 +1,6 @@
 """Decides what a DataPrepCronJob needs: which job is due, which jobs to delete, and its new status. All functions are pure.
 
-The decision is level-triggered. The existing jobs and the status show which scheduled times have been handled. So the decision can
+The decision is level-triggered. The existing jobs and the status show which scheduled times have been handled. Therefore the decision can
 be made at any time and after any crash.
 """
 
@@ -25,7 +25,8 @@ from dataprep_operator.objects.untrusted import Raw
 
 MANY_MISSED: Final = 100
 """A warning is recorded if more scheduled times than this were missed."""
-# Time after which to check again whether a replaced job is gone. Normally the job's deletion causes a watch event, which comes earlier.
+# Time after which to check again whether a replaced job is gone. Normally a watch event reports the job's deletion before this time is
+# over.
 _REPLACING_SECONDS: Final = 10.0
 
 
@@ -39,7 +40,7 @@ class ScheduledJob:
     """The resourceVersion at which the job was read."""
     created: datetime
     scheduled: datetime | None = None
-    """The time for which the job was created. None if a user has made the DataPrepCronJob the owner of a job that it didn't create."""
+    """The time for which the job was created. None if the DataPrepCronJob is the job's owner but didn't create the job."""
     phase: str | None = None
     ended: datetime | None = None
     deleting: bool = False
@@ -80,14 +81,14 @@ class ObservedCron:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do. The due job is created first, then the status is written, and then jobs are deleted."""
+    """What to do. The due job is created first, then the status is written, and finally the jobs in `removals` are deleted."""
 
     status: DataPrepCronJobStatus
     due: datetime | None = None
     """The scheduled time for which to create a job, if a job is due."""
     removals: Sequence[ScheduledJob] = ()
     notes: Sequence[Note] = field(default=())
-    """Events to record in addition to those for changed conditions."""
+    """Events to record in addition to the Events for changed conditions."""
     requeue_after_seconds: float | None = None
 
 
@@ -161,7 +162,7 @@ def with_created_job(observed: ObservedCron, status: DataPrepCronJobStatus, job:
 def with_failure(
     observed: ObservedCron, status: DataPrepCronJobStatus, reason: Reason, message: str, *, now: datetime
 ) -> DataPrepCronJobStatus:
-    """Return the status if the due job can't be created."""
+    """Return the status for the case that the due job can't be created."""
     return _with_condition(observed, status, ConditionType.SCHEDULED, "False", reason, message, now=now)
 
 

@@ -14,7 +14,10 @@ NOT_STARTED: Final = frozenset({Reason.WAITING_FOR_JOB, Reason.PROFILE_NOT_FOUND
 
 
 def job_deadline(observed: Observed, status: DataPrepJobStatus) -> datetime | None:
-    """Return when `activeDeadlineSeconds` ends. As with a Kubernetes Job, a suspension restarts the count, and so does a retry."""
+    """Return when `activeDeadlineSeconds` ends. As with a Kubernetes Job, a suspension restarts the count of seconds.
+
+    A retry also restarts the count.
+    """
     if observed.spec is None or observed.spec.active_deadline_seconds is None or status.start_time is None:
         return None
     begin_times = [status.start_time]

@@ -66,7 +66,7 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
         notes.append(Note("Normal", Reason.HANDED_OVER, "The ConfigMap for training has been created."))
     evictions, evictions_before = after.evictions, before.evictions
     if evictions is not None and evictions.count > (evictions_before.count if evictions_before is not None else 0):
-        # The message leaves out the count, so that a repetition is the same Event.
+        # The message leaves out the count, so that repeated evictions are recorded as the same Event.
         notes.append(Note("Warning", Reason.EVICTED, f"The cluster evicted pods: {evictions.reason}."))
     if _phase_and_reason(after) != _phase_and_reason(before):
         notes.append(_phase_note(after))
@@ -77,8 +77,7 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
 def body(note: Note, *, key: Key, uid: str, attempt: int, count: int, first: datetime, now: datetime) -> dict[str, Any]:
     """Return the Event.
 
-    The Event's name contains a digest of its content, so a repeated Event increments the count of the first one instead of creating another
-    Event.
+    The Event's name contains a digest of the Event's content, so a repeated Event increments the count of the existing Event.
     """
     identity = "\0".join([uid, str(attempt), note.type, note.reason, note.message])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]

@@ -1,8 +1,9 @@
 """Counts the evictions of a job's pods in the status, and pauses the job after several in a row. All functions are pure.
 
 An evicted pod has the condition `DisruptionTarget`, because of preemption, a drain, a taint, node pressure or a lost node. The pod may
-disappear soon after it was evicted. So evictions are distinguished by the time of this condition. An eviction is new if its time is later
-than that of the last counted eviction. An eviction is also new if both times are in the same second and the eviction was not counted yet.
+disappear soon after it was evicted. Evictions are therefore distinguished by the time of the condition `DisruptionTarget`. An eviction is
+new if its time is later than that of the last counted eviction. An eviction in the same second as the last counted eviction is also new if
+the status has not counted it yet.
 """
 
 from datetime import datetime, timedelta
@@ -65,7 +66,7 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
     """Return when pods may be created again. The pause doubles with each round of evictions in which no shard was finished.
 
-    Returns None while a pod runs, because the pause would stop it. Jobs that a queue controls are never paused.
+    Returns None while a pod runs, because the pause would stop the pod. Jobs that a queue controls are never paused.
     """
     evictions = status.evictions
     last = times.parse(evictions.last_time) if evictions is not None else None

@@ -3,8 +3,8 @@
 A training Job can refer to this ConfigMap before the ConfigMap exists. The training Job's pods wait for the ConfigMap if they read it
 through `envFrom` or mount it to read `dataset.json`.
 
-ConfigMaps aren't watched, because that requires the right to read all of them. Instead, the operator checks the ConfigMap of each finished
-job. These checks become rarer the longer ago the job finished.
+ConfigMaps aren't watched, because a watch requires the right to read all ConfigMaps. Instead of using a watch, the operator checks the
+ConfigMap of each finished job. The longer ago the job finished, the rarer its checks become.
 """
 
 import json
@@ -137,5 +137,5 @@ def _json(document: Any) -> str:  # Any, because this is JSON
 
 
 def _format(spec: DataPrepJobSpec) -> str | None:
-    """Return the format of the files, or None for a copy, whose format is only in the manifest."""
+    """Return the format of the files, or None for copied files, whose format is only in the manifest."""
     return spec.output.format if spec.output.format != COPY else None

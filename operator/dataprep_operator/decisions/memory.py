@@ -1,4 +1,4 @@
-"""Raises the memory of a step whose pods ran out of memory, and records it in the status. All functions are pure."""
+"""Raises the memory of a step whose pods ran out of memory, and records the new memory in the status. All functions are pure."""
 
 from typing import Final
 

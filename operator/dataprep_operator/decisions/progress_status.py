@@ -1,4 +1,4 @@
-"""Derives `status.progress`, from live reports while the job runs and from the commit step's counts at the end. All functions are pure."""
+"""Derives `status.progress` from live reports while the job runs, and from the commit step's counts at the end. All functions are pure."""
 
 from datetime import datetime
 from typing import Final

@@ -15,9 +15,9 @@ UNQUEUED_AFTER_SECONDS: Final = 30.0
 def quota_condition(
     observed: Observed, child: Child | None, *, has_condition: bool, now: datetime
 ) -> tuple[Literal["True", "False"], Reason, str] | None:
-    """Return the condition's status, reason and message, or None to leave it unchanged.
+    """Return the condition's status, reason and message, or None to leave the condition unchanged.
 
-    `has_condition` tells whether the job already has the condition.
+    `has_condition` says whether the job already has the condition.
     """
     admission = observed.admission
     if child is None and has_condition:

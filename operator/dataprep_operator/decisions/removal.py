@@ -1,6 +1,6 @@
 """Decides whether a deleted job's output is removed. All functions are pure.
 
-A job with `deletionPolicy: Delete` has the operator's finalizer from before its first pod starts. The finalizer stays until the output is
+A job with `deletionPolicy: Delete` gets the operator's finalizer before the job's first pod starts. The finalizer stays until the output is
 removed, or until it is certain that the output is kept. Only this module decides to remove the finalizer from a deleted job.
 """
 
@@ -47,7 +47,7 @@ class Remove:
     runs: tuple[str, ...]
     reason: Reason
     message: str
-    """Includes the API server's last refusal, if any."""
+    """The message includes the API server's last refusal, if any."""
 
 
 def judge(observed: Observed) -> Release | Wait | Remove:

@@ -51,8 +51,8 @@ from dataprep_operator.objects.pods import Blockage
 from dataprep_operator.settings import PodDefaults
 
 _RETRY_FROM_CONVERT: Final = frozenset({Reason.OUTPUT_MISSING, Reason.VERIFICATION_FAILED})
-# A job with one of these reasons is retried from the plan step. Only the plan step claims the output folder, so only the plan step can
-# claim the folder again.
+# After a failure with one of these reasons, a retry starts with the plan step. Only the plan step claims the output folder, so only the
+# plan step can claim the folder again.
 _RETRY_FROM_PLAN: Final = frozenset({Reason.INPUT_CHANGED, Reason.INPUT_NOT_FOUND, Reason.OUTPUT_LOST})
 
 
@@ -67,7 +67,7 @@ class Context:
 
     @property
     def spec(self) -> DataPrepJobSpec:
-        """The valid spec. May only be used after checking that `observed.spec` is not None."""
+        """The valid spec. Before using this property, check that `observed.spec` is not None."""
         assert self.observed.spec is not None  # noqa: S101 - checked by `_derive`
         return self.observed.spec
 
@@ -95,8 +95,8 @@ def _derive(context: Context) -> DataPrepJobStatus:
         status = status.model_copy(update={"output": OutputStatus(uri=context.spec.output.uri)})
     if observed.wait_cycle:
         return _fail(context, status, Reason.CIRCULAR_WAIT, _cycle_message(observed))
-    # Dependencies are checked before the output, because a job that waits for other jobs doesn't write yet. Often one of those jobs uses
-    # the same output.
+    # Dependencies are checked before the output, because a job that waits for other jobs doesn't write yet. Often one of the jobs that a
+    # job waits for uses the same output.
     blockage = (
         _profile_blockage(context) or _dependency_blockage(observed.dependencies) or _removal_blockage(context) or _rival_blockage(context)
     )
@@ -131,9 +131,9 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
 
 
 def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Return the status `after`, in which each part that is otherwise unchanged keeps its time from `before`.
+    """Return the status `after`, but each part that differs from `before` only in its time keeps the time from `before`.
 
-    So an unchanged job's new status equals the old one.
+    Therefore the new status of an unchanged job equals the old status.
     """
     old_times = {(condition.type, condition.status, condition.reason): condition.last_transition_time for condition in before.conditions}
     new_conditions = [
@@ -155,7 +155,7 @@ def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrep
 
 
 def _keep_final(context: Context) -> DataPrepJobStatus:
-    """Return the final status unchanged, except that it records a retry annotation on a job that can't be retried."""
+    """Return the final status. Its only change is that a retry annotation on a job that can't be retried is recorded as handled."""
     observed = context.observed
     if observed.retry is not None and observed.retry != observed.status.handled_retry:
         return observed.status.model_copy(update={"handled_retry": observed.retry[:256]})
@@ -177,7 +177,7 @@ def _initialize(context: Context) -> DataPrepJobStatus:
     if observed.retry_wanted:
         return _retry(context, status)
     if observed.retry is not None and observed.retry != status.handled_retry:
-        # This annotation was set before the job failed, so it causes no retry after a later failure.
+        # The retry annotation was set before the job failed, so it causes no retry after a later failure.
         status = status.model_copy(update={"handled_retry": observed.retry[:256]})
     if status.phase is None:
         status = status.model_copy(update={"phase": "Pending", "attempt": 1, "step": "Plan"})
@@ -197,7 +197,7 @@ def _retry(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
             "failures": [],
             "failed_indexes": None,
             "evictions": evictions.reset(status),
-            # Keep the raised memory, but try GPUs again: some may be free.
+            # Keep the raised memory, but request GPUs again, because some GPUs may be free now.
             "effective": memory.carry_over(status.effective),
         }
         | ({"run_id": None, "plan_sha256": None, "tasks": None, "progress": None} if step == "Plan" else {})
@@ -240,7 +240,7 @@ def _dependency_blockage(jobs: Sequence[Dependency]) -> Blockage | None:
 
 
 def _profile_blockage(context: Context) -> Blockage | None:
-    """Return the blockage if a missing profile keeps the job from starting. A profile's values are read once, at the start."""
+    """Return the blockage if a missing profile keeps the job from starting. A profile's values are read only once, when the job starts."""
     profile_name = context.observed.profile_missing
     if profile_name is None:
         return None
@@ -346,7 +346,7 @@ def _resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 
 def _advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
-    """Update the status from the current step. When a step has finished, continue with the next."""
+    """Update the status from the current step. When a step has finished, continue with the next step."""
     if status.step == "Plan":
         status = _plan_step(context, status)
     if status.step == "Convert" and status.phase != "Failed":
@@ -526,7 +526,7 @@ def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJo
 
 
 def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CPU", "GPU"]:
-    """Return what the convert step runs on: the spec's choice, unless this attempt has fallen back to the CPU."""
+    """Return what the convert step runs on: the CPU if this attempt has fallen back to the CPU, or else the spec's choice."""
     if spec.workers.accelerator.policy == "None" or (status.effective is not None and status.effective.accelerator == "CPU"):
         return "CPU"
     return "GPU"
@@ -616,7 +616,7 @@ def _with_condition(
 
 
 def _with_duration(status: DataPrepJobStatus, field: str, child: Child | None, *, ended_at: datetime | None = None) -> Timings:
-    """Return the timings, with a step's duration added. If the step's Job has no end, `ended_at` is used."""
+    """Return the timings, with a step's duration added. If the step's Job has no end time, `ended_at` is used instead."""
     timings = status.timings or Timings()
     seconds = times.seconds_between(child.started_at, child.ended_at or ended_at) if child is not None else None
     return timings if seconds is None else timings.model_copy(update={field: seconds})

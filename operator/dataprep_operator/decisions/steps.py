@@ -87,8 +87,9 @@ def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int)
 def is_left_suspended(observed: Observed, child: Child) -> bool:
     """Return whether the operator accepts that somebody else suspended the Job.
 
-    If the DataPrepJob has a queue, the suspended Job is put into that queue. Otherwise the operator resumes the Job once, in case it was
-    suspended by accident. The operator does so only once, because Kueue would suspend the Job after every resumption.
+    If the DataPrepJob has a queue, the suspended Job is put into that queue. If the DataPrepJob has no queue, the operator resumes the Job
+    once, in case the suspension was an accident. The operator resumes the Job only once, because Kueue would suspend the Job again after
+    every resumption.
     """
     return child.suspended_by_others and (observed.queue is not None or child.resumed)
 
@@ -141,7 +142,7 @@ def failed_tasks(child: Child, *, tasks: int) -> set[int]:
 def unfinished_tasks(observed: Observed, *, attempt: int, plan_sha256: str, tasks: int) -> list[int]:
     """Return the tasks that the previous convert Job has not completed.
 
-    The list is empty when these tasks are unknown. Then all tasks run, and each task skips its finished shards.
+    The list is empty when the unfinished tasks are unknown. If the list is empty, all tasks run, and each task skips its finished shards.
     """
     earlier = [
         child for child in observed.children if child.step == "convert" and child.attempt < attempt and child.plan_sha256 == plan_sha256
@@ -160,7 +161,7 @@ def tasks_before(child: Child, *, tasks: int) -> int:
 
 # --- reasons ------------------------------------------------------------------------------------------------------------
 
-# The Job's failure reason if the failure of a single pod ended the Job.
+# The failure reason of a Job that ended because of a single pod's failure.
 _ONE_POD_DECIDED: Final = "PodFailurePolicy"
 
 
@@ -192,7 +193,7 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequenc
 
 
 def _pod_failures(own_pods: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
-    """Return the failed pods with their failures, latest last."""
+    """Return the failed pods with their failures, oldest failure first."""
     return sorted(((pod, failure) for pod in own_pods if (failure := pods.failure(pod))), key=lambda item: item[1].at or "")
 
 
