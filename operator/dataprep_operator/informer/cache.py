@@ -25,7 +25,10 @@ V = TypeVar("V")
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_DROPPED_VERSIONS: Final = 10_000
-"""Number of deleted objects whose versions are remembered. While one request is in flight, fewer objects than this are deleted."""
+"""Number of deleted objects whose versions are remembered.
+
+This number is greater than the number of objects that are deleted while one request is in flight.
+"""
 
 
 class Kind(StrEnum):
@@ -40,7 +43,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A DataPrepJob and its indexed fields. It is kept as JSON text, which takes a fifth of the memory that Python objects would take."""
+    """A DataPrepJob and its indexed fields.
+
+    The job is kept as JSON text, which takes a fifth of the memory that Python objects would take.
+    """
 
     text: str
     uid: str
@@ -49,7 +55,7 @@ class _Entry:
     has_started: bool
     is_deleted: bool
     is_being_removed: bool
-    """Whether the user has deleted the job, and the operator's finalizer keeps it until its output is removed."""
+    """Whether the job is deleted, but is kept by the operator's finalizer until the output is removed."""
     records_per_second: float
     output: str | None
     """The location that the job writes to (see `outputs.py`)."""
@@ -84,21 +90,21 @@ class Cache:
         self._dropped_versions: OrderedDict[str, int] = OrderedDict()
         """Versions of recently deleted objects, keyed by uid.
 
-        These versions are needed because a response about an object may arrive after its deletion event.
+        The versions of deleted objects are needed because a response about an object may arrive after the object's deletion event.
         """
         self._outputs: defaultdict[str, set[Key]] = defaultdict(set)
         self._waiters: defaultdict[Key, set[Key]] = defaultdict(set)
-        """Maps a job to the jobs that wait for it. Only jobs that have not started wait."""
+        """Maps a job to the jobs that wait for it. A job that has started no longer waits."""
         self._crons: dict[Key, Raw] = {}
         self._profiles: dict[str, Raw] = {}
-        """The DataPrepProfiles by uid. There is no other index of profiles, because there are few of them."""
+        """The DataPrepProfiles by uid. There is no other index, because there are few profiles."""
         self._jobs_of_cron: defaultdict[_Owner, set[Key]] = defaultdict(set)
         """Jobs, keyed by the uid of their DataPrepCronJob."""
 
     # --- updates ------------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, raw: Raw) -> bool:
-        """Store an object, unless the cache has a newer version of it. Return whether its owner must be reconciled."""
+        """Store an object, unless the cache has a newer version of it. Return whether the object's owner must be reconciled."""
         uid, version = raw["metadata"]["uid"], _version(raw)
         if version and max(self._versions.get(uid, 0), self._dropped_versions.get(uid, 0)) > version:
             return False
@@ -164,7 +170,7 @@ class Cache:
         return key in self._jobs or key in self._crons
 
     def active_keys(self) -> list[Key]:
-        """Return all keys except those of finished jobs, of which there may be thousands."""
+        """Return the keys of unfinished jobs, deleted jobs and all DataPrepCronJobs. There may be thousands of finished jobs."""
         return [*(key for key, entry in self._jobs.items() if entry.is_unfinished or entry.is_deleted), *self._crons]
 
     def is_new(self, key: Key) -> bool:
@@ -185,12 +191,12 @@ class Cache:
         return self._crons.get(key)
 
     def profile(self, namespace: str, name: str) -> Raw | None:
-        """Return the DataPrepProfile with this name. If the profile was just deleted and created again, the newer one is returned."""
+        """Return the DataPrepProfile with this name. If the profile was just deleted and created again, the newer profile is returned."""
         matches = [raw for raw in self._profiles.values() if (raw["metadata"]["namespace"], raw["metadata"]["name"]) == (namespace, name)]
         return max(matches, key=_version, default=None)
 
     def not_started(self, namespace: str) -> list[Key]:
-        """Return the jobs of a namespace that have not started. Only these jobs still depend on the namespace's profiles."""
+        """Return the jobs of a namespace that have not started. Only jobs that have not started depend on the namespace's profiles."""
         return [key for key, entry in self._jobs.items() if key.namespace == namespace and not entry.has_started]
 
     def jobs_of_cron(self, namespace: str, uid: str) -> list[Raw]:
@@ -200,7 +206,7 @@ class Cache:
     def dependents(self, job: Raw) -> list[Key]:
         """Return the other objects to reconcile when a DataPrepJob changes.
 
-        These are the job's DataPrepCronJob, and the jobs that wait for this job or for its output.
+        The result contains the job's DataPrepCronJob, and the jobs that wait for this job or for its output.
         """
         metadata, owner = job["metadata"], controller(job)
         crons = [Key(metadata["namespace"], untrusted.text(owner.get("name")), CRON_KIND)] if owner.get("kind") == CRON_KIND else []
@@ -233,7 +239,7 @@ class Cache:
         return tuple(sorted(matches, key=lambda child: (child.attempt, child.name)))
 
     def pods_of(self, namespace: str, job_uid: str) -> tuple[Pod, ...]:
-        """Return the pods that the Job controls, sorted by name. Labels are not used for this, because anybody can set them."""
+        """Return the pods that the Job controls, sorted by name. The pods' labels are ignored, because anybody can set them."""
         return tuple(sorted((self._pods[pod_uid] for pod_uid in self._pods_of.get((namespace, job_uid), ())), key=lambda pod: pod.name))
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -536,7 +542,7 @@ def _discard(index: defaultdict[K, set[V]], key: K, value: V) -> None:
 
 
 def _slim(raw: Raw) -> Raw:
-    """Return the object without `managedFields`, which take half of its size, and without kubectl's last-applied annotation."""
+    """Return the object without `managedFields`, which take half of the object's size, and without kubectl's last-applied annotation."""
     metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
     if _LAST_APPLIED in untrusted.mapping(metadata.get("annotations")):
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}

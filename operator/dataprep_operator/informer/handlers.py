@@ -105,7 +105,7 @@ def operator_settings(settings: Settings) -> kopf.OperatorSettings:
     kopf_settings.networking.request_timeout = 30
     kopf_settings.networking.connect_timeout = 10
     kopf_settings.networking.enforce_retry_after = True
-    # `streams.py` restarts failed streams, and kopf's back-off only delays that.
+    # `streams.py` restarts failed streams, and kopf's back-off would only delay these restarts.
     kopf_settings.networking.error_backoffs = (0.5, 1, 2, 3, 5)
     kopf_settings.persistence.consistency_timeout = 60
     kopf_settings.execution.max_workers = 8
@@ -118,7 +118,7 @@ def expected_streams(settings: Settings) -> frozenset[StreamName]:
     return frozenset((kind, namespace) for kind in Kind for namespace in (settings.namespaces or (None,)))
 
 
-# Any, because these are kopf's settings and its other arguments.
+# Any, because kopf passes its own settings and further arguments.
 async def login(settings: Any, **rest: Any) -> kopf.ConnectionInfo | None:
     """Return how to connect to the cluster of `KUBECONFIG`, or else to this pod's cluster with the pod's service account.
 

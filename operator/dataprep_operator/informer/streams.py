@@ -1,12 +1,14 @@
 """Tracks kopf's watch streams, and restarts streams that are interrupted.
 
-kopf's handlers receive objects, but neither bookmarks nor the end of a listing. Without these, the operator can't know when the cache has
-synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public API for this, so this
-module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function no longer exists.
+kopf's handlers receive objects, but neither bookmarks nor the end of a listing. Without bookmarks and ends of listings, the operator can't
+know when the cache has synced, which objects vanished between two watches, or whether a silent stream is still alive. kopf has no public
+API for this, so this module wraps the function that runs every stream. kopf is pinned to a minor version, and a test fails if the function
+no longer exists.
 
-kopf exits when a stream breaks unexpectedly, for example by a truncated line, an error event, or missing permissions for a namespace. This
-module repeats the list request for the broken stream only. A namespace becomes forbidden when it is deleted together with its RoleBindings.
-Such a namespace doesn't block the other namespaces, and its jobs are not reconciled until all of its streams have been listed again.
+kopf exits when a stream breaks unexpectedly, for example because of a truncated line, an error event, or missing permissions for a
+namespace. Instead of letting kopf exit, this module repeats the list request of the broken stream only. A namespace becomes forbidden when
+it is deleted together with its RoleBindings. A forbidden namespace doesn't block other namespaces, but its own jobs are not reconciled
+until all of its streams have been listed again.
 """
 
 import asyncio
@@ -31,7 +33,8 @@ _RETRY_SECONDS: Final = 1.0
 _FORBIDDEN_RETRY_SECONDS: Final = 5.0
 FORGET_AFTER_SECONDS: Final = 60.0
 """The objects of a namespace that has been forbidden for this long are dropped, so that they can't block jobs in other namespaces."""
-# A truncated line isn't valid JSON or UTF-8, so it raises a ValueError. JSON of an unexpected shape raises one of the next four errors.
+# A truncated line isn't valid JSON or UTF-8, so it raises a ValueError. JSON of an unexpected shape raises one of the four errors after
+# ValueError.
 _STREAM_ERRORS: Final = (
     ValueError,
     LookupError,
@@ -82,7 +85,7 @@ class Streams:
     def is_synced(self, namespace: str) -> bool:
         """Return whether the cache has all objects of the namespace.
 
-        Until then, the cache may not contain all existing Jobs, and these would seem to be missing.
+        Before the cache has all objects, it may lack existing Jobs, which would seem to be missing.
         """
         streams = {name: stream for name, stream in self._streams.items() if name[1] == namespace}
         return all(stream.is_listed and not stream.is_forbidden and not self._uncached_uids.get(name) for name, stream in streams.items())
@@ -115,7 +118,7 @@ class Streams:
 
     # Any, because kopf yields either its own bookmark or an event as parsed JSON.
     def observe(self, name: StreamName, event: Any) -> None:
-        """Update the state of a stream by an event or bookmark that it yields."""
+        """Update the state of a stream from an event or bookmark of the stream."""
         stream = self._streams.setdefault(name, _Stream(heard_at=self._clock()))
         stream.heard_at = self._clock()
         if event is watching.Bookmark.LISTED:
@@ -164,11 +167,11 @@ class Streams:
 def wrap_kopf(
     streams: Streams, *, again_seconds: float = _RETRY_SECONDS, refused_seconds: float = _FORBIDDEN_RETRY_SECONDS
 ) -> Callable[[], None]:
-    """Wrap the kopf function that runs every stream. Return a function that restores the original."""
+    """Wrap the kopf function that runs every stream. Return a function that restores kopf's original function."""
     original = watching.infinite_watch
 
     @functools.wraps(original)
-    async def infinite_watch(**kwargs: Any) -> AsyncIterator[Any]:  # Any, because these are passed through
+    async def infinite_watch(**kwargs: Any) -> AsyncIterator[Any]:  # Any, because the arguments are passed through
         resource, namespace = kwargs["resource"], kwargs["namespace"]
         name = (Kind(resource.plural), namespace) if resource.plural in WATCHED else None
         while True:
@@ -201,7 +204,7 @@ def wrap_kopf(
     return unwrap
 
 
-# Any, because this is what kopf yields.
+# Any, because kopf yields either its own bookmark or an event as parsed JSON.
 def _has_identity(event: Any) -> bool:
     """Return whether an event identifies its object. Bookmarks are accepted without this."""
     if not isinstance(event, dict) or event.get("type") == "BOOKMARK":

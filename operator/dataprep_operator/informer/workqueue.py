@@ -20,7 +20,10 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
-"""Short, because after the API server has recovered, a job may still wait this long. The client's rate limit protects the API server."""
+"""This delay is short, because a job may still wait this long after the API server has recovered.
+
+The client's rate limit protects the API server.
+"""
 
 _NORMAL_TURN = 4
 """Every fourth key comes from the normal lane, unless it is empty, so that this lane can't starve."""
