@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 LONGEST_TOKEN: Final = 8192
 MOST_REPORTS_A_SECOND: Final = 3 * REPORTS_A_SECOND
 MOST_REPORTS_AT_ONCE: Final = int(6 * REPORTS_A_SECOND)
-"""Large enough if many workers start at the same time. After that, the reply to each report says when to send the next report."""
+"""This burst is large enough for many workers that start at the same time. The reply to each report says when to send the next report."""
 SHOWN_SECONDS: Final = 1.0
 """How long rendered metrics are cached. Rendering is expensive because it counts all jobs."""
 
@@ -86,7 +86,7 @@ class Endpoint:
             raise ReportRefused(503, "not leader")
         if (request.content_length or 0) > PROGRESS_LIMIT:
             raise ReportRefused(413, f"a report may have at most {PROGRESS_LIMIT} bytes")
-        # Rate-limit before verifying the signature, because verifying a signature costs more than sending a forged one.
+        # Rate-limit before verifying the signature, because verifying a signature costs more than sending a forged signature.
         if not self._limiter.allow():
             raise ReportRefused(429, "all workers together send too many reports")
         bearer = await self._verifier.bearer(_token(request))
@@ -140,7 +140,7 @@ class Endpoint:
         if self._health.streams is not None:
             metrics.WATCH_AGE.set(self._health.streams.age_seconds)
         metrics.LEADER.set(1 if self._health.leading else 0)
-        # A standby has the jobs in its cache too, but only the leader counts them.
+        # A standby also has the jobs in its cache, but only the leader counts the jobs.
         cache = self._cache if self._health.leading else Cache()
         metrics.RATE.set(cache.records_per_second())
         for phase, count in cache.phases().items():

@@ -2,7 +2,7 @@
 
 A connection lasts ten seconds at most and serves one request (`endpoint.py` closes it). Each address has a limit on its open connections
 and on its new connections per second. When the server is full, a new connection replaces the oldest connection of the address with the most
-connections. So a flood of connections can't shut out the kubelet's probes or the workers' reports.
+connections. Therefore a flood of connections can't shut out the kubelet's probes or the workers' reports.
 """
 
 import asyncio
@@ -18,7 +18,10 @@ from dataprep_operator.cluster.ratelimit import TokenBucket
 MOST: Final = 512
 MOST_PER_ADDRESS: Final = 256
 PER_ADDRESS_A_SECOND: Final = 300.0
-"""More than all workers send together, even right after their start. One address may send the reports of all workers."""
+"""This rate is higher than the rate at which all workers together send reports, even right after their start.
+
+One address may send the reports of all workers.
+"""
 PER_ADDRESS_AT_ONCE: Final = 600
 LIFE_SECONDS: Final = 10.0
 BACKLOG: Final = 1024
@@ -28,7 +31,7 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Gate:
-    """Keeps track of the open connections by address, and decides which new ones to admit."""
+    """Keeps track of the open connections by address, and decides which new connections to admit."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

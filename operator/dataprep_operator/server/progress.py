@@ -115,7 +115,7 @@ class ProgressStore:
         self._jobs.pop(job_uid, None)
 
     def next_report_seconds(self) -> float:
-        """Return the seconds after which a worker should report again. The more workers there are, the longer each one waits."""
+        """Return the seconds after which a worker should report again. The more workers there are, the longer each worker waits."""
         reporters = sum(len(reports.by_pod) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
 

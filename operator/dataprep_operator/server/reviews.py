@@ -1,6 +1,6 @@
 """Authorizes readers of the metrics with TokenReview and SubjectAccessReview, as kube-rbac-proxy and controller-runtime do.
 
-`tokens.py`, in contrast, verifies the workers' tokens by their signature. This module asks the API server, because only the API server
+`tokens.py`, in contrast, verifies the workers' tokens by their signature. This module queries the API server, because only the API server
 knows which accounts may read metrics.
 """
 
@@ -36,7 +36,7 @@ class Reviewer:
     async def check(self, token: str) -> None:
         """Raise ReportRefused if the token may not read the metrics.
 
-        The status is 401, 403 or 429, or 503 when the API server can't be asked.
+        The status is 401, 403 or 429, or 503 when the API server can't be queried.
         """
         digest = hashlib.sha256(token.encode()).digest()
         reviewed_at, refusal = self._answers.get(digest, (None, None))
