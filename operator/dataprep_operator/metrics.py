@@ -1,4 +1,7 @@
-"""Prometheus metrics. Their names are part of the public API. The number of time series stays bounded: no metric has a label per job."""
+"""Prometheus metrics. The metrics' names are part of the public API.
+
+No metric has the job as a label, so the number of time series stays bounded.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -60,7 +63,7 @@ class ShardDurations:
         self._seconds = 0.0
 
     def add(self, counts: Sequence[int], seconds: float) -> None:
-        """Add the shards of one job. Ignores counts that were made with another number of buckets."""
+        """Add the shards of one job. Ignores counts whose number of buckets isn't that of this histogram."""
         if len(counts) == len(self._counts):
             self._counts = [ours + theirs for ours, theirs in zip(self._counts, counts, strict=True)]
             self._seconds += seconds

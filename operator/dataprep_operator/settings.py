@@ -1,4 +1,4 @@
-"""Settings from environment variables, which the chart sets. They are read once, at startup."""
+"""Settings from environment variables, which the chart sets. The variables are read once, at startup."""
 
 import json
 import os
@@ -17,7 +17,7 @@ class PodDefaults:
     image_pull_policy: str | None = None
     image_pull_secrets: tuple[Mapping[str, str], ...] = ()
     """Names of Secrets in the job's namespace."""
-    # Any, because these are JSON values of the Kubernetes pod API, which are passed through.
+    # Any, because the following values are JSON of the Kubernetes pod API, which is passed through.
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_tolerations: tuple[Mapping[str, Any], ...] = ()
     cpu_avoid_nodes: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class PodDefaults:
     """Whether the containers that a job's spec adds may run as root, run privileged, or access the node."""
     status_url: str | None = None
     ttl_seconds: int | None = None
-    """TTL of finished jobs whose spec sets none. Jobs with `deletionPolicy: Delete` are exempt."""
+    """TTL of finished jobs whose spec sets no TTL. This default doesn't apply to jobs with `deletionPolicy: Delete`."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Settings:
     kueue: bool = False
     """Whether Kueue is installed and its Workloads are readable."""
     token_issuer: str | None = None
-    """Issuer of service-account tokens; None means to ask the API server."""
+    """Issuer of service-account tokens; None means that the operator queries the API server for the issuer."""
     log_format: str = "plain"
     log_level: str = "INFO"
 
@@ -141,7 +141,7 @@ class _Reader:
         except ValueError as exc:
             raise ValueError(f"{_PREFIX}{name} must be a number, got {value!r}") from exc
 
-    # Any, because these are JSON values of the Kubernetes pod API.
+    # Any, because the values are JSON of the Kubernetes pod API.
     def json(self, name: str, default: Any) -> Any:
         value = self.environ.get(_PREFIX + name)
         if not value:

@@ -11,7 +11,7 @@ from dataprep_operator.objects.owners import controller
 from dataprep_operator.objects.pods import CONTAINER
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
-"""Annotation on a convert Job that runs only some tasks. It maps each completion index to a task."""
+"""Annotation on a convert Job that runs only some tasks. The annotation maps each completion index of the Job to a task."""
 ANNOTATION_PLAN: Final = "dataprep.io/plan-sha256"
 ANNOTATION_SPEC: Final = "dataprep.io/spec-sha256"
 """Annotation on every child Job: the digest of the spec in the DataPrepJob's ConfigMap."""

@@ -39,11 +39,11 @@ class LiveProgress:
 
 @dataclass(frozen=True)
 class Dependency:
-    """Another job that must succeed before this one starts."""
+    """Another job that must succeed before this job starts."""
 
     name: str
     phase: str | None
-    """None when the job doesn't exist."""
+    """The job's phase, or None when the job doesn't exist."""
     data_set: FromJob | None = None
     """The job's output, if the job has succeeded."""
 
@@ -89,7 +89,7 @@ class Observed:
     deletes_output: bool = False
     """Whether the live spec's `deletionPolicy` is Delete."""
     namespace_terminating: bool = False
-    """Whether the namespace's termination is stuck on pods that are only removed when their Job is deleted."""
+    """Whether the namespace's termination is stuck on pods that are removed only when their Job is deleted."""
     retry: str | None = None
     queue: str | None = None
     # The job's kueue.x-k8s.io/… labels, which are copied to the convert Job.
@@ -97,10 +97,10 @@ class Observed:
     queue_annotations: Mapping[str, str] = field(default_factory=dict)
     """The job's kueue.x-k8s.io/… annotations."""
     admission: Admission | None = None
-    """The convert Job's state in Kueue, or None when Kueue wasn't asked."""
+    """The convert Job's state in Kueue, or None when Kueue wasn't queried."""
     children: tuple[Child, ...] = ()
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
-    """Maps the step and attempt of a child that has disappeared to the time when it was first found missing."""
+    """Maps the step and attempt of a child that has disappeared to the time when the child was first found missing."""
     pods: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """The pods, keyed by the uid of their Job."""
     rival: Key | None = None
@@ -122,7 +122,7 @@ class Observed:
     start_blockage: Blockage | None = None
     """Why pods can't be created or started, according to Events."""
     refusal: Blockage | None = None
-    """The API server's refusal to create the latest child, if it was refused."""
+    """The API server's refusal to create the latest child, or None if there was no refusal."""
     live_progress: LiveProgress = LiveProgress()
 
     @property
@@ -134,7 +134,7 @@ class Observed:
     def child_prefix(self) -> str:
         """Prefix of the children's names.
 
-        A job that was started by an operator that didn't record the prefix keeps the older form of the prefix.
+        If an operator that didn't record the prefix started the job, the job keeps the older form of the prefix.
         """
         recorded_prefix = self.status.child_prefix
         make_prefix = names.first_child_base if self.status.start_time is not None else names.child_base

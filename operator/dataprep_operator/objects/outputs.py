@@ -1,7 +1,7 @@
 """Maps a job's output to its location, to detect jobs that would overwrite each other's output. All functions are pure.
 
-`names.normalised` gives a URI its canonical form. But the same URI can mean different locations, depending on the bucket's endpoint, the
-volume mounts and the namespace. This module considers these too.
+`names.normalised` gives a URI its canonical form. The same URI can mean different locations, depending on the bucket's endpoint, the volume
+mounts and the namespace, so this module considers these three as well.
 """
 
 import json
@@ -22,11 +22,11 @@ _PORTS: Final = {"http": 80, "https": 443}
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Environment variables that give the endpoint of a store to the converter, if the store's settings name no endpoint.
 
-The first of these variables that is set is used.
+The first variable that is set is used.
 """
 
 
-# Any, because these are unvalidated JSON objects of the API.
+# Any, because a job and a profile are unvalidated JSON objects of the API.
 def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str | None:
     """Return the location of a job's output, or None when the spec names none. `defaults` is the job's profile."""
     spec, namespace = untrusted.mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
@@ -86,7 +86,7 @@ def _bucket(location: str, endpoint: str | None, *, namespace: str) -> str:
 def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
     """Return the location of a file path, given by the volume that is mounted there.
 
-    The same volume claim is the same location wherever it is mounted. The same path on two claims is two locations.
+    A volume claim is the same location wherever it is mounted. The same path on two volume claims is two locations.
     """
     unmounted_location = f"{path} of {namespace}"
     mounts = [

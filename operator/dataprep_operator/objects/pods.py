@@ -116,7 +116,7 @@ class Pod:
     def awaits_finalizer(self, now: datetime) -> bool:
         """Return whether the pod is finished and deleted, but still exists because of a finalizer.
 
-        The Job controller removes the finalizer when the Job creates a replacement.
+        The Job controller removes the finalizer when the Job creates a replacement pod.
         """
         overdue_seconds = times.seconds_between(self.deletion_due, now)
         return self.finished and overdue_seconds is not None and overdue_seconds >= LINGERING_SECONDS
@@ -191,7 +191,7 @@ def pod_creation_error(job_events: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def is_temporary(refusal: str) -> bool:
-    """Return whether a refusal may resolve itself, as when a quota is full."""
+    """Return whether a refusal may resolve itself, for example because a quota is full."""
     return "exceeded quota" in refusal
 
 

@@ -8,7 +8,7 @@ _LAST_YEAR: Final = 9000
 
 
 def now() -> datetime:
-    """Return the current time. The modules in `decisions` don't call this, but take the time as an argument."""
+    """Return the current time. The modules in `decisions` don't call this function, but take the time as an argument."""
     return datetime.now(UTC)
 
 

@@ -6,20 +6,20 @@ No function raises, because a single odd value must not stop the operator. A val
 from collections.abc import Mapping
 from typing import Any, Final
 
-Raw = Mapping[str, Any]  # Any, because these are JSON objects of the API server
+Raw = Mapping[str, Any]  # Any, because the API server's objects are JSON objects
 
-# No count in Kubernetes has more digits. Longer texts are rejected, because int() raises for texts of several thousand digits.
+# No count in Kubernetes has more digits than this. Longer texts are rejected, because int() raises for texts of several thousand digits.
 _MOST_DIGITS: Final = 18
 
 
-# Any, because the values are arbitrary JSON, here and below.
+# Any, because this function and the following functions accept arbitrary JSON values.
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return `value` if it is a mapping, or else an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings in `value` if it is a list, or else an empty list."""
+    """Return the mappings in the list `value`, or an empty list if `value` isn't a list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
@@ -29,7 +29,7 @@ def text(value: Any) -> str:
 
 
 def number(value: Any, default: int = 0) -> int:
-    """Return `value` as an integer if it is one or is a string of ASCII digits, or else `default`.
+    """Return `value` as an integer if `value` is an integer or a string of ASCII digits, or else `default`.
 
     `isdigit` alone would also accept characters like `²`.
     """
