@@ -1,8 +1,8 @@
 """Generates the CustomResourceDefinitions from the models.
 
-`python -m dataprep_api.generate.crd` writes the files. With `--check` the command only compares the files with the models.
-A CRD's schema must be *structural*, which allows less than the JSON Schema that pydantic writes. So this module lists every keyword that
-is kept, dropped, rewritten or refused. Unlisted keywords are refused too, so that no rule of the models is lost silently.
+`python -m dataprep_api.generate.crd` writes the files. With `--check`, the command only compares the files with the models. A CRD's schema
+must be *structural*, which allows less than the JSON Schema that pydantic writes. Therefore this module lists every keyword that is kept,
+dropped, rewritten or refused. Unlisted keywords are refused too, so that no rule of the models is lost silently.
 """
 
 import json
@@ -64,7 +64,7 @@ MUTABLE: Final = frozenset(
         "workers.parallelism",
     }
 )
-"""The fields that may change after a job has started. All other fields are immutable, including new ones."""
+"""The fields that may change after a job has started. All other fields are immutable, including fields that are added later."""
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are listed separately in MUTABLE."""
 
@@ -227,7 +227,7 @@ def _immutable_paths(spec: Schema) -> list[str]:
 
 
 def _immutability_rule(path: str) -> dict[str, str]:
-    """Return the rule that one field of the spec can't change once the job has started.
+    """Return the rule that rejects changes of one spec field once the job has started.
 
     The rule is at the root, because only rules at the root can read the status. Each field needs a separate rule, because a rule can name only
     one fieldPath.
@@ -235,8 +235,8 @@ def _immutability_rule(path: str) -> dict[str, str]:
     parent, _, name = f"spec.{path}".rpartition(".")
     # The values are wrapped in lists with at most one entry, because the API server can't bound the cost of comparing optional values.
     same = f"[?self.{parent}.?{name}] == [?oldSelf.{parent}.?{name}]"
-    # The comparison comes first, because it is almost always true. This saves time, because the rules also run when a
-    # status is written.
+    # The comparison comes first, because it is almost always true. This order saves time, because the rules also run when a status is
+    # written.
     return rule(
         f"{same} || oldSelf.?status.?phase.optMap(p, p == 'Pending' && !has(oldSelf.status.startTime)).orValue(true)",
         f"{path} can't change once the job has started; make a new DataPrepJob",
@@ -280,7 +280,10 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
 
 
 def summary(description: str) -> str:
-    """Return the first sentence, because the CRD contains only that. docs/fields.md contains the complete text."""
+    """Return the description's first sentence, because the CRD contains only the first sentence.
+
+    The page docs/fields.md contains the complete text.
+    """
     return re.split(r"(?<=\.)\s", description, maxsplit=1)[0]
 
 
@@ -290,7 +293,10 @@ def _without_description(schema: Schema) -> Schema:
 
 
 def _merge_definition(schema: Schema, definition: Schema) -> Schema:
-    """Merge a definition with the keywords beside its $ref. The field's description replaces the definition's. The rules of the definition and of the field are both kept."""
+    """Merge a definition with the keywords beside its $ref. The field's description replaces the definition's description.
+
+    The rules of the definition and of the field are both kept.
+    """
     rules = [*definition.get(_RULES, []), *schema.get(_RULES, [])]
     merged = definition | {key: value for key, value in schema.items() if key != "$ref"}
     return merged | {_RULES: rules} if rules else merged
@@ -416,7 +422,7 @@ def crd_text(definition: Schema | None = None) -> str:
 def chart_text(definition: Schema | None = None) -> str:
     """Return the text of the chart's template for a definition. The default is the definition of DataPrepJobs.
 
-    The chart's values decide whether the object is installed and whether it is kept. Every `{{` in the schema is escaped for Helm.
+    The chart's values decide whether the definition is installed and whether Helm keeps it. Every `{{` in the schema is escaped for Helm.
     """
     definition = definition or crd()
     name = definition["metadata"]["name"]

@@ -1,7 +1,7 @@
 """Generates `docs/fields.md` from the models.
 
-`python -m dataprep_api.generate.fields_page` writes the page. With `--check` it only compares the page with the models.
-The CRDs, and therefore `kubectl explain`, contain the first sentence of each description. This page contains the complete text.
+`python -m dataprep_api.generate.fields_page` writes the page. With `--check`, the command only compares the page with the models. The CRDs,
+and therefore `kubectl explain`, contain the first sentence of each description. This page contains the complete text.
 """
 
 import json

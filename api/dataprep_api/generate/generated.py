@@ -1,7 +1,7 @@
 """Writes the files that are generated from code and committed, or shows which of them are stale.
 
-The generators (`crd`, `fields_page`, `reasons_page`) only produce the texts. `make generate` runs them, and `make verify` runs them with
-`--check`.
+The generators (`crd`, `fields_page`, `reasons_page`) only produce the texts. `make generate` runs the generators, and `make verify` runs
+the generators with `--check`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def stale(files: Mapping[Path, str]) -> str:
-    """Return a diff from the existing files to the generated ones. The diff is empty if every file is current."""
+    """Return a diff from the existing files to the generated files. The diff is empty if every file is current."""
     diffs: list[str] = []
     for path, text in files.items():
         current = path.read_text(encoding="utf-8") if path.exists() else ""

@@ -1,6 +1,6 @@
 """Generates `docs/reasons.md` from the list of reasons.
 
-`python -m dataprep_api.generate.reasons_page` writes the page. With `--check` it only compares the page with the list.
+`python -m dataprep_api.generate.reasons_page` writes the page. With `--check`, the command only compares the page with the list.
 """
 
 import sys
