@@ -1,6 +1,6 @@
 """The messages from pods to the operator: termination messages (at most 4,096 bytes of JSON) and progress reports.
 
-The operator parses both as untrusted input, because anyone who may run a pod can write any text there.
+The operator parses both kinds of messages as untrusted input, because anyone who may run a pod can write any text into a message.
 """
 
 import base64
@@ -43,7 +43,7 @@ class BadRecord(Model):
 
     uri: LongUri
     row: Count | None = None
-    """The number of the row, line or sample within the input, from 0."""
+    """The number of the row, line or sample within the input, counted from 0."""
     reason: Annotated[str, Field(max_length=512)]
 
 
@@ -67,13 +67,19 @@ class PlanResult(Model):
     code_commit: Annotated[str, Field(max_length=40, pattern=r"^[0-9a-f]{40}$")] | None = None
     """The commit to which `spec.code.git` was resolved."""
     reused: bool = False
-    """Whether a finished data set of the same run id was found. If true, no conversion or commit is needed, and `commit` describes the data set that was found."""
+    """Whether a finished data set with the same run id was found.
+
+    If true, no conversion or commit is needed, and `commit` describes the data set that was found.
+    """
     commit: "CommitResult | None" = None
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
 class CommitResult(Model):
-    """The result of the commit step. Its numbers are the sums of the shards' reports, and have been checked against the store."""
+    """The result of the commit step.
+
+    The numbers in the result are the sums over the shards' reports, and have been checked against the store.
+    """
 
     kind: Literal["commit"] = "commit"
     run_id: Annotated[str, Field(max_length=64)]
@@ -87,10 +93,13 @@ class CommitResult(Model):
     bytes_out: Count
     splits: Annotated[list[SplitStatus], Field(max_length=16)] = []
     outputs: Annotated[list[OutputFile], Field(max_length=50)] = []
-    """All files, or an empty list if they don't fit."""
+    """All output files, or an empty list if the files don't fit into the message."""
     bad: Annotated[list[BadRecord], Field(max_length=20)] = []
     seconds: Annotated[dict[Annotated[str, Field(max_length=32)], Annotated[float, Field(ge=0)]], Field(max_length=16)] = {}
-    """Seconds by stage (read, transform, encode, statistics, sink), summed over all workers. `readWait` is the time for which encoding waited for input."""
+    """Seconds by stage (read, transform, encode, statistics, sink), summed over all workers.
+
+    The key `readWait` contains the time that encoding waited for input.
+    """
     bad_reasons: Annotated[dict[Annotated[str, Field(max_length=32)], Count], Field(max_length=8)] = {}
     shard_seconds: Annotated[float, Field(ge=0)] = 0.0
     """The seconds between the first and the last byte of each shard, summed over all shards."""
@@ -123,7 +132,7 @@ class RemoveResult(Model):
     kept_files: Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=5)] = []
     """The first few of the kept files."""
     owner: Annotated[str, Field(max_length=64)] | None = None
-    """The run that took over the folder in the meantime. If this field is set, no file was removed."""
+    """The other run that has taken over the output folder. If this field is set, no file was removed."""
 
 
 class FailureResult(Model):
@@ -152,7 +161,7 @@ class ProgressReport(Model):
     attempt: Count
     index: Count
     sequence: Count
-    """A number that rises with each report of the pod. Reports with a lower number than the last one are dropped."""
+    """A number that rises with each report of the pod. Reports with a lower number than that of the last report are dropped."""
     shards_done: Count = 0
     shards_active: Count = 0
     records: RecordProgress = RecordProgress()
@@ -167,7 +176,10 @@ class ProgressReply(Model):
 
 
 def dump(message: Message) -> str:
-    """Serialise the message as at most 4,096 bytes of JSON. If it is too long, its texts and lists are shortened step by step until it fits."""
+    """Serialise the message as at most 4,096 bytes of JSON.
+
+    If the message is too long, its texts and lists are shortened step by step until the message fits.
+    """
     for shortened in _shortened_versions(message):
         text = _serialise(shortened)
         if len(text.encode()) <= TERMINATION_LIMIT:
@@ -198,7 +210,7 @@ def _shortened_versions(message: Message) -> Sequence[Message]:
 
 
 def _with_classes_that_fit(plan: PlanResult) -> PlanResult:
-    """Return the plan with as many packed class names per label as fit into the limit, but with at least 20."""
+    """Return the plan with packed class names: as many per label as fit into the limit, but at least 20."""
     counts = range(_FEWEST_CLASSES, 1 + max((len(label.classes) for label in plan.labels), default=0))
     beyond = bisect_left(counts, True, key=lambda count: len(_serialise(_with_packed_classes(plan, count)).encode()) > TERMINATION_LIMIT)
     return _with_packed_classes(plan, _FEWEST_CLASSES + max(0, beyond - 1))
@@ -236,7 +248,7 @@ def parse(text: str) -> Message:
 
     Raises MessageError if the text isn't a message of `dataprep`. Fields of newer converters are ignored.
     """
-    # JSON can contain single surrogates, which UTF-8 can't encode, so they are replaced.
+    # JSON can contain single surrogates, which UTF-8 can't encode, so single surrogates are replaced.
     size = len(text.encode(errors="replace"))
     if size > TERMINATION_LIMIT:
         raise MessageError(f"a termination message has at most {TERMINATION_LIMIT} bytes, got {size}")

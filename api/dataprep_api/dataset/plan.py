@@ -2,12 +2,11 @@
 
 A plan consists of `plan.json` (this model) and `units.parquet`. A *unit* is a part of the input that can be read separately: an image file,
 an IDX file, or a range of rows of a CSV file. Samples are numbered from 0 across all units, in the order of the units. A split is a set of
-these sample numbers. The set is defined by ranges and, if the split has a fraction, also by a hash interval. A shard is a range of a
-split's ranks.
+sample numbers. A split is defined by ranges and, if it has a fraction, also by a hash interval. A shard is a range of a split's ranks.
 
-So the plan stores no data per sample or per shard, and every worker derives the same assignment. A split can't be derived in this way if
-it depends on values or ranks (a column, groups, classes, exact fractions, counts, a limit). For such splits, `splits.parquet` stores one
-compressed byte per sample.
+With splits that are defined by ranges and hash intervals, the plan stores no data per sample or per shard, and every worker derives the
+same assignment. A split can't be derived from ranges and a hash interval if it depends on values or ranks (a column, groups, classes, exact
+fractions, counts, a limit). For splits that can't be derived, `splits.parquet` stores one compressed byte per sample.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,10 @@ from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.spec import Model
 
 HASH_BLOCK = 65_536
-"""Samples per block. For splits by fraction or by code, the plan stores how many samples of each block belong to the split."""
+"""The number of samples in a block.
+
+For splits by fraction or by code, the plan stores how many samples of each block belong to the split.
+"""
 
 
 class HashInterval(Model):
@@ -48,14 +50,14 @@ class SplitPlan(Model):
     batch: int = 1
     """The number of samples in a minibatch, which is never divided between shards. Without minibatches the number is 1."""
     expected: int | None = None
-    """The number of records that the split's rule expects, if the rule is a number or a fraction."""
+    """The number of records that the split should have, if its rule is a number or a fraction."""
     tolerance: int | None = None
     """The allowed deviation from `expected`. For randomly drawn fractions, the tolerance is four standard deviations."""
     shards: int
     template: str
     """The file name template."""
     first_shard: int = 0
-    """The number of the first shard's file. Files with lower numbers belong to an earlier run."""
+    """The number in the name of the first shard's file. Files with lower numbers belong to an earlier run."""
     first_block: int = 0
     """With `code`: the index of this entry's first block in `splits.parquet`."""
 
@@ -66,11 +68,11 @@ class Earlier(Model):
     run_id: str
     inputs_sha256: str
     content: dict[str, Any]
-    """The fields of its spec that affect the output's bytes, except for the source's URIs."""
+    """The fields of the earlier run's spec that affect the output's bytes, except for the source's URIs."""
     units: int
     samples: int
     splits: int
-    """The number of the run's entries in `PlanHead.splits`."""
+    """The number of entries that the run has in `PlanHead.splits`."""
 
 
 class PlanHead(StoredDocument):
@@ -95,11 +97,14 @@ class PlanHead(StoredDocument):
     reader_state: dict[str, Any] = {}
     """What the reader determined while planning, such as columns, types, classes and roots. The state consists of JSON values in a form that the reader defines."""
     learned: dict[str, Any] = {}
-    """What transforms learned from the data, such as the terms of a vocabulary. The key is the transform's number."""
+    """What transforms learned from the data, such as the terms of a vocabulary. The keys are the numbers of the transforms."""
     samples: int
     bytes_in: int
     ignored: int = 0
-    """The number of input files that are ignored: hidden files, files with other extensions, and files of data sets below the inputs."""
+    """The number of ignored input files.
+
+    Ignored files are, for example, hidden files, files without the source's extensions, and files of data sets stored below the inputs.
+    """
     code_sha256: str | None = None
     """The digest of the files of `spec.code`."""
     keys: dict[str, str] = {}
@@ -109,7 +114,7 @@ class PlanHead(StoredDocument):
     """
     shuffle_seed: int | None = None
     splits: list[SplitPlan]
-    """The splits. An extended data set has one entry for each split of each run, and those of the earliest run come first."""
+    """The splits. An extended data set has one entry for each split of each run, starting with the entries of the earliest run."""
     extends: list[Earlier] = []
     """The earlier runs, in chronological order."""
     extension: str
@@ -144,7 +149,7 @@ class Shard:
     """The shard's number among all shards, counted from 0."""
     split: str
     index: int
-    """The number within the split, from 0."""
+    """The shard's number within the split, counted from 0."""
     file: str
     """The path relative to the output."""
     first: int
@@ -159,10 +164,10 @@ def shards(plan: PlanHead) -> Iterator[Shard]:
 
 
 def task(plan: PlanHead, index: int) -> list[Shard]:
-    """Return the shards of one task, which are a range of consecutive shards.
+    """Return the shards of one task: a range of consecutive shards.
 
-    In an extended data set, a task has a range of the earlier shards, which already exist, and a range of the new shards. If the shards
-    can't be divided equally, the first tasks get more shards, because these tasks start first.
+    In an extended data set, a task instead has two ranges: one of the earlier shards, which already exist, and one of the new shards. If
+    the shards can't be divided equally, the first tasks get more shards, because these tasks start first.
     """
     old = plan.earlier_shards
     runs = [range(*(low - (low - high) * k // plan.tasks for k in (index, index + 1))) for low, high in ((0, old), (old, plan.shards))]

@@ -25,7 +25,7 @@ class MetadataFile(Model):
     """A file beside the data set, such as statistics, an index or a loader. It contains no records."""
 
     file: str
-    """The path relative to the output. The file is hidden, so a part of the path begins with `_`."""
+    """The path relative to the output. A part of the path begins with `_`, so the file is hidden."""
     size: int
     sha256: str
 
@@ -46,17 +46,20 @@ class Lossy(Model):
     """The kind of values: whole numbers that floats can't represent exactly, decimals with more digits than a float has, or times, which are
     stored as numbers."""
     type: str
-    """The type in which the values are stored. For times, this is the type that they had in the source."""
+    """The type in which the values are stored. For times, however, this field contains the type in the source."""
     records: int
-    """The number of records with such a value."""
+    """The number of records in which this column has a value that can't be stored without loss."""
     value: str
-    """The first such value."""
+    """The first value that can't be stored without loss."""
     stored: str
-    """The first such value, in the form in which it is stored."""
+    """The form in which `value` is stored."""
 
 
 class ShardReport(StoredDocument):
-    """The content of `reports/<number>.json`, which is written after the shard has its final name. A shard is committed when this file exists."""
+    """The content of `reports/<number>.json`, which is written after the shard has its final name.
+
+    A shard is committed when its report exists.
+    """
 
     FILE: ClassVar[str] = "report"
     SINCE: ClassVar[Mapping[str, int]] = {"lossy": 2}
@@ -86,7 +89,10 @@ class ShardReport(StoredDocument):
     companions: list[Companion] = []
     index: IndexFile | None = None
     statistics: str = ""
-    """Statistics of the features, and the labels' classes. The commit step reads them. They are stored as JSON that is compressed with zlib and then encoded in base 85."""
+    """Statistics of the features, and the labels' classes. The commit step reads this field.
+
+    The field's content is JSON that is compressed with zlib and then encoded in base 85.
+    """
     bad_examples: list[BadRecord] = []
     lossy: list[Lossy] = []
     quarantine: str | None = None
@@ -104,7 +110,7 @@ class ShardReport(StoredDocument):
     """The seconds between the first and the last byte of the shard."""
     finished_at: str = ""
     checksum: str = ""
-    """The SHA-256 of all other fields. If it doesn't match them, the report is damaged."""
+    """The SHA-256 of all other fields. If this checksum doesn't match the fields, the report is damaged."""
 
     def to_bytes(self) -> bytes:
         """Serialise the report with its checksum."""
@@ -147,9 +153,9 @@ class ManifestFile(Model):
 
 
 def digest_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """Return the SHA-256 of the lines `<sha256>  <file>\\n`, one for each pair (sha256, file).
+    """Return the SHA-256 of the text that has a line `<sha256>  <file>\\n` for each pair (sha256, file).
 
-    This equals the digest of the text that `sha256sum` prints for these files.
+    The result equals the digest of the text that `sha256sum` prints for these files.
     """
     digest = hashlib.sha256()
     for sha256, file in files:
@@ -169,7 +175,7 @@ class ManifestSplit(Model):
 
 
 class Manifest(StoredDocument):
-    """The content of `manifest.json`. It contains no times or hosts, so equal runs have equal manifests."""
+    """The content of `manifest.json`. The manifest contains no times or hosts, so equal runs have equal manifests."""
 
     FILE: ClassVar[str] = "manifest"
     SINCE: ClassVar[Mapping[str, int]] = {"parts": 2, "lossy": 3}

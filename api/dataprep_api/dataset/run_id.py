@@ -13,7 +13,10 @@ from dataprep_api.spec.sources.join import TableSource
 from dataprep_api.spec.sources.sql import SQLITE
 
 ENCODING_VERSION: Final = 1
-"""Increased only by a change that affects the bytes of every job's records. Other changes increase the version of a part below."""
+"""This version is increased only by a change that affects the bytes of every job's records.
+
+Other changes increase the version of a part in PARTS.
+"""
 
 _BYTES: Final = ("source", "script", "features", "labels", "transforms", "limit", "deduplicate", "splits", "shuffle", "on_bad_record")
 
@@ -27,7 +30,10 @@ class Part:
     is_used: Callable[[DataPrepJobSpec], bool]
     """Whether the part may affect the bytes that a job writes. The function is pure. If the answer depends on the inputs, the function returns true."""
     oldest: int | None = None
-    """The oldest version that this release can still write, which it does only for existing plans of that version. None: only `version`."""
+    """The oldest version that this release can still write. None: only `version`.
+
+    This release writes a version older than `version` only for existing plans of that version.
+    """
 
 
 PARTS: Mapping[str, Part] = {
@@ -37,7 +43,10 @@ PARTS: Mapping[str, Part] = {
     "shuffle": Part(version=2, is_used=lambda spec: spec.shuffle is not None, oldest=1),
     "sqlTimes": Part(version=2, is_used=lambda spec: _counts_postgres_rows(spec)),
 }
-"""The parts, by their names in plans and manifests. A new version gets a line in the changelog. Jobs that don't use the part keep their run ids."""
+"""The parts, keyed by their names in plans and manifests. A new version of a part gets a line in the changelog.
+
+Jobs that don't use the part keep their run ids.
+"""
 
 
 def _names_dl4j_folders(spec: DataPrepJobSpec) -> bool:
@@ -79,8 +88,8 @@ def _is_flat_or_sparse(spec: DataPrepJobSpec) -> bool:
 
 
 def _counts_postgres_rows(spec: DataPrepJobSpec) -> bool:
-    """Whether version 2 changed the job's records although its inputs' digest stayed the same. Since version 2, records with infinite
-    timestamps of PostgreSQL are bad.
+    """Whether version 2 changed the job's records although the digest of the job's inputs stayed the same. Since version 2, PostgreSQL
+    records with infinite timestamps are bad records.
 
     Only sources with `pin: Count` are affected. With `pin: Content`, the new version also changed the digest of the inputs.
     """
@@ -94,9 +103,9 @@ def versions(spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> dic
 
 
 def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, parts: Mapping[str, Part] = PARTS) -> str | None:
-    """Say why this release can't continue a data set that was written with these versions of the parts. Returns None if it can.
+    """Say why this release can't continue a data set that was written with these versions of the parts.
 
-    The text continues a sentence that begins with the data set's name.
+    Returns None if this release can continue the data set. The text continues a sentence that begins with the data set's name.
     """
     for name in sorted(made_by):
         if name not in parts or made_by[name] > parts[name].version:
@@ -116,10 +125,10 @@ def fault_of_versions(made_by: Mapping[str, int], spec: DataPrepJobSpec, *, part
 def content(spec: DataPrepJobSpec) -> dict[str, Any]:
     """Return the fields of `spec` that affect the bytes, with params filled in, as JSON values.
 
-    Fields that have their default values are left out, so that jobs keep their run ids when a release adds fields. A default may change
-    only together with ENCODING_VERSION, because jobs that don't set the field would otherwise keep their run ids. The manifest contains
-    this content, so web addresses are stored without signatures, and credentials in texts are masked. Texts in `spec.output` stay
-    unchanged, because they name columns and files.
+    Fields that have their default values are left out, so that jobs keep their run ids when a release adds fields. The default of a field
+    may change only together with ENCODING_VERSION, because otherwise jobs that don't set the field would keep their run ids. The returned
+    fields are stored in the manifest, so signatures are removed from web addresses, and credentials in texts are masked. Texts in
+    `spec.output` stay unchanged, because they name columns and files.
     """
     fields = spec.model_dump(mode="json", by_alias=True, include=set(_BYTES) | {"output"}, exclude_defaults=True, context={STORED: True})
     output = fields.pop("output")
@@ -139,7 +148,10 @@ def run_id(
     inputs_sha256: str,
     parts: Mapping[str, int] | None = None,
 ) -> str:
-    """Return 16 hex digits of the digest of spec, pinned inputs, encoding version and the parts' versions. `parts` defaults to this release's versions."""
+    """Return 16 hex digits of the digest of the spec, the pinned inputs, the encoding version and the parts' versions.
+
+    `parts` defaults to this release's versions.
+    """
     return of_content(
         content(spec),
         inputs_sha256=inputs_sha256,

@@ -7,7 +7,10 @@ from dataprep_api.spec.formats.recordio_protobuf import Sparse
 KEYS = "keys"
 VALUES = "values"
 NUM_FEATURES = "numFeatures"
-"""The key under which the plan's `readerState` stores the length of the tensor. Used only if the source doesn't specify the length."""
+"""The key under which the plan's `readerState` stores the length of the tensor.
+
+The key is used only if the source doesn't specify the length.
+"""
 
 
 def sparse(num_features: int) -> Sparse:

@@ -1,6 +1,6 @@
 """The JSON files of a data set: plan, manifest, report and OWNER.
 
-Each file has a format version, and a release refuses files with newer versions than it knows.
+Each file has a format version, and a release refuses files whose version is newer than the release supports.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,8 +22,8 @@ class Versioned(Model):
 
 
 class StoredDocument(Versioned):
-    """A stored file. A file's version is the lowest format version that knows all of its fields. So a file without newer fields keeps the
-    same bytes in all releases.
+    """A stored file. A file's version is the lowest format version that supports all of the file's fields. Therefore a file without newer
+    fields keeps the same bytes in all releases.
 
     The fields of nested parts also determine the version. Parts with newer fields are subclasses of Versioned.
     """
@@ -31,11 +31,11 @@ class StoredDocument(Versioned):
     FILE: ClassVar[str]
     """The name of this kind of file in error messages."""
     SAYS_FIRST_VERSION: ClassVar[bool] = True
-    """Whether a file of version 1 contains the field `version`. Reports and OWNER don't contain this field."""
+    """Whether a file of version 1 contains the field `version`. In version 1, reports and OWNER don't contain the field."""
 
     @classmethod
     def newest(cls) -> int:
-        """Return the newest format version that this release knows."""
+        """Return the newest format version that this release supports."""
         return _newest(cls)
 
     @model_validator(mode="before")
@@ -66,7 +66,7 @@ class StoredDocument(Versioned):
 
 
 def _drop_newer_defaults(value: Any, serialised: Any) -> int:  # Any, because fields have many types
-    """Remove newer fields with default values from `serialised`. Returns the lowest version that knows all remaining fields."""
+    """Remove newer fields with default values from `serialised`. Returns the lowest version that supports all remaining fields."""
     if isinstance(value, list | tuple):
         return max(map(_drop_newer_defaults, value, serialised), default=1)
     if isinstance(value, dict):
@@ -98,9 +98,9 @@ def _newest(kind: type[BaseModel]) -> int:
 
 @cache
 def _with_newer_parts(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the names of the fields whose values may contain a part that has fields added after version 1.
+    """Return the names of the fields that may contain parts with newer fields, which were added after version 1.
 
-    Most files have thousands of parts but none of these fields.
+    The other fields needn't be searched, which saves time for files with thousands of parts.
     """
     return frozenset(name for name, field in kind.model_fields.items() if any(_newest(part) > 1 for part in _parts(field.annotation)))
 
