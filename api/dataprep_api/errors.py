@@ -3,7 +3,7 @@
 ApiError
 ├── SpecError        the spec is not valid; each fault names its field path
 ├── MessageError     a pod's message doesn't have the expected form
-├── FormatError      a stored file has a newer format version than this release knows
+├── FormatError      a stored file has a newer format version than this release supports
 └── CrdError         the models can't be written as a structural CRD schema
 """
 
@@ -23,7 +23,7 @@ class Fault:
     message: str
 
     unknown: bool = False
-    """Whether the model has no field of this name: the name may be a typo, or a field of a later version."""
+    """Whether the model has no field with this name. The name may be a typo, or the field may come from a later version."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
@@ -42,7 +42,7 @@ class MessageError(ApiError):
 
 
 class FormatError(ApiError):
-    """A stored file has a newer format version than this release knows. The message names the kind of file and both versions."""
+    """A stored file has a newer format version than this release supports. The message names the kind of file and both versions."""
 
 
 class CrdError(ApiError):

@@ -28,7 +28,7 @@ FormatName: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class SplitFile:
-    """A visible file beside the shards of each split. The commit step writes it because the format's reader opens it by name."""
+    """A visible file beside the shards of each split. The commit step writes the file because the format's reader opens it by name."""
 
     name: str
     extension: str
@@ -44,14 +44,17 @@ class FormatRules:
     split_folder_name: str | None = None
     """A template that gives each split a folder, even if it is the only split.
 
-    Used since version 2 of the part `dl4jFolders`. DL4J's loaders read every file of a folder, hidden ones too, so a split's folder may
-    contain only data.
+    The template is used since version 2 of the part `dl4jFolders`. DL4J's loaders read every file of a folder, even hidden files, so a
+    split's folder may contain only data.
     """
     inner_file: str | None = None
-    """If each shard is a folder: the name of the file in this folder that contains the records. The template then names the folder."""
+    """The name of the file with the records in each shard's folder, if each shard is a folder.
+
+    The file name template of such a format names the folder.
+    """
     split_file: SplitFile | None = None
     is_one_minibatch: bool = False
-    """Whether a file can't be divided into records. If it can't, then with `granularity: Minibatch` each file is one minibatch."""
+    """Whether a file can't be divided into records. With `granularity: Minibatch`, each such file is one minibatch."""
     is_for_sagemaker: bool = False
     """Whether SageMaker's built-in algorithms read the format.
 

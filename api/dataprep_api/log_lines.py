@@ -11,7 +11,7 @@ from dataprep_api.redaction import for_display, one_line
 class JsonLines(logging.Formatter):
     """Formats each record as a JSON object with the keys `time`, `level`, `logger` and `message`.
 
-    The values that `about` returns follow (`namespace`, `job`, `runId`), and then `exception` if there is one.
+    After these four keys come the keys that `about` returns (`namespace`, `job`, `runId`), and finally `exception` if there is one.
     """
 
     def __init__(self, about: Callable[[], Mapping[str, str | None]]) -> None:

@@ -45,8 +45,8 @@ def child_base(name: str, uid: str) -> str:
 def first_child_base(name: str, uid: str) -> str:
     """Return the name prefix that older releases gave a job's child objects, for jobs whose status doesn't contain the prefix.
 
-    The older prefix has fewer digits of the uid. Among several thousand jobs whose names begin with the same characters, two jobs could get
-    the same prefix.
+    The older prefix has fewer digits of the uid than the current prefix. Among several thousand jobs whose names begin with the same
+    characters, two jobs could get the same prefix.
     """
     return _child_base(name, uid, most=40, digits=6)
 
@@ -70,7 +70,10 @@ TFDS: Final = "_tfds"
 
 
 def run_folder(run_id: str) -> str:
-    """Return the folder of a run's plan, reports and manifest. Paths here are relative to the output."""
+    """Return the folder of a run's plan, reports and manifest.
+
+    This path is relative to the output, like the other paths that this module returns.
+    """
     return f"{SIDE}/{run_id}"
 
 
@@ -201,8 +204,8 @@ def file_name_template(
 def file_name(template: str, *, split: str, shard: int, shards: int, ext: str) -> str:
     """Return the file name of one shard.
 
-    Numbers have five digits, or as many as `{shard:06}` asks for. If the number of shards has more digits, all numbers are padded to that
-    many digits.
+    Shard numbers have five digits, or as many as the template specifies, such as six for `{shard:06}`. If the number of shards has more
+    digits, all shard numbers are padded to that many digits.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -229,7 +232,7 @@ def split_folder(template: str | None, *, format_: str, split: str, several_spli
 def split_files(extension: str, files: Iterable[str]) -> set[str]:
     """Return the visible files that the commit step writes beside shards with this extension.
 
-    Only `mds` has such a file: the `index.json` that its reader needs.
+    Only the format `mds` has such a file: the `index.json` that the reader of `mds` needs.
     """
     kind = extension.partition(".")[0]
     file_names = [rules.split_file.name for rules in RULES.values() if rules.split_file is not None and rules.split_file.extension == kind]

@@ -1,7 +1,7 @@
 """Finds the stage that limits the speed of a conversion.
 
-Three sides work in parallel: one thread reads and transforms, a second one encodes and computes statistics, and the third side writes.
-So the slowest side limits the speed, and the slowest stage of that side is the bottleneck.
+Three sides work in parallel: one thread reads and transforms, a second thread encodes and computes statistics, and the third side writes.
+The slowest side limits the speed, and the slowest stage of that side is the bottleneck.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,15 @@ from typing import Final
 SIDES: Final = (("read", "transform"), ("encode", "statistics"), ("sink",))
 """The stages, grouped by the thread that runs them."""
 READ_WAIT: Final = "readWait"
-"""The key of the time, in seconds, that the encoder spent waiting for a shard's next batch. This key is stored beside the keys of the stages."""
+"""The key of the time, in seconds, that the encoder spent waiting for a shard's next batch.
+
+The key `readWait` is stored beside the keys of the stages.
+"""
 SHARD_BOUNDS: Final = (1, 5, 15, 60, 300, 900, 3600)
-"""Upper bounds, in seconds, of the histogram of shard durations. One more bucket counts the shards that took longer than the last bound."""
+"""Upper bounds, in seconds, of the histogram of shard durations.
+
+An additional bucket counts the shards that took longer than the last bound.
+"""
 REFUSALS: Final = ("Unreadable", "Transform", "Feature")
 """Why a record is bad: its source can't be read, a step of `spec.transforms` can't process it, or it doesn't fit its feature."""
 _VERDICTS: Final = {

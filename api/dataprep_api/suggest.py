@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 
 def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
-    """Suggest a known field for the unknown one at `location`: `; did you mean labelFrom? (known: …)`.
+    """Suggest a known field for the unknown field at `location`: `; did you mean labelFrom? (known: …)`.
 
     Returns an empty string if the model that contains the field isn't found.
     """
@@ -21,7 +21,7 @@ def did_you_mean(root: type[BaseModel], location: Sequence[int | str]) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Suggest the known word that is most similar to the given one: `; did you mean tfrecord?`.
+    """Suggest the known word that is most similar to `word`: `; did you mean tfrecord?`.
 
     Returns an empty string if no known word is similar.
     """

@@ -24,12 +24,12 @@ _provider: Any = None
 
 
 def is_requested(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment asks for traces."""
+    """Whether the environment variables request traces."""
     return environ.get("OTEL_SDK_DISABLED", "").lower() != "true" and any(environ.get(name) for name in ENDPOINTS)
 
 
 def set_up(service: str, *, processor: Any = None) -> None:
-    """Start tracing if the environment asks for it, or always if `processor` is given.
+    """Start tracing if the environment variables request traces, or always if `processor` is given.
 
     Call this function once in each process, after the process has been forked. Call `shut_down` to send the spans that are still buffered.
     """
@@ -48,7 +48,7 @@ def set_up(service: str, *, processor: Any = None) -> None:
     except ImportError as exc:
         logger.warning("tracing is off, although %s is set: %s. Run pip install 'dataprep-operator[tracing]'", " or ".join(ENDPOINTS), exc)
         return
-    # A name from the environment (OTEL_SERVICE_NAME) takes precedence over this one.
+    # The name in the environment variable OTEL_SERVICE_NAME takes precedence over `service`.
     _provider = TracerProvider(resource=Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}))
     _provider.add_span_processor(processor)
 
@@ -63,9 +63,9 @@ def shut_down() -> None:
 
 @contextmanager
 def span(name: str, **attributes: str | int | None) -> Iterator[Tell]:
-    """Wrap the body of the `with` statement in a span that has the attributes `dataprep.<name>`. Yields a function that adds attributes.
+    """Wrap the body of the `with` statement in a span that has the attributes `dataprep.<name>`.
 
-    An exception in the body is recorded in the span and raised again.
+    Yields a function that adds attributes to the span. An exception in the body is recorded in the span and raised again.
     """
     if _provider is None:
         yield _ignore_attributes
