@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def serve(settings: Settings) -> None:
-    """Run the operator until it receives SIGINT or SIGTERM, or its watches end."""
+    """Run the operator until it receives SIGINT or SIGTERM, or until its watches end."""
     stop = asyncio.Event()
     stop_by_signals(stop)
     clock = Clock()

@@ -63,7 +63,7 @@ class ShardDurations:
         self._seconds = 0.0
 
     def add(self, counts: Sequence[int], seconds: float) -> None:
-        """Add the shards of one job. Ignores counts whose number of buckets isn't that of this histogram."""
+        """Add the shards of one job. Ignores counts if their number of buckets differs from this histogram's."""
         if len(counts) == len(self._counts):
             self._counts = [ours + theirs for ours, theirs in zip(self._counts, counts, strict=True)]
             self._seconds += seconds

@@ -68,6 +68,6 @@ def _context_privileges(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     return ((name, what) for name, (is_requested, what) in requests.items() if is_requested)
 
 
-# Any, because the API server validates these objects when it creates the pod.
+# Any, because the operator doesn't validate the dumped objects; the API server validates them when it creates the pod.
 def _dump_open(models: Sequence[Open] | None) -> list[Mapping[str, Any]]:
     return [model.model_dump(mode="json") for model in models or []]

@@ -60,7 +60,7 @@ LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases")
 TOKEN_REVIEWS: Final = Resource("apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS: Final = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _ALLOWED_ON_STANDBY: Final = tuple(f"/{resource.prefix}/" for resource in (LEASES, TOKEN_REVIEWS, ACCESS_REVIEWS))
-"""A standby may write these resources. Reviews are created, but they change nothing in the cluster."""
+"""Paths of the resources that even a standby may write. Reviews are created, but they change nothing in the cluster."""
 
 
 class Cluster(Protocol):
@@ -91,7 +91,7 @@ class Cluster(Protocol):
         ...
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str, resource_version: str | None = None) -> None:
-        """Delete the object with this uid, and its dependents in the background. It is not an error if the object doesn't exist.
+        """Delete the object with this uid, and its dependents in the background. If the object doesn't exist, this isn't an error.
 
         With a resource version, raises Conflict when the object has changed since that version.
         """

@@ -1,4 +1,5 @@
-"""Reads the Kueue Workload of a convert Job, and the Workload's position in the queue. Used only when the chart sets `kueue.enabled`.
+"""Reads the Kueue Workload of a convert Job, and the Workload's position in the queue. The module is used only when the chart sets
+`kueue.enabled`.
 
 This module is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
 """

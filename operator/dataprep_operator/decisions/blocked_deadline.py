@@ -1,4 +1,4 @@
-"""Computes how long a job waits for something that only the user can fix, such as a missing Secret, before it fails.
+"""Computes how long a job waits, before it fails, for something that only the user can fix, such as a missing Secret.
 
 A job that has done little work fails soon, so that a typo is noticed. A job that has worked for hours waits longer, so that a short outage
 of the image registry doesn't waste its work. All functions are pure.

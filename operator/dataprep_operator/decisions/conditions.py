@@ -1,4 +1,7 @@
-"""Finds and replaces Kubernetes conditions. A condition is one statement about an object and the time since which it has held."""
+"""Finds and replaces Kubernetes conditions.
+
+A condition is one statement about an object, with the time since which the statement has been true.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,7 +28,7 @@ def replace(
     now: datetime,
     generation: int,
 ) -> list[Condition]:
-    """Return the conditions after setting one of them. The condition's transition time changes if its status or its reason changes.
+    """Return the conditions after setting one of them. The condition's transition time changes if the condition's status or reason changes.
 
     In Kubernetes, a changed reason alone doesn't change the transition time. In this package, a changed reason must change the transition
     time, because a job fails when the same reason has lasted too long. A restarted operator determines from the transition time how long
@@ -42,6 +45,6 @@ def replace(
         message=for_display(message)[:2048],
     )
     others = [other for other in conditions if other.type != kind]
-    # Types that only a newer operator knows come last.
+    # Condition types of newer operators come last.
     order = {kind.value: number for number, kind in enumerate(ConditionType)}
     return sorted([*others, condition], key=lambda item: order.get(item.type, len(order)))

@@ -56,7 +56,7 @@ def start_streak(status: DataPrepJobStatus) -> Evictions | None:
 
 
 def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
-    """Return the message of the job's failure if it has exceeded `maxEvictions`, or else None."""
+    """Return the message of the job's failure if the job has exceeded `maxEvictions`, or else None."""
     evictions, limit = status.evictions, spec.max_evictions
     if evictions is None or limit is None or evictions.count <= limit:
         return None

@@ -4,7 +4,7 @@ A training Job can refer to this ConfigMap before the ConfigMap exists. The trai
 through `envFrom` or mount it to read `dataset.json`.
 
 ConfigMaps aren't watched, because a watch requires the right to read all ConfigMaps. Instead of using a watch, the operator checks the
-ConfigMap of each finished job. The longer ago the job finished, the rarer its checks become.
+ConfigMap of each finished job. The more time has passed since the job finished, the rarer its checks become.
 """
 
 import json
@@ -121,7 +121,7 @@ def _folders(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> dict[str, str]
         for split in status.splits
     }
     folder_uris = {name: names.join(output.uri, folder) for name, folder in folders.items() if folder is not None}
-    # If a data set was written by an older release and later extended, its older files may be outside of these folders.
+    # If a data set was written by an older release and later extended, its older files may be outside of the splits' folders.
     stray_splits = {
         file.split for file in status.outputs if file.split in folder_uris and not file.uri.startswith(f"{folder_uris[file.split]}/")
     }

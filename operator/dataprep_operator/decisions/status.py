@@ -91,7 +91,7 @@ def _derive(context: Context) -> DataPrepJobStatus:
     profile_text = f", with the DataPrepProfile {observed.profile}" if observed.profile is not None else ""
     status = _with_condition(context, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{profile_text}.")
     if status.output is None:
-        # The output is set early, so that `kubectl get -o wide` shows it with its parameters filled in.
+        # The output is set early, so that `kubectl get -o wide` shows the output with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=context.spec.output.uri)})
     if observed.wait_cycle:
         return _fail(context, status, Reason.CIRCULAR_WAIT, _cycle_message(observed))

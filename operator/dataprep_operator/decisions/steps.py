@@ -44,8 +44,8 @@ class Running:
 class Succeeded:
     """The Job succeeded.
 
-    The result is None when the pod that reported it is gone. The result is always None for the convert step, whose results are in the
-    store.
+    The result is None when the pod that reported the result is gone. The result is always None for the convert step, whose results are in
+    the store.
     """
 
     result: PlanResult | CommitResult | None
@@ -179,7 +179,7 @@ def _judge_failed(child: Child, own_pods: Sequence[Pod]) -> Failed:
 def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequence[Pod]) -> Failed | None:
     """Fail the step if more pods than the back-off limit allows have ended with exit code 143, although nothing outside stopped these pods.
 
-    The Job can't count these failures, because a suspension also ends pods with exit code 143.
+    The Job can't count exit code 143 as a failure, because a suspension also ends pods with this exit code.
     """
     limit = spec.backoff_limit_per_index if child.step == "convert" else spec.backoff_limit
     terminated_pods = [(pod, failure) for pod, failure in _pod_failures(own_pods) if pod.terminated_unprompted]

@@ -104,7 +104,7 @@ class Cache:
     # --- updates ------------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, raw: Raw) -> bool:
-        """Store an object, unless the cache has a newer version of it. Return whether the object's owner must be reconciled."""
+        """Store an object, unless the cache has a newer version of the object. Return whether the object's owner must be reconciled."""
         uid, version = raw["metadata"]["uid"], _version(raw)
         if version and max(self._versions.get(uid, 0), self._dropped_versions.get(uid, 0)) > version:
             return False

@@ -75,7 +75,7 @@ def _handle(kind: Kind, event: Any, *, cache: Cache, streams: Streams, enqueue: 
         enqueue(affected_key, 0.0 if kind is Kind.PODS and _ends_the_plan(raw) else _DELAYS[kind])
 
 
-# Any, because these are JSON objects of the API.
+# Any, because a pod is a JSON object of the API.
 def _ends_the_plan(pod: Any) -> bool:
     """Return whether the pod has finished the plan step. The workers can't start before the plan step is finished."""
     labels, status = untrusted.mapping(pod["metadata"].get("labels")), untrusted.mapping(pod.get("status"))
@@ -83,7 +83,7 @@ def _ends_the_plan(pod: Any) -> bool:
 
 
 def operator_settings(settings: Settings) -> kopf.OperatorSettings:
-    """Return kopf's settings. Only settings that differ from kopf's defaults are set here."""
+    """Return kopf's settings. This function sets only settings that differ from kopf's defaults."""
     kopf_settings = kopf.OperatorSettings()
     # Scanning needs permissions on CRDs and namespaces. A missing CRD is noticed without scanning, because the operator checks the CRDs at
     # startup.

@@ -26,9 +26,9 @@ The client's rate limit protects the API server.
 """
 
 _NORMAL_TURN = 4
-"""Every fourth key comes from the normal lane, unless it is empty, so that this lane can't starve."""
+"""Unless the normal lane is empty, every fourth key comes from it, so that the normal lane can't starve."""
 _LOW_TURN = 16
-"""Every sixteenth key comes from the low-priority lane, unless it is empty."""
+"""Unless the low-priority lane is empty, every sixteenth key comes from it."""
 
 
 def backoff_seconds(failures: int, *, chance: float) -> float:
@@ -74,7 +74,7 @@ class WorkQueue(Generic[K]):
             self._wakeup.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Enqueue a key after a delay, unless it is already due earlier."""
+        """Enqueue a key after a delay, unless the key is already scheduled for an earlier time."""
         if seconds <= 0:
             self.add(key)
             return
@@ -92,7 +92,7 @@ class WorkQueue(Generic[K]):
             key = await self._take_next()
             try:
                 await work(key)
-            except Exception as exc:  # one key's failure must not stop the others
+            except Exception as exc:  # one key's failure must not stop other keys
                 delay = self._retry_later(key)
                 logger.warning("%s: %s: %s; next try in %.1f s", key, type(exc).__name__, exc, delay, exc_info=_needs_traceback(exc))
             else:

@@ -115,7 +115,7 @@ async def lead(
 async def _work(settings: Settings, cache: Cache, streams: Streams, queue: WorkQueue[Key], reconcile: Reconcile) -> None:
     """Run the workers after the cache has synced. Before the sync, the cache may lack existing children, which would seem to be missing."""
     await streams.wait_for_sync()
-    # Unfinished objects come first, because there may be thousands of finished ones.
+    # Unfinished objects come first, because there may be thousands of finished objects.
     for key in [*cache.active_keys(), *cache.keys()]:
         queue.add(key)
     async with asyncio.TaskGroup() as group:

@@ -69,7 +69,7 @@ class Pod:
     creating: bool = False
     """Whether the pod is scheduled, but its container has not been created yet."""
     deletion_due: datetime | None = None
-    """The end of the pod's grace period, if it is being deleted."""
+    """The end of the pod's grace period, if the pod is being deleted."""
     disrupted_at: datetime | None = None
     """Transition time of the pod's `DisruptionTarget` condition."""
     disrupted_by: str = ""

@@ -18,7 +18,7 @@ def text(moment: datetime) -> str:
 
 
 def parse(value: str | None) -> datetime | None:
-    """Return the time in `value`, or None when it is absent or malformed."""
+    """Return the time in `value`, or None when the time is absent or malformed."""
     if not isinstance(value, str) or not value:
         return None
     try:

@@ -85,7 +85,7 @@ class Actuator:
     async def publish_handover(self, observed: Observed, desired: DataPrepJobStatus) -> str | None:
         """Ensure that the handover ConfigMap exists. If it can't be created, return the reason; the data set is complete nevertheless.
 
-        If the ConfigMap of a deleted job with the same name still exists, this raises LeftoverChild, so the job isn't Complete yet.
+        If the ConfigMap of a deleted job with the same name still exists, this method raises LeftoverChild, so the job isn't Complete yet.
         """
         is_new = observed.status.phase != "Succeeded"
         try:
@@ -205,7 +205,10 @@ class Actuator:
                 await self._delete(observed)
 
     async def _create(self, action: CreateJob, observed: Observed) -> None:
-        """Create the ConfigMap and then the Job. If the API server refuses, the job's status reports it, and the creation is retried."""
+        """Create the ConfigMap and then the Job.
+
+        If the API server refuses the creation, the job's status reports the refusal, and the creation is retried.
+        """
         try:
             spec = self._observer.frozen_spec(observed.uid)
             if spec is None:

@@ -93,7 +93,7 @@ class Reconciler:
         return bool(actions.decide(observed, desired, now=now, defaults=self._settings.pods).actions)
 
     def _progress_delay(self, observed: Observed, desired: DataPrepJobStatus, *, now: datetime) -> float | None:
-        """Return the seconds by which to delay a status that differs only in its progress, or None if it may be written now."""
+        """Return the seconds by which to delay a status that differs only in its progress, or None if the status may be written now."""
         before = observed.status.progress
         if before is None or desired.progress is None or desired.model_copy(update={"progress": before}) != observed.status:
             return None

@@ -94,7 +94,7 @@ class Observer:
         """The uids of observed jobs."""
 
     async def observe(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
-        """Return the job and everything that belongs to it, or None when it is gone.
+        """Return the job and everything that belongs to it, or None when the job is gone.
 
         With `fresh`, the job is first read from the API server.
         """
@@ -185,7 +185,7 @@ class Observer:
         return json.loads(text) if text is not None else None
 
     def _track_uid(self, key: Key, uid: str | None) -> None:
-        """Forget the job that had this key before, if it was deleted or replaced."""
+        """Forget the job that had this key before, if that job was deleted or replaced."""
         old_uid = self._uids.pop(key, None)
         if old_uid is not None and old_uid != uid:
             self.forget(old_uid)
@@ -230,7 +230,7 @@ class Observer:
 
     # Any, because specs are JSON objects of the API.
     def _merge_profile(self, namespace: str, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-        """Return the spec with its profile's defaults, and the name of the profile if it is missing."""
+        """Return the spec with its profile's defaults, and the name of the profile if the profile is missing."""
         name = spec.get("profile")
         raw_profile = self._cache.profile(namespace, name or profile.DEFAULT)
         if raw_profile is None:
@@ -359,7 +359,7 @@ class Observer:
         return None
 
     async def _admission(self, observed: Observed) -> Admission | None:
-        """Return the convert Job's state in Kueue, or None if Kueue has already admitted it or isn't used."""
+        """Return the convert Job's state in Kueue, or None if Kueue has already admitted the Job or isn't used."""
         child = observed.child("convert", observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None

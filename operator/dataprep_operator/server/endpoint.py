@@ -157,7 +157,7 @@ def _token(request: web.Request) -> str:
 
 async def _report(request: web.Request) -> ProgressReport:
     try:
-        # Ignore unknown fields, because a newer converter may report additional ones.
+        # Ignore unknown fields, because a newer converter may report additional fields.
         return ProgressReport.model_validate_json(await request.read(), extra="ignore")
     except web.HTTPRequestEntityTooLarge as exc:
         raise ReportRefused(413, f"a report may have at most {PROGRESS_LIMIT} bytes") from exc
