@@ -30,7 +30,7 @@ class Fault:
 
 
 class SpecError(ApiError):
-    """The spec can't be accepted. `faults` holds every fault found, not only the first."""
+    """The spec can't be accepted. `faults` contains every fault found, not only the first."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)

@@ -15,19 +15,22 @@ from dataprep_api.formats import RULES, format_rules
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "dataprep-operator"
 LABEL_JOB: Final = f"{GROUP}/job"
-"""A label of every child object and pod: the name of its DataPrepJob, cut to 63 characters."""
+"""A label of every child object and pod: the name of its DataPrepJob, truncated to 63 characters."""
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 LABEL_STEP: Final = f"{GROUP}/step"
 """A label that names the pod's step: `plan`, `convert`, `commit`, or `cleanup` for a deleted job."""
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 LABEL_CRON_JOB: Final = f"{GROUP}/cron-job"
-"""A label of the DataPrepJobs that a DataPrepCronJob creates: the name of the DataPrepCronJob, cut to 63 characters."""
+"""A label of the DataPrepJobs that a DataPrepCronJob creates: the name of the DataPrepCronJob, truncated to 63 characters."""
 LABEL_CLASS: Final = f"{GROUP}/operator-class"
 """A label of DataPrepJobs and DataPrepCronJobs that selects which of several operator releases reconciles them."""
 ANNOTATION_SCHEDULED: Final = f"{GROUP}/scheduled-at"
 """An annotation with the time at which a DataPrepJob of a DataPrepCronJob was due."""
 FINALIZER: Final = f"{GROUP}/output"
-"""A finalizer of DataPrepJobs with `deletionPolicy: Delete`. The finalizer delays their deletion until the output is removed."""
+"""A finalizer of DataPrepJobs with `deletionPolicy: Delete`.
+
+The finalizer delays the deletion of the DataPrepJob until the output is removed.
+"""
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
 """An annotation of pods that run the program of `spec.script`. These pods don't use the exit codes and termination messages of `dataprep`."""
@@ -37,7 +40,7 @@ SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 def child_base(name: str, uid: str) -> str:
     """Return the common name prefix of a job's child objects.
 
-    The prefix consists of the job's name (cut to 36 characters, with dashes for dots), a dash, and 10 hex digits of the uid.
+    The prefix consists of the job's name (truncated to 36 characters, with dashes instead of dots), a dash, and 10 hex digits of the uid.
     """
     return _child_base(name, uid, most=36, digits=10)
 
@@ -118,7 +121,7 @@ def index_file(file: str) -> str:
 
 
 def report_file(run_id: str, shard: int) -> str:
-    """Return the path of one shard's report. A shard is committed when this file exists."""
+    """Return the path of one shard's report. A shard is committed when its report exists."""
     return f"{run_folder(run_id)}/reports/{shard:08d}.json"
 
 

@@ -19,7 +19,7 @@ _PASSWORD: Final = re.compile(
 )
 """Matches the part of a URI before a password. IPv6 addresses, which also contain colons, don't match.
 
-A password that isn't percent-encoded may contain any character, so it extends to the last @.
+A password that isn't percent-encoded may contain any character, so the password extends to the last @.
 """
 _MASKED: Final = re.compile(r"….* \(SHA-256 [0-9a-f]{16}\)\Z", re.DOTALL)
 _USER_WITHOUT_SCHEME: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
@@ -80,7 +80,7 @@ def redacted(text: str) -> str:
     return _SECRET_PARAMETER.sub(r"\1…", _QUERY.sub(_without_query, _CUT_OFF_PASSWORD.sub(r"\1…", _without_users(text))))
 
 
-def with_credentials_masked(value: Any) -> Any:  # Any, because this is a JSON value
+def with_credentials_masked(value: Any) -> Any:  # Any, because `value` is a JSON value
     """Replace credentials in the texts of a job's spec by `…`, so that the spec can be stored.
 
     A digest is appended to each changed text, so that different texts stay different. The function is idempotent.
@@ -93,7 +93,7 @@ def with_credentials_masked(value: Any) -> Any:  # Any, because this is a JSON v
     return [with_credentials_masked(item) for item in value] if isinstance(value, list) else value
 
 
-def has_masked_text(value: Any) -> bool:  # Any, because this is a JSON value
+def has_masked_text(value: Any) -> bool:  # Any, because `value` is a JSON value
     """Whether `with_credentials_masked` has changed any text in the value, so that the original text is lost."""
     if isinstance(value, str):
         return _MASKED.search(value) is not None

@@ -54,7 +54,7 @@ def set_up(service: str, *, processor: Any = None) -> None:
 
 
 def shut_down() -> None:
-    """Send the buffered spans and stop tracing. If the collector can't be reached, OpenTelemetry logs it and soon gives up."""
+    """Send the buffered spans and stop tracing. If the collector can't be reached, OpenTelemetry logs the failure and soon gives up."""
     global _provider
     if _provider is not None:
         _provider.shutdown()

@@ -227,7 +227,7 @@ def _with_packed_classes(plan: PlanResult, count: int) -> PlanResult:
 
 
 def _with_unpacked_classes(plan: PlanResult) -> PlanResult:
-    """Reverse `_with_packed_classes`. Raises MessageError if the names can't be unpacked."""
+    """Undo `_with_packed_classes`. Raises MessageError if the names can't be unpacked."""
     if plan.packed_classes is None:
         return plan
     try:

@@ -110,7 +110,7 @@ class PlanHead(StoredDocument):
     keys: dict[str, str] = {}
     """Maps each environment variable that contains a key (`hash.keyEnv`) to the digest of a constant, computed with this key.
 
-    The digest shows whether a key is still the same without revealing the key.
+    Without revealing a key, the digest shows whether the key is still the same.
     """
     shuffle_seed: int | None = None
     splits: list[SplitPlan]

@@ -73,7 +73,7 @@ def _infers_columns(spec: DataPrepJobSpec) -> bool:
 
 
 def _tables(spec: DataPrepJobSpec) -> Sequence[Source | TableSource]:
-    """Return the source, or for a join the sources of its tables."""
+    """Return the spec's source, or, if it is a join, the sources of the joined tables."""
     if spec.source is None:
         return []
     return [spec.source] if spec.source.join is None else [table.source for table in spec.source.join.tables]

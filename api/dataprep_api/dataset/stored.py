@@ -41,7 +41,7 @@ class StoredDocument(Versioned):
     @model_validator(mode="before")
     @classmethod
     def _check_version(cls, content: Any) -> Any:
-        """Raise FormatError for a newer version, before its fields are validated."""
+        """Raise FormatError for a file with a newer version, before the file's fields are validated."""
         if not isinstance(content, dict) or "version" not in content:
             return content
         version = content["version"]
