@@ -1,4 +1,4 @@
-"""The `DataPrepCronJob`, which creates DataPrepJobs on a schedule. Its fields are those of a Kubernetes CronJob."""
+"""The `DataPrepCronJob`, which creates DataPrepJobs on a schedule. The fields of a DataPrepCronJob are those of a Kubernetes CronJob."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from dataprep_api.resources.status import Condition, Time
 from dataprep_api.spec import Model, Open, rule, rules
 
 SCHEDULED_TIME: Final = "SCHEDULED_TIME"
-"""The param that each job gets. Its value is the time at which the job was due, in UTC."""
+"""The param that each job gets. The param's value is the time at which the job was due, in UTC."""
 MAX_ACTIVE: Final = 64
 
 History = Annotated[int, Field(ge=0, le=1000)]
@@ -55,7 +55,7 @@ class DataPrepCronJobSpec(Model):
     concurrency_policy: Literal["Allow", "Forbid", "Replace"] = "Allow"
     """What to do while an earlier job runs. `Allow`: both jobs run. `Forbid`: the new job waits until the earlier job ends. `Replace`: the earlier job is deleted."""
     starting_deadline_seconds: Annotated[int, Field(ge=10, le=31_536_000)] | None = None
-    """Maximum delay for creating a job, in seconds. If a job would be created later than this, it is skipped. Default: no limit."""
+    """Maximum delay for creating a job, in seconds. A job that would be delayed for longer is skipped. Default: no limit."""
     successful_jobs_history_limit: History = 3
     """Number of successful jobs to keep."""
     failed_jobs_history_limit: History = 1
@@ -110,7 +110,7 @@ class DataPrepCronJob(Model):
     status: DataPrepCronJobStatus | None = None
 
     @classmethod
-    def parse(cls, document: Mapping[str, Any]) -> Self:  # Any, because this is parsed YAML
+    def parse(cls, document: Mapping[str, Any]) -> Self:  # Any, because the document is parsed YAML
         """Parse `document`. The job template is checked as if its job were due now. Raises SpecError with all faults that were found."""
         try:
             cron_job = cls.model_validate(document, by_alias=True, by_name=False)
@@ -123,11 +123,12 @@ class DataPrepCronJob(Model):
         return cron_job
 
 
-# Any, because these are objects parsed from YAML.
+# The values have the type Any, because they are parsed YAML.
 def job_document(cron: Mapping[str, Any], *, scheduled: datetime) -> dict[str, Any]:
     """Return the DataPrepJob that the template yields for one scheduled time.
 
-    The job has the cron job's name. A caller that creates several jobs must replace this name by a unique one for each job.
+    The returned job has the name of the DataPrepCronJob. A caller that creates several jobs must replace this name by a unique name for
+    each job.
     """
     template = cron["spec"]["jobTemplate"]
     spec = template.get("spec") or {}

@@ -90,9 +90,9 @@ def _with_params(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"spec": filled | ({"params": texts} if texts else {})}
 
 
-# Any, because these are parts of parsed YAML.
+# The values have the type Any, because they are parsed YAML.
 def _fill_script(script: dict[str, Any], params: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the params of a script. The command is split into words first, so the value of a param always stays one word."""
+    """Fill in the params of a script. The command is split into words before its params are filled in, so the value of a param always stays one word."""
     rest: dict[str, Any] = fill({key: value for key, value in script.items() if key != "command"}, params, path="spec.script")
     command = script.get("command")
     if isinstance(command, str):

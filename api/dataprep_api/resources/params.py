@@ -11,8 +11,8 @@ _VARIABLE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def fill(value: Any, params: Mapping[str, str], *, path: str) -> Any:
-    """Return `value` with every `${NAME}` replaced by its param's value, and every `$$` replaced by `$`. Any, because `value` can be any
-    YAML value.
+    """Return `value` with every `${NAME}` replaced by its param's value, and every `$$` replaced by `$`. The type is Any, because `value` can
+    be any YAML value.
 
     Raises SpecError, which names each reference without a param and its field path.
     """

@@ -19,7 +19,7 @@ DEFAULT: Final = "default"
 
 
 class ProfileWorkers(Model):
-    """Settings of converter pods that many jobs share. Fields are those of `spec.workers`. A field of the job replaces the complete field of the profile."""
+    """Settings of converter pods that many jobs share. The fields are those of `spec.workers` in a DataPrepJob. A field of the job replaces the complete field of the profile."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """The same as in `workers` of a DataPrepJob."""
@@ -70,7 +70,7 @@ class DataPrepProfile(Model):
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
 
 
-# Any, because these are specs as parsed JSON.
+# The values have the type Any, because the specs are parsed JSON.
 def merged(spec: Mapping[str, Any], profile: Mapping[str, Any], *, name: str) -> dict[str, Any]:
     """Return a copy of a job's spec with missing fields filled in from the profile's spec, and with the profile's name.
 

@@ -1,7 +1,7 @@
 """`DataPrepJob.status`: the live progress of the job and, at the end, its results.
 
 Every list has a maximum length, and indexes are stored as ranges. Because long texts could still add up, `bounded` shortens the status
-before it is written. So the status stays below 64 KB however large the job is.
+before it is written. Therefore, the status stays below 64 KB, however large the job is.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ class ShardProgress(Model):
 
 
 class RecordProgress(Model):
-    """The number of records by outcome. At the end, in + added = out + bad + filtered."""
+    """The number of records by outcome. At the end of the job, in + added = out + bad + filtered."""
 
     total: Count | None = None
     """Records in the input, as planned."""
@@ -227,9 +227,9 @@ class Effective(Model):
     memory: Annotated[str, Field(max_length=32)] | None = None
     """Memory limit raised by `retry`. The limit applies to the converter pods."""
     plan_memory: Annotated[str, Field(max_length=32)] | None = None
-    """Raised memory of the plan step."""
+    """The plan step's raised memory."""
     commit_memory: Annotated[str, Field(max_length=32)] | None = None
-    """Raised memory of the commit step."""
+    """The commit step's raised memory."""
 
 
 class CodeStatus(Model):
@@ -266,7 +266,7 @@ class Channels(Model):
     prefixes: Annotated[dict[Short, LongUri], Field(max_length=MAX_SPLITS)] = {}
     """URI prefix of each split."""
 
-    def input_data_config(self) -> list[dict[str, Any]]:  # Any, because these are JSON values
+    def input_data_config(self) -> list[dict[str, Any]]:  # Any, because the values are JSON values
         """Return the `InputDataConfig` of SageMaker's `CreateTrainingJob`."""
         return [
             {
@@ -377,7 +377,7 @@ class DataPrepJobStatus(Model):
     runs: Annotated[list[Run], Field(max_length=MAX_RUNS)] = []
     """Finished attempts, newest first."""
     handled_retry: Annotated[str, Field(max_length=256)] | None = None
-    """Last handled `dataprep.io/retry`. The field contains the last value of this annotation that the operator acted on."""
+    """Last handled `dataprep.io/retry`. The field contains the latest value of this annotation on which the operator has acted."""
 
 
 def bounded(status: DataPrepJobStatus) -> DataPrepJobStatus:

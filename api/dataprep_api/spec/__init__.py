@@ -95,7 +95,7 @@ class Retry(Model):
     """How a step is retried after it has run out of memory."""
 
     memory_growth: Annotated[float, Field(ge=1.1, le=4)]
-    """Factor by which a retry raises memory. After a task has run out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. The plan and commit steps are retried in the same way."""
+    """Factor by which a retry raises memory. After a task has run out of memory, its memory is multiplied by this factor and the task runs again, until it succeeds or `maxMemory` is reached. The plan and commit steps are also retried with more memory."""
     max_memory: Quantity
     """Upper limit of memory per pod. An example is `8Gi`."""
 
@@ -118,7 +118,7 @@ ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length
 
 
 _SOURCE_FIELDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle")
-"""Fields that describe records. A job with a script can't set them, because the script writes the records itself."""
+"""Fields that describe records. A job with a script can't set these fields, because the script writes the records itself."""
 
 _NO_LIMIT: Final = "limit can't be combined with fromJob.split, because it counts the records of all splits"
 
@@ -155,7 +155,7 @@ class DataPrepJobSpec(Model):
     )
 
     params: Annotated[dict[ParamName, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None = None
-    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster, use params only where any text is valid, such as in URIs, columns and file names. Don't use them in enums, numbers or quantities."""
+    """Values for `${NAME}` in the spec. The values are filled into the strings of source, script, code, features, labels, transforms, splits, output and stores. `$$` stands for a dollar sign. The API server validates the spec before the values are filled in. So on a cluster, use params only where any text is valid, such as in URIs, columns and file names. Don't use params in enums, numbers or quantities."""
     source: Source | None = None
     """The raw data: set exactly one member. Every job has either a source or a `script`."""
     script: Script | None = None
@@ -169,9 +169,9 @@ class DataPrepJobSpec(Model):
     deduplicate: Deduplicate | None = None
     """Drops repeated records."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    """Take only this many samples. The samples are spread over the complete source, and the same input always gives the same samples. Only these samples are divided into splits."""
+    """Take only this many samples. The samples are spread over the complete source, and the same input always gives the same samples. Only the chosen samples are divided into splits."""
     splits: Splits | None = None
-    """How samples are divided into splits. Default: each subset of the source is a split. A source without subsets becomes `train`."""
+    """How samples are divided into splits. Default: each subset of the source is a split. A source without subsets becomes the split `train`."""
     shuffle: Shuffle | None = None
     """Shuffles each split as a whole. Default: records keep the order of the source."""
     output: Output
@@ -191,13 +191,13 @@ class DataPrepJobSpec(Model):
     run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
     """DataPrepJobs to wait for. These jobs are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
     suspend: bool = False
-    """Whether the job is suspended. Setting it to true stops the pods but keeps finished shards. Setting it to false resumes the job."""
+    """Whether the job is suspended. Setting the field to true stops the pods but keeps finished shards. Setting the field to false resumes the job."""
     active_deadline_seconds: DeadlineSeconds | None = None
     """Time limit of the complete job."""
     step_deadlines: StepDeadlines | None = None
     """Time limits of the steps. When a suspended job is resumed, the time is counted from zero again."""
     start_deadline_seconds: DeadlineSeconds | None = None
-    """Time limit for the start. The job fails if a pod stays unschedulable for longer than this, or if this job has waited for another job for longer than this. Default: no limit."""
+    """Time limit for the start. The job fails if one of its pods stays unschedulable for longer than this limit, or if the job waits for another job for longer than this limit. Default: no limit."""
     blocked_deadline_seconds: DeadlineSeconds | None = None
     """Time limit for pods that can't start. The limit applies to problems that someone has to solve: an image, Secret or ConfigMap is missing, or the API server refuses the pods. Default: the time for which the job has worked so far, but at least 30 s and at most 6 h. If the problem may be temporary, such as a network timeout, the default is at least 600 s."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 3
@@ -209,7 +209,7 @@ class DataPrepJobSpec(Model):
     retry: Retry | None = None
     """Retries with more memory. Default: a task that runs out of memory is retried with the same memory, and then fails."""
     max_failed_indexes: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed. This field limits the work that is done before it fails. Default: every task is tried."""
+    """Failed tasks allowed before conversion stops. A job with a failed task can't succeed. This field limits the work that is done before the job fails. Default: every task is tried."""
     ttl_seconds_after_finished: Seconds | None = None
     """Seconds until the ended job is deleted. The output stays, unless `deletionPolicy` is `Delete`."""
     cleanup: Annotated[list[CleanupRule], Field(max_length=8)] | None = None
@@ -219,7 +219,7 @@ class DataPrepJobSpec(Model):
 
     @property
     def data(self) -> Source:
-        """The source of a job that has one. Use it only in code that doesn't run for jobs with a script."""
+        """The source of a job without a script. Use this property only in code that doesn't run for jobs with a script."""
         assert self.source is not None  # noqa: S101 - jobs with a script run in `steps/script_job.py` of the converter
         return self.source
 

@@ -49,8 +49,8 @@ def _check_repository(url: str) -> str:
 class Git(Model):
     """A Git repository."""
 
-    # The rule is on the object and not on the field. If a field breaks its own pattern, the API server prints the field's value, which may
-    # contain a token.
+    # The rule for `url` is on the object and not on the field. If a field breaks its own pattern, the API server prints the field's value,
+    # which may contain a token.
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule("self.url.matches('^(https?|git|file)://') && !self.url.matches('^[a-z]+://[^/]*@')", _REPOSITORY, path=".url")
@@ -81,7 +81,7 @@ class Code(Model):
     )
 
     config_map_ref: CodeMap | None = None
-    """ConfigMap with the files. The ConfigMap's keys are file names, such as `reader.py`. For `dataprep run`, the ConfigMap must be in the same YAML file as the job. The content is part of the run id."""
+    """ConfigMap with the files. The ConfigMap's keys are file names, such as `reader.py`. For `dataprep run`, the ConfigMap must be in the same YAML file as the job. The content of the ConfigMap is part of the run id."""
     git: Git | None = None
     """Git repository. The commit is part of the run id."""
 

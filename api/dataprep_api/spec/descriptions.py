@@ -1,7 +1,8 @@
 """Reads the descriptions of fields: the docstring below each field in its class.
 
-pydantic can do this (`use_attribute_docstrings`), but then every process would read all docstrings when it starts. This would take longer
-than all other work on the models. Only the CRD and the page of fields need the descriptions, so they are read when a JSON Schema is made.
+pydantic can read these docstrings itself (`use_attribute_docstrings`), but then every process would read all docstrings when it starts.
+Reading all docstrings would take longer than all other work on the models. Only the CRD and the page of fields need the descriptions, so
+the docstrings are read when a JSON Schema is built.
 """
 
 import ast
@@ -26,7 +27,7 @@ def _own_descriptions(model: type) -> dict[str, str]:
     try:
         text = inspect.getsource(model)
     except OSError:
-        return {}  # `create_model` made the class, so it has no source
+        return {}  # `create_model` built the class, so it has no source code
     (tree,) = ast.parse(textwrap.dedent(text)).body
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     return {

@@ -1,6 +1,6 @@
 """`overwrite: Extend`: the settings with which a data set can't be extended.
 
-Existing records must keep their shard and split, so no setting may depend on the number of records.
+When a data set is extended, existing records must keep their shard and split, so no setting may depend on the number of records.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec
 
 _UNDIVIDED_SOURCES: Final = ("join", "sql", "table", "dataset", "from_job")
-"""Sources without separate files. With these sources, new records can't be distinguished from old ones."""
+"""Sources without separate files. In these sources, new records can't be distinguished from old records."""
 
 
 def faults(spec: "DataPrepJobSpec") -> Iterator[str]:

@@ -41,8 +41,8 @@ def rules(*entries: dict[str, str]) -> dict[str, Any]:
 class Model(BaseModel):
     """The base class of the models. Names are camelCase in YAML and snake_case in Python, unknown fields are refused, and objects are frozen.
 
-    Validators are built when they are first needed. All validators of a complete job are built in one step. This way, a process that reads
-    a job starts quickly.
+    So that a process that reads a job starts quickly, validators are built when they are first needed. All validators of a complete job are
+    built in one step.
     """
 
     model_config = ConfigDict(
@@ -55,7 +55,7 @@ class Model(BaseModel):
         validate_default=True,
     )
 
-    # Any, because pydantic's type for a schema is not public.
+    # The type is Any, because pydantic's type for a schema is not public.
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Add the docstring below each field as its description."""

@@ -138,9 +138,9 @@ class Output(Model):
     uri: Uri
     """Folder of the data set. For example `hdfs://nn:9000/mnist-tfrecord`, `oss://bucket/mnist`, `s3://bucket/mnist`, `/mnt/nas/mnist`."""
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    """Sub-folder for this version. Other versions have other folders below `uri`. Examples: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
+    """Sub-folder for this version. Each version has its own folder below `uri`. Examples: `v1`, `${DATE}`, `${SCHEDULED_TIME}`."""
     format: Literal[FormatName, "copy"] = "tfrecord"
-    """Format of the shards. `copy` copies the source byte for byte. The source must then be a finished data set."""
+    """Format of the shards. `copy` copies the source byte for byte. With `copy`, the source must be a finished data set."""
     tfrecord: TfrecordOptions = TfrecordOptions()
     """Options of `tfrecord`."""
     recordio_protobuf: RecordioProtobufOptions = RecordioProtobufOptions()
@@ -170,7 +170,7 @@ class Output(Model):
     array_record: ArrayRecordOptions = ArrayRecordOptions()
     """Options of `arrayRecord`."""
     granularity: Literal["Record", "Minibatch"] = "Record"
-    """Unit that shards never divide. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. Each file holds one minibatch, unless `shards` asks for larger files. `Record` divides splits between any two records."""
+    """Unit that shards never divide. `Minibatch` divides each split, in order, into minibatches. A minibatch is never divided between files. By default, each file contains one minibatch, but `shards` can request larger files. `Record` allows a new file to begin with any record."""
     minibatch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Records per minibatch. A split's last minibatch may have fewer. Default: 32."""
     shards: Shards = Shards()
@@ -178,7 +178,7 @@ class Output(Model):
     file_name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Template of file names. The template may use {split}, {shard}, {shards} and {ext}, and may not begin with `_` or `.`. Numbers have five digits, or six with {shard:06}. The default is `{split}.{ext}` for a single shard, and `{split}-{shard}-of-{shards}.{ext}` for several shards. With `overwrite: Extend` the default is `{split}-{shard}.{ext}`. For sequenceFile and mapFile the default is `part-r-{shard}`, which for mapFile names a folder. Some other formats have their own defaults."""
     overwrite: Literal["Never", "IfChanged", "Always", "Extend"] = "Never"
-    """What to do with an existing output. An output exists if it is finished, or if it contains files of another run. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
+    """What to do with an existing output. An output counts as existing if it is finished, or if it contains files of another run. `Never`: refuse the job. `IfChanged`: reuse the output if spec and inputs are the same, otherwise replace it. `Always`: replace it. `Extend`: add shards for new inputs."""
     index: bool = True
     """Whether to write record indexes. Each uncompressed shard of `tfrecord` and `recordioProtobuf` gets an index file in `_dataprep/index`, for DALI and other readers."""
     provenance: bool = False
@@ -192,7 +192,7 @@ class Output(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _append_version(cls, fields: Any) -> Any:  # Any, because this is the unvalidated input
+    def _append_version(cls, fields: Any) -> Any:  # the type is Any, because the input is unvalidated
         """Append the version to the URI, so that no other code has to handle versions."""
         if not isinstance(fields, Mapping) or not isinstance(fields.get("version"), str) or not isinstance(fields.get("uri"), str):
             return fields

@@ -34,7 +34,7 @@ class Split(Model):
     subset: _Subset | None = None
     """Take only samples of this subset. For a folder, write its name unchanged: `train set`."""
     first: Annotated[int, Field(ge=0)] | None = None
-    """Take the first N samples. The order is that of the source."""
+    """Take the first N samples. Samples are counted in the order of the source."""
     count: Annotated[int, Field(ge=0)] | None = None
     """Take N samples, drawn by `seed`."""
     fraction: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -74,7 +74,7 @@ _ONE_WAY = "set only one of groupBy, stratifyBy and exact: groups can't be divid
 
 
 class Splits(Model):
-    """How samples are divided into splits. By default, each subset of the source is a split, and a source without subsets becomes `train`."""
+    """How samples are divided into splits. By default, each subset of the source is a split, and a source without subsets becomes the split `train`."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -102,7 +102,7 @@ class Splits(Model):
     seed: Seed = 0
     """Random seed for `fraction` and `count`."""
     exact: bool = False
-    """Whether fractions are exact. If true, each split has its fraction of the records, to within one record. If false, each sample is assigned independently, and stays in its split when samples are added."""
+    """Whether fractions are exact. If true, the number of records in a split differs from the split's fraction by at most one record. If false, each sample is assigned independently, and stays in its split when samples are added."""
     group_by: Column | None = None
     """Group column: groups stay together. Samples with the same value in this source column belong to the same split. Needs splits with `fraction`."""
     stratify_by: Column | None = None

@@ -58,11 +58,11 @@ class AnnotatedImagesSource(Model):
     unknown_classes: Literal["Bad", "Ignore"] = "Bad"
     """What happens to unknown classes. With `classes` or `classesFrom`, if an object has any other class, the record is bad (`Bad`) or the object is left out (`Ignore`)."""
     without_objects: Literal["Background", "Bad"] = "Background"
-    """Label of images without objects. `Background`: with LargestBox, the label is the number after the last class (0 with `firstLabel: 1`); otherwise, the lists are empty. `Bad`: the record is bad."""
+    """Label of images without objects. `Background`: with LargestBox, the label is the number after the last class (0 with `firstLabel: 1`); with any other `label`, the lists are empty. `Bad`: the record is bad."""
     first_label: Annotated[int, Field(ge=0, le=1)] = 0
     """Number of the first class. The TF Object Detection API expects 1 and reserves 0 for background."""
     missing: Literal["Fail", "BadRecord", "Skip", "Empty"] = "Fail"
-    """What happens to files without a partner. Such files are images without an annotation, and annotations without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: such an image has no objects."""
+    """What happens to files without a partner. A file without a partner is an image without an annotation, or an annotation without an image. `Fail`: the job fails. `BadRecord`: the record is bad. `Skip`: the file is left out with a warning. `Empty`: an image without an annotation has no objects."""
 
     def inputs(self) -> list[str]:
         """Return every URI that is read."""

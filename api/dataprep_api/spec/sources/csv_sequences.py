@@ -16,13 +16,13 @@ class CsvSequenceLabels(Model):
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Folders of labels, one per entry of `uris`."""
     per: Literal["Step", "Sequence"] = "Step"
-    """Whether rows are per step or sequence. A label file has one row for each step, or a single row for the complete sequence."""
+    """Labels per step or per sequence. A label file has one row for each step, or a single row for the complete sequence."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. These lines come before the header, if there is one."""
+    """Lines to skip in each file. If there is a header, the skipped lines come before it."""
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=64)] | None = None
-    """Columns, in file order. Each has a name and a type. Default: planning infers the columns once. A single column without a header is then named `label`."""
+    """Columns, in file order. Each column has a name and a type. Default: planning infers the columns once. If planning infers a single column without a header, this column is named `label`."""
 
 
 class CsvSequencesSource(Model):
@@ -41,11 +41,11 @@ class CsvSequencesSource(Model):
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """Quote character. Inside a quoted cell, a quote character is doubled."""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Lines to skip in each file. These lines come before the header, if there is one."""
+    """Lines to skip in each file. If there is a header, the skipped lines come before it."""
     header: bool = False
     """Whether there is a header. The header names the columns and is the first line of each file after `skipLines`. A file whose header has other names is a bad record."""
     columns: Annotated[list[CsvColumn], Field(min_length=1, max_length=1024)] | None = None
-    """Columns, in file order. Each has a name and a type. Default: planning infers the columns once from the first files, and every file must contain these columns."""
+    """Columns, in file order. Each column has a name and a type. Default: planning infers the columns once from the first files, and every file must contain these columns."""
     null_words: Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=16)] = []
     """Words for empty cells. An example is `NA`. The words apply to every column. Default: no words. If types are inferred, however, the usual words for missing values count as empty cells in columns of numbers."""
     select: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None

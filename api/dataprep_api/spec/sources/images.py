@@ -72,7 +72,7 @@ class ImageList(Model):
 
 
 class ImagesSource(Model):
-    """Image files. The class is the parent folder, a part of the file name, or given in a list.
+    """Image files. The class is the parent folder, a part of the file name, or a value in a list.
 
     Columns: `image/encoded` (the file's bytes), `image/format`, `image/height`, `image/width`, `image/class/label` (int64),
     `image/class/text`, and `image/filename` if a feature uses it.
@@ -120,14 +120,14 @@ class ImagesSource(Model):
     classes: ClassNames | None = None
     """Classes, in order of their numbers. A file of another class is an error. Default: all classes found, sorted by UTF-8 bytes."""
     classes_from: SubsetName | None = None
-    """Subset that defines the classes. An example is `train`. If a file of another subset has a class that doesn't exist in this subset, that is an error."""
+    """Subset that defines the classes. An example is `train`. A file of another subset is an error if its class doesn't exist in this subset."""
     subset_from: Literal["FirstFolder", "Root", "None"] = "None"
     """Where subset names come from. Splits can choose samples by subset. `FirstFolder`: the first folder below the URI, such as `train` in train/cat/1.jpg. `Root`: the last part of the URI itself."""
     check: Literal["Header", "None"] = "Header"
-    """Whether to check image headers (`Header`). `None`: any bytes are accepted, so no image is bad. In this case, the columns `image/format`, `image/height` and `image/width` don't exist."""
+    """Whether to check image headers (`Header`). `None`: any bytes are accepted, so no image is bad. With `None`, the columns `image/format`, `image/height` and `image/width` don't exist."""
 
     def inputs(self) -> list[str]:
-        """Return the URIs that are read. URIs of images in a list are left out, because they aren't known yet."""
+        """Return the URIs that are read. The URIs of images in a list are left out, because the list hasn't been read yet."""
         if self.listed is not None:
             return [self.listed.uri, *([self.listed.root] if self.listed.root else [])]
         return [*(self.uris or [])]

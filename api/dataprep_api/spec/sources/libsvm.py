@@ -14,14 +14,14 @@ class LibsvmSource(Model):
     """Text lines of `label index:value …`. Files may be gzipped. Text after a `#` is a comment.
 
     Columns: `label` (float32), `keys` (int64) and `values` (float32). Lists in `keys` and `values` have any length. If `numFeatures` is
-    set, there is also `shape` (`[numFeatures]`). With `dense`, there is only `values`, as a vector. With `qid`, there is also `qid`
-    (int64).
+    set, there is also `shape` (`[numFeatures]`). With `dense`, `values` is a vector, and there is no `keys` or `shape`. With `qid`, there
+    is also `qid` (int64).
     """
 
     uris: Annotated[list[Uri], Field(min_length=1, max_length=64)]
     """Files, folders or globs. The entries are read in the order of this list. A folder stands for every file below it whose name doesn't begin with `_` or `.`. The files of one entry are sorted by name."""
     one_based: bool = True
-    """Whether indexes start at 1. Most files start at 1. If false, they start at 0. The numbers in the column `keys` start at 0 in both cases."""
+    """Whether indexes start at 1. In most files, indexes start at 1. If false, indexes start at 0. The numbers in the column `keys` always start at 0."""
     num_features: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Number of features. A record with a larger index is bad. Default: unknown, and there is no column `shape`."""
     qid: bool = False

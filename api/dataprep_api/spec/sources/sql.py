@@ -10,7 +10,7 @@ from dataprep_api.spec.model import Column, Model, NullDefaults, rule, rules
 SQLITE = "sqlite:///"
 _URL: Final = "^(sqlite:///[^?]+|postgres(ql)?://([^:@/]*@)?[^@]*)$"
 _HIDDEN: Final = "(?i)[?&][^=&]*(pass|pwd|secret|token|scram|%)[^=&]*="
-"""Matches options of libpq that hold a secret or name a file with a secret. An option whose name contains a percent sign matches too, because the name could be an escaped form of such an option's name."""
+"""Matches options of libpq that hold a secret or name a file with a secret. An option whose name contains a percent sign matches too, because this name could be the escaped name of an option for a secret."""
 _WANTED: Final = "expected postgresql://user@host:5432/database?options or sqlite:/// and a path, without a password or a password file: a password comes from a Secret"
 
 
@@ -32,8 +32,8 @@ class SqlPartitions(Model):
 class SqlSource(Model):
     """Rows of an SQL query. Columns: the result's columns."""
 
-    # The rule is on the object and not on the field. If a field breaks its own pattern or rule, the API server prints the field's value,
-    # which may contain a password.
+    # The rule for `url` is on the object and not on the field. If a field breaks its own pattern or rule, the API server prints the field's
+    # value, which may contain a password.
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(f"self.url.matches('{_URL}') && (self.url.startsWith('sqlite:') || !self.url.matches('{_HIDDEN}'))", _WANTED, path=".url")
@@ -41,7 +41,7 @@ class SqlSource(Model):
     )
 
     url: Annotated[str, AfterValidator(_a_url), Field(max_length=1024)]
-    """PostgreSQL or SQLite URL. The URL has no password. It is `postgresql://user@host:5432/database?sslmode=require`, for example, or `sqlite:///` and the path of a file. The password comes from a Secret."""
+    """PostgreSQL or SQLite URL. The URL has no password. An example for PostgreSQL is `postgresql://user@host:5432/database?sslmode=require`. For SQLite, write `sqlite:///` and the path of a file. The password comes from a Secret."""
     query: Annotated[str, Field(min_length=1, max_length=16_384)]
     """SELECT statement. The SELECT becomes a sub-query of the statements that are run."""
     order_by: Annotated[list[Column], Field(min_length=1, max_length=16)]

@@ -17,7 +17,7 @@ def _a_table(uri: str) -> str:
 
 
 TableUri = Annotated[Uri, AfterValidator(_a_table)]
-"""The URI of a table or partition. The CRD has no pattern for it, because the API server sees the URI before `${NAME}` is replaced."""
+"""The URI of a table or partition. The CRD has no pattern for this URI, because the API server sees the URI before `${NAME}` is replaced."""
 
 
 class TableSource(Model):
@@ -38,7 +38,7 @@ class TableSource(Model):
     record_defaults: NullDefaults | None = None
     """Values for NULLs, by column. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a NULL is bad."""
     pin: Literal["Sampled", "Content"] = "Sampled"
-    """How changed data is detected. Detection matters if a download session expires before the job ends. `Sampled`: the time of the last change, the number of rows, and the first rows of each slice are compared. `Content`: all rows are compared, so planning must read the complete table."""
+    """How changed data is detected. After a download session has expired, the rows of the next session may differ from the planned rows. `Sampled`: the time of the last change, the number of rows, and the first rows of each slice are compared. `Content`: all rows are compared, so planning must read the complete table."""
 
     @model_validator(mode="after")
     def _check_column_choice(self) -> Self:

@@ -32,7 +32,7 @@ class Rename(Model):
 
 
 class Filter(Model):
-    """Keeps records that match an expression. The other records are counted as filtered."""
+    """Keeps records that match an expression. Records that don't match are counted as filtered."""
 
     where: Annotated[str, Field(min_length=1, max_length=2048)]
     """Expression over columns. Expressions may use comparisons (`==`, `!=`, `<`, `in`), arithmetic, `and`, `or`, `not`, and the functions listed in docs/transforms/columns.md. Example: `width > 32 and label != 'cat'`. For a column whose name is not an identifier, write `col("image/width") > 32`."""
@@ -45,9 +45,9 @@ class Hash(Model):
     """
 
     columns: Columns
-    """Columns to hash. They contain text, bytes or integers."""
+    """Columns to hash. The columns contain text, bytes or integers."""
     key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=63)] | None = None
-    """Environment variable with the key. The key has 1 to 64 bytes. Set the variable in `workers.env` from a Secret. Without a key, anyone can find out short values by trying all possible ones."""
+    """Environment variable with the key. The key has 1 to 64 bytes. Set the variable in `workers.env` from a Secret. Without a key, anyone can find out short values by trying all possible values."""
     bits: Literal[64, 128, 256] = 128
     """Length of the digest in bits."""
 

@@ -27,13 +27,13 @@ class Vocabulary(Model):
     terms: Annotated[list[Annotated[str, Field(max_length=256)]], Field(min_length=1, max_length=4096)] | None = None
     """List of terms, in order of their numbers."""
     split: SplitName | None = None
-    """Split to build the vocabulary from. Default: the first split with records."""
+    """The split that gives the terms. Default: the first split with records."""
     min_count: Annotated[int, Field(ge=1)] | None = None
     """Minimum occurrences of a term. Rarer terms are unknown. Default: 1."""
     max_terms: Annotated[int, Field(ge=1, le=MOST_TERMS)] | None = None
     """Maximum number of terms. The most frequent terms are kept. Default: all terms are kept, but more than 100,000 terms are an error."""
     order: Literal["Name", "Count"] | None = None
-    """Order of the terms. `Name` (the default): by their UTF-8 bytes. `Count`: by frequency, most frequent first. Terms of equal frequency are sorted by name."""
+    """Order of the terms. `Name` (the default): terms are sorted by their UTF-8 bytes. `Count`: terms are sorted by frequency, most frequent first. Terms of equal frequency are sorted by name."""
     unknown: Literal["Bad", "Last", "Drop"] = "Bad"
     """What happens to unknown terms. `Bad`: the record is bad. `Last`: the term gets the number after the last term. `Drop`: the term is left out of its list."""
 
