@@ -60,7 +60,7 @@ class Git(Model):
     url: Annotated[Uri, AfterValidator(_check_repository)]
     """URL of the repository. An example is `https://github.com/team/code.git`."""
     ref: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")] = "HEAD"
-    """Branch, tag or commit. Planning resolves it once. Every pod checks out the resulting commit, and `status.code.commit` shows it."""
+    """Branch, tag or commit. Planning resolves the ref once. Every pod checks out the resulting commit, and `status.code.commit` shows it."""
     sub_path: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Folder to use. Default: the complete repository."""
     secret_ref: GitSecret | None = None

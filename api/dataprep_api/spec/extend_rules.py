@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dataprep_api.spec import DataPrepJobSpec
 
 _UNDIVIDED_SOURCES: Final = ("join", "sql", "table", "dataset", "from_job")
-"""Sources without separate files. In these sources, new records can't be distinguished from old records."""
+"""Sources without separate files. In such a source, new records can't be distinguished from old records."""
 
 
 def faults(spec: "DataPrepJobSpec") -> Iterator[str]:

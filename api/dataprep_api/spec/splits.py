@@ -102,7 +102,7 @@ class Splits(Model):
     seed: Seed = 0
     """Random seed for `fraction` and `count`."""
     exact: bool = False
-    """Whether fractions are exact. If true, the number of records in a split differs from the split's fraction by at most one record. If false, each sample is assigned independently, and stays in its split when samples are added."""
+    """Whether fractions are exact. If true, the number of records in each split is exact to within one record. If false, each sample is assigned independently, and stays in its split when samples are added."""
     group_by: Column | None = None
     """Group column: groups stay together. Samples with the same value in this source column belong to the same split. Needs splits with `fraction`."""
     stratify_by: Column | None = None

@@ -12,7 +12,7 @@ _Suffix = Annotated[str, Field(max_length=64)]
 
 
 class MasksSource(Model):
-    """Images and segmentation masks. A mask is an image of the same size.
+    """Images and segmentation masks. A mask has the same size as its image.
 
     Columns: `image/encoded`, `image/format`, `image/height`, `image/width`, `image/segmentation/class/encoded` (the label),
     `image/segmentation/class/format`, and `image/filename` if a feature uses it.

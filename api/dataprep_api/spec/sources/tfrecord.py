@@ -19,7 +19,7 @@ class TfrecordFeature(Model):
     ragged: bool = False
     """Whether the number of values varies. A record without the feature has 0 values."""
     raw: Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float16", "float32", "float64", "bool"] | None = None
-    """Number type of a tensor in `Bytes`. The bytes are a little-endian tensor. The column then contains numbers with this `shape`."""
+    """Number type of a tensor in `Bytes`. The feature's bytes are a little-endian tensor. With `raw`, the column contains tensors of this number type with the given `shape`."""
 
     sequence: bool = False
     """Whether the feature is a feature list. Feature lists occur in tf.train.SequenceExample. If true, the other fields describe each step of the sequence."""

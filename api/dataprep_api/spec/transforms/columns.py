@@ -58,7 +58,7 @@ class TokenizeSplit(Model):
     columns: Columns
     """Columns of text."""
     separator: Annotated[str, Field(min_length=1, max_length=16)] | None = None
-    """Text between words. It is matched exactly. Default: any run of white space, with no empty words."""
+    """Text between words. This text is matched exactly. Default: any run of white space, with no empty words."""
     lower: bool = False
     """Whether to convert to lower case first."""
     max_words: Annotated[int, Field(ge=1, le=100_000)] | None = None

@@ -36,7 +36,7 @@ class Decode(Model):
     apply_orientation: bool = True
     """Whether to apply EXIF orientation. TensorFlow doesn't apply this orientation, and the boxes of annotations are not rotated."""
     palette_indexes: bool = False
-    """Whether to read palette indexes. If true, images with a palette are decoded to palette indexes instead of colours. Set it to true for masks whose palette indexes are class numbers."""
+    """Whether to read palette indexes. If true, images with a palette are decoded to palette indexes instead of colours. Set the field to true for masks whose palette indexes are class numbers."""
     max_pixels: Annotated[int, Field(ge=1, le=MOST_PIXELS)] = 89_478_485
     """Maximum number of pixels per image. A record is bad if its image has more pixels (height times width) than this. The header is checked before the image is decoded."""
 
