@@ -66,7 +66,7 @@ class ImageList(Model):
     path_column: Column | None = None
     """Column of paths. The column is a name, or a position from 0. Default: the first column of a Csv, or the key `path` of a Jsonl."""
     label_column: Column | None = None
-    """Column of classes. The column is a name, or a position from 0. Use it with `labelFrom: List`."""
+    """Column of classes. The column is a name, or a position from 0. Use the field with `labelFrom: List`."""
     root: Uri | None = None
     """Base of relative paths. Default: the folder of the list."""
 

@@ -34,7 +34,7 @@ class TableSource(Model):
     selected_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
     """Columns to read. The columns are returned in the order of this list. Only these columns are transferred. Default: all columns."""
     excluded_cols: Annotated[list[Column], Field(min_length=1, max_length=1024)] | None = None
-    """Columns to leave out. Use it instead of `selectedCols`."""
+    """Columns to leave out. Use this field instead of `selectedCols`."""
     record_defaults: NullDefaults | None = None
     """Values for NULLs, by column. Write text for a string column, otherwise JSON (`0`, `true`, `[]`). Without a default, a record with a NULL is bad."""
     pin: Literal["Sampled", "Content"] = "Sampled"
