@@ -1,5 +1,5 @@
-"""Parses CSV text into columns with Arrow. If Arrow rejects a block, regular expressions find most of its faulty rows. The other faulty
-rows are found by repeatedly halving the block."""
+"""Parses CSV text into columns with Arrow. If Arrow rejects a block, regular expressions find most of its faulty rows. To find the
+remaining faulty rows, the block is halved repeatedly."""
 
 import csv
 import io
@@ -45,8 +45,8 @@ class Dialect:
     nulls: tuple[str, ...] = ()
     """Words that mean the same as an empty cell, in any column."""
     missing: tuple[str, ...] = ()
-    """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. Can't be combined with `nulls`,
-    because Arrow accepts only one list of words for missing values."""
+    """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. These words can't be combined
+    with `nulls`, because Arrow accepts only one list of words for missing values."""
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
         """The complete rows of a text that begins at the start of a row."""
@@ -241,8 +241,8 @@ class Parser:
         return columns, wrong
 
     def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
-        """The rows that have a number beyond the largest float64, and the reason. Arrow reads both such numbers and the word `inf` as
-        infinity, so this method distinguishes them by looking for digits in the text."""
+        """The rows that have a number beyond the largest float64, and the reason. Arrow reads a number that is too large as infinity, like
+        the word `inf`, so this method looks for digits in the text."""
         found: dict[int, str] = {}
         for column in self._columns:
             values: Any = table.column(column.name)

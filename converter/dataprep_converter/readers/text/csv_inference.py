@@ -1,9 +1,9 @@
 """Infers the column types of CSV text from its first rows.
 
-Cells with a word for a missing value are ignored. A column's inferred type is the one that at least 95% of its other cells have. Rows with
-a cell that is not of this type later become bad records. This rule has the same version number as the part `inference`. In the first
-version, a column became text if a single cell was of another type. A data set that was planned with the first version is also extended and
-replanned with the first version.
+Cells with a word for a missing value are ignored. A column's inferred type is the type that at least 95% of its remaining cells have. Rows
+with a cell that is not of the inferred type later become bad records. The rule for inferring types has the version number of the part
+`inference`. In the first version, a column became text if a single cell was of another type. A data set that was planned with the first
+version is also extended and replanned with the first version.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ class Kind:
 
     type: str
     cells: int = 0
-    """The number of filled cells that were examined. Set only if some filled cells are not of the inferred type."""
+    """The number of filled cells that were examined. This number is set only if some filled cells are not of the inferred type."""
     others: int = 0
-    """The number of filled cells that are not of the inferred type. If the inferred type is text, this is the number of cells that aren't
-    numbers."""
+    """The number of filled cells that are not of the inferred type. If the inferred type is text, `others` is the number of cells that
+    aren't numbers."""
     other: str = ""
     """The text of the first cell that is not of the inferred type."""
     row: int = 0
@@ -44,7 +44,8 @@ class Kind:
 
     @property
     def misfits(self) -> str:
-        """The part of a message that says how many cells are not of the type. Empty if all cells are of the type."""
+        """The part of a message that says how many cells are not of the type. This part is empty if all cells are of the type, or if the
+        type is String."""
         if not self.others or self.type == "String":
             return ""
         return f"{self.others:,} {'is' if self.others == 1 else 'are'} not a {self.type}, such as {shown(self.other)}"

@@ -1,8 +1,8 @@
 """Finds where the rows of CSV text begin and end. Treats all quotes and line ends exactly like Arrow's parser.
 
 A row ends at \\n, \\r\\n or \\r outside quotes. Blank lines are not rows. A quote opens a quoted cell only at the start of the cell. Inside a
-quoted cell, a doubled quote is a literal quote; elsewhere a quote is text. So a line end is inside quotes if an odd number of opening and
-closing quotes come before it.
+quoted cell, a doubled quote is a literal quote; elsewhere a quote is text. A line end is therefore inside quotes if an odd number of
+opening and closing quotes come before it.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,8 @@ class Rows:
         return len(self.starts)
 
     def unclosed(self) -> int | None:
-        """The position of a quote that is never closed. Only meaningful for a complete text, because more text could close the quote."""
+        """The position of a quote that is never closed. This position is meaningful only for a complete text, because more text could close
+        the quote."""
         return int(self.quotes[-1]) if len(self.quotes) % 2 else None
 
     def lines_before(self, place: int) -> int:
@@ -94,7 +95,7 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
 
 
 def _quotes_one_by_one(data: bytes, places: Places, *, delimiter: int, quote: int) -> Places:
-    """Like `_quotes`, but examines each quote in turn. Needed if some quotes are text."""
+    """Like `_quotes`, but examines one quote after another. This function is needed if some quotes are text."""
     found: list[int] = []
     inside = False
     doubled = -1

@@ -45,11 +45,11 @@ class _Text:
     data: bytes
     rows: int
     line: int
-    """The line number of the first byte, from 1."""
+    """The line number of the first byte. Lines are numbered from 1."""
 
 
 class _Texts(FilesReader[list[_Text]]):
-    """Reads the files of each sample as text: the sequence and, if the source has labels, the labels. For each of the two files there are the
+    """Reads the files of each sample as text: the sequence and, if the source has labels, the labels. Each of these files has its own
     columns `text`, `rows` and `line`."""
 
     def __init__(self, written: CsvSequencesSource, names: Sequence[Sequence[str]], access: Access) -> None:
@@ -118,8 +118,8 @@ class _Texts(FilesReader[list[_Text]]):
 
 
 class CsvSequencesReader(Closeable):
-    """See the module. Each column of the files becomes a list of its values, or a single value if all steps share it. The columns of the
-    labels follow."""
+    """See the module. Each column of the files becomes a list of its values, or a single value if all steps share it. The labels' columns
+    come after the columns of the sequences."""
 
     default_label: ClassVar[str] = "label"
 
@@ -159,7 +159,7 @@ class CsvSequencesReader(Closeable):
             yield self._parsed(batch)
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The line of each bad step, in the file of the sequence or in the file of its labels. If it is unknown which step is bad, the line
+        """The line of each bad step, in the file of the sequence or in the file of its labels. If the bad step is unknown, returns the line
         of the first row. Reads the files again."""
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()
         order = sorted(bad, key=lambda each: each.sample)
@@ -168,7 +168,8 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # If the source has labels, a column that is in neither file may have been made from either of them. The step is then unknown.
+            # If the source has labels, a column that is in neither file may have been made from either of them. In this case, the step is
+            # unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
             at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))
@@ -218,7 +219,7 @@ class _Part:
     places: _Numbers
     """For each row, its index in `records`, or -1 if the row is bad."""
     faults: dict[int, str]
-    """The reason, with the line, for each file that has a bad row. Keys are the files' positions in the batch."""
+    """The reason, with the line, for each file that has a bad row. The keys are the files' positions in the batch."""
 
     @classmethod
     def of(cls, batch: Batch, number: int, parser: Parser) -> "_Part":
@@ -257,7 +258,8 @@ class _Part:
         return lists
 
     def uneven(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
-        """Maps each file in which the rows differ in one of these columns to a message that says so. Files with a bad row are skipped."""
+        """If the rows of a file differ in one of the columns `names`, maps this file to a message about the difference. Files with a bad
+        row are skipped."""
         faults: dict[int, str] = {}
         is_good = np.ones(len(self.counts), np.bool_)
         is_good[list(self.faults)] = False

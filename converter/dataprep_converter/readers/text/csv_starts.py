@@ -41,8 +41,8 @@ class Preamble:
     header: bool
 
     def taken_off(self, data: bytes, *, at_end: bool) -> Start | None:
-        """The first bytes after the preamble of a file that begins with `data`. None if more bytes are needed. Raises BadSample for a
-        header that never ends."""
+        """The first bytes after the preamble of a file that begins with `data`. Returns None if more bytes are needed. Raises BadSample for
+        a header that never ends."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
             # A skipped line ends at the next line end, even if that is inside quotes.
@@ -92,7 +92,7 @@ class InferredColumns:
     misfits: dict[str, str]
     """For each column that has cells of another type, a message that gives the number of these cells and an example."""
     seems_headed: bool = False
-    """Whether all cells that are not of their column's type are in the first row. If so, this row may be a header."""
+    """Whether all cells that are not of their column's type are in the first row, which may then be a header."""
     texts: dict[str, str] = field(default_factory=dict)
     """For each column of text, the reason why it isn't numeric (see `TEXT`)."""
 
@@ -121,7 +121,7 @@ def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) ->
     if not len(rows):
         return InferredColumns([CsvColumn(name=name, type="String") for name in names], {})
     try:
-        # Rows that aren't UTF-8 become bad records later. Here, such rows must not affect the types of the columns.
+        # Rows that aren't UTF-8 become bad records later, but must not affect the inferred types of the columns.
         text = start.data[: rows.size].decode("utf-8", "replace").encode()
         kinds = kinds_of(text, names, dialect, rule=rule)
     except pa.ArrowInvalid as exc:

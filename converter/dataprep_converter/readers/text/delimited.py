@@ -1,8 +1,8 @@
 """The source `csv` reads text in rows and columns, and parses it with Arrow.
 
-The planner reads every file once. It splits the files at row ends into units of about 4 MiB (`stretches.py`), counts the rows and freezes
-the types of the columns. Workers parse one unit at a time (`csv_cells.py`). Only faulty rows are bad records, and each is reported with its
-line and cell.
+The planner reads every file once. The planner splits the files at row ends into units of about 4 MiB (`stretches.py`), counts the rows and
+freezes the types of the columns. Workers parse one unit at a time (`csv_cells.py`). Only faulty rows are bad records, and each is reported
+with its line and cell.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,8 +126,8 @@ class _Planner:
             wanted *= 2
 
     def _settle(self, start: Start, uri: str) -> None:
-        """Takes the columns from the first file, and compares the headers of the other files with them. Raises BadSpec, which names the
-        file."""
+        """Takes the columns from the first file, and compares the headers of the other files with them. For an invalid header or column,
+        raises BadSpec, which names the file."""
         if self._columns is None:
             found = inferred(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
             self._named_by = uri

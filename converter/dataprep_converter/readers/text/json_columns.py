@@ -91,7 +91,7 @@ def _whole(text: str) -> int | float:
 
 
 def _common(kinds: AbstractSet[str]) -> str:
-    """The numeric kind that can represent values of all these kinds."""
+    """The numeric kind that can represent the values of all given kinds."""
     if kinds <= {"Int64", _LONG}:
         return _LONG if _LONG in kinds else "Int64"
     return "Float32" if kinds <= {"Int64", "Float32"} else "Float64"

@@ -54,7 +54,7 @@ def _array(text: "_Text") -> Iterator[Any]:
 
 
 class _Text:
-    """The text of a stream. Only the current part of it is in memory."""
+    """The text of a stream. Only the current part of the text is in memory."""
 
     def __init__(self, pieces: Iterator[bytes], uri: str) -> None:
         self._pieces = pieces
@@ -84,7 +84,7 @@ class _Text:
         self._at += 1
 
     def one_of(self, characters: str) -> str:
-        """Consumes and returns the next character. Raises BadData if it is not one of `characters`."""
+        """Consumes and returns the next character. Raises BadData if this character is not one of `characters`."""
         found = self.peek()
         if not found or found not in characters:
             raise self.fault(f"expected {' or '.join(map(repr, characters))}, got {found!r}" if found else "the text ends early")
@@ -92,7 +92,7 @@ class _Text:
         return found
 
     def expect(self, character: str, what: str) -> None:
-        """Consumes the next character. Raises BadData if it is not `character`."""
+        """Consumes the next character. Raises BadData if the next character is not `character`."""
         found = self.peek()
         if found != character:
             raise self.fault(f"expected {what}, got {found!r}" if found else f"expected {what}, but the text ends")

@@ -1,7 +1,8 @@
-"""The source `jsonl` reads files with one JSON object per line. Arrow parses them with a schema that the planner fixed (`json_columns.py`).
+"""The source `jsonl` reads files with one JSON object per line. Arrow parses the objects with a schema that the planner fixed
+(`json_columns.py`).
 
-Files are split at line ends (`stretches.py`). Lines that Arrow rejects are found by repeatedly halving the text. Only these lines are bad,
-and a reason is reported for each of them.
+Files are split at line ends (`stretches.py`). Lines that Arrow rejects are found by repeatedly halving the text. Only the rejected lines
+are bad, and a reason is reported for each of them.
 """
 
 import json
@@ -78,10 +79,9 @@ def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
 
 
 def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
-    """The URI of the first file that doesn't consist of blank lines only, and the first lines of this file that aren't blank, each with its
-    line number.
+    """The URI of the first file with a line that isn't blank, and this file's first lines that aren't blank, each with its line number.
 
-    Returns the lines in the first MiB, or a single line if that is longer.
+    Reads the first MiB of a file. As long as no complete line with text has been read, reads twice as many bytes.
     """
     for _, _, entry in input_files(access, jsonl.uris):
         with access.store(entry.uri).open(entry.uri) as source:
@@ -163,7 +163,7 @@ class _Parser:
         """The lines that clearly aren't a single object, and the reasons.
 
         Arrow accepts any white space between records, so line ends needn't separate them. Inside an object, however, `{` can't follow `}`.
-        So if each line begins with `{` and ends with `}`, and Arrow finds as many records as lines, each line is a record.
+        Therefore, if each line begins with `{` and ends with `}`, and Arrow finds as many records as lines, each line is a record.
         """
         text = np.frombuffer(data, np.uint8)
         faults: dict[int, str] = {}
@@ -182,7 +182,7 @@ class _Parser:
         return faults
 
     def _read(self, data: bytes, records: int, schema: pa.Schema | None = None, *, strict: bool | None = None) -> pa.Table:
-        """Parses some lines with Arrow. Raises ArrowInvalid if Arrow rejects them, or if the number of records isn't `records`."""
+        """Parses some lines with Arrow. Raises ArrowInvalid if Arrow rejects a line, or if the number of records isn't `records`."""
         strict = self._strict if strict is None else strict
         table: pa.Table = _arrow_json.read_json(
             pa.BufferReader(data),

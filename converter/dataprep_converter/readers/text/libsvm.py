@@ -38,8 +38,8 @@ _Places = npt.NDArray[np.int64]
 
 
 class LibsvmReader(Closeable):
-    """See the module. The first columns are `label` and, optionally, `qid`. They are followed by dense `values`, or by sparse `keys` and
-    `values` and, optionally, `shape`."""
+    """See the module. The first columns are `label` and, optionally, `qid`. These columns are followed by dense `values`, or by sparse
+    `keys` and `values` and, optionally, `shape`."""
 
     default_label: ClassVar[str] = "label"
 
@@ -75,7 +75,7 @@ class LibsvmReader(Closeable):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The line number of each of these samples, from 1."""
+        """The line number of each given sample. Lines are numbered from 1."""
         return self._sparse.lines(units, samples)
 
     def _with_vectors(self, records: pa.RecordBatch) -> pa.RecordBatch:
@@ -162,7 +162,7 @@ class _Faults:
         self.is_good = np.ones(lines, np.bool_)
 
     def add(self, tokens: _Tokens, wrong: npt.NDArray[np.bool_], reason: Callable[[int], str]) -> None:
-        """Marks the lines of the wrong tokens as bad. `reason` is called with the number of the token."""
+        """Marks each line that contains a wrong token as bad. `reason` is called with the number of the token."""
         for number in np.flatnonzero(wrong).tolist():
             self.reasons.setdefault(int(tokens.lines[number]), reason(number))
         self.is_good[tokens.lines[wrong]] = False
@@ -307,7 +307,7 @@ def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDAr
     try:
         return to_numpy(tokens.strings().cast(kind)), np.zeros(len(tokens.starts), np.bool_)
     except pa.ArrowInvalid:
-        # Replace bytes that aren't ASCII, because Arrow's regular expressions need valid text. Such bytes are never part of a number.
+        # Replace bytes that aren't ASCII, because Arrow's regular expressions need valid text. No number contains bytes that aren't ASCII.
         strings = replace(tokens, text=np.where(tokens.text < 0x80, tokens.text, np.uint8(ord("?")))).strings()
         wrong = ~to_numpy(pc.match_substring_regex(strings, pattern=pattern))
         return to_numpy(pc.if_else(to_arrow(wrong), "0", strings).cast(kind)), wrong

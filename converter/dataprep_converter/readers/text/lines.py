@@ -50,7 +50,7 @@ class Lines:
 
 
 def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
-    """The complete lines of `data`. If `at_end`, the last line needs no end. A blank line is empty or has only spaces and tabs."""
+    """The complete lines of `data`. If `at_end`, the last line needs no line end. A blank line is empty or has only spaces and tabs."""
     text = np.frombuffer(data, np.uint8)
     feeds = native.places_of(data, ord("\n"))
     size = len(data) if at_end else int(feeds[-1]) + 1 if len(feeds) else 0
@@ -58,7 +58,7 @@ def scan(data: bytes, at_end: bool, *, skip_blank: bool) -> Lines:
     if size > (int(ends[-1]) if len(ends) else 0):
         ends = np.append(ends, size)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[: len(ends)]
-    # A line can only be blank if its first character is white space.
+    # A line can be blank only if its first character is white space.
     if skip_blank and len(starts) and _IS_BLANK[text[starts]].any():
         has_text = np.logical_or.reduceat(~_IS_BLANK[text[:size]], starts)
         starts, ends = starts[has_text], ends[has_text]
@@ -77,7 +77,7 @@ def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, skip_ma
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:
-    """The lines that are not UTF-8, and a reason that names the first invalid byte. Decodes each line, so call this function only if the
+    """Maps each line that is not UTF-8 to a reason that names the first invalid byte. Decodes each line, so call this function only if the
     text as a whole is not UTF-8."""
     faults: dict[int, str] = {}
     for number, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):

@@ -1,6 +1,7 @@
 """Plans the source `csvSequences`: lists the sequence files in their order, finds the files of their labels, and determines the columns.
 
-If the spec gives the columns, files are only listed. Otherwise the first files are read, up to a total of one MiB or 16 files.
+If the spec gives the columns, the planner only lists the files. If the spec doesn't give them, the planner also reads the first files, up
+to a total of one MiB or 16 files.
 """
 
 import itertools
@@ -112,7 +113,8 @@ def _ordered(files: Iterable[_Listed], order: str) -> Iterable[_Listed]:
 
 
 def _by_numbers(path: str) -> tuple[list[Any], bytes]:
-    """A sort key that treats runs of digits as numbers. Paths that are then equal, such as `1` and `01`, are ordered by their bytes."""
+    """A sort key that treats runs of digits as numbers. Paths that differ only in leading zeros, such as `1` and `01`, are ordered by their
+    bytes."""
     parts = _DIGITS.split(path)
     return [int(part) if place % 2 else part.encode() for place, part in enumerate(parts)], path.encode()
 
@@ -152,7 +154,7 @@ class _Columns:
             at_end = len(data) < _SAMPLE_BYTES
             start = self._preamble.taken_off(data, at_end=at_end)
         except (BadData, BadSample):
-            # Ignore a file with broken gzip or a header that never ends. It becomes a bad record later.
+            # Ignore a file with broken gzip or a header that never ends. Such a file becomes a bad record later.
             return
         if start is None:
             raise BadData(f"{entry.uri}: the header doesn't end within {_SAMPLE_BYTES >> 20} MiB; is a quote never closed?", uri=entry.uri)
@@ -186,8 +188,8 @@ class _Columns:
         return columns
 
     def _check_for_headers(self, columns: list[CsvColumn]) -> None:
-        """Raises BadSpec if a file's first row has no number but is followed by rows of numbers. If such a row were read as data, all
-        columns would become text."""
+        """Raises BadSpec if a file's first row has no number but is followed by rows of numbers. If a header were read as data, all columns
+        would become text."""
         dialect = self._preamble.dialect
         names = [column.name for column in columns]
         firsts: list[bytes] = []

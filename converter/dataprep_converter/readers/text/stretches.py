@@ -31,7 +31,7 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 class RecordScan(Protocol):
-    """The complete records at the start of a text. Its length is the number of these records."""
+    """The complete records at the start of a text. The length of this object is the number of complete records."""
 
     @property
     def size(self) -> int:
@@ -60,7 +60,7 @@ class RecordScan(Protocol):
 
 Scan: TypeAlias = Callable[[bytes, bool], RecordScan]
 """Finds the complete records in bytes that begin at the start of a record. If the bytes reach the end of the file, the last record needs no
-end."""
+line end."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Stretch(frames.Stretch):
     """A part of a text file that has complete records."""
 
     line: int
-    """The line number of the first byte, from 1."""
+    """The line number of the first byte. Lines are numbered from 1."""
 
 
 def is_zipped(source: Input) -> bool:
@@ -84,7 +84,7 @@ def opened(source: Input, entry: Entry) -> closing[ForwardReader]:
 def cut(forward: ForwardReader, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
     """Yields a pair for each stretch in the rest of a file: the stretch, and bytes that begin with the stretch's bytes.
 
-    `begun` contains the bytes of this rest that have already been read, and `line` is the line number of the first of these bytes. Raises
+    `begun` contains those bytes of the rest that have already been read, and `line` is the line number of the first byte in `begun`. Raises
     BadData for a record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {} MiB". Also raises
     BadData for a quote that is still open at the end of the file, because all rows after it would become one record.
     """
@@ -162,8 +162,9 @@ class StretchReader(BlockReader):
             yield stretch.first, self.kept(unit, stretch.offset, stretch.first, partial(self._parsed, unit, file, stretch))
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The number of the line, from 1, on which each sample begins. Reads and scans the stretches again, except the latest ones."""
-        # From now on, line numbers are stored while a gzip file is parsed, because going back in the file is expensive.
+        """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except the
+        latest ones."""
+        # Once line numbers have been requested, they are stored while a gzip file is parsed, because going back in the file is expensive.
         self._lines_were_asked_for = True
         index, rows = units.locate(samples)
         found = np.zeros(len(samples), np.int64)
@@ -224,12 +225,12 @@ class _GzipFile(Closeable):
         self._spool: InputCopy | None = None
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
-        """Yields the stretches that contain these rows, each once."""
+        """Yields the stretches that contain the given rows, each stretch once."""
         last = int(rows.max())
         waiting = rows
         while not self._found or self._found[-1].first + self._found[-1].records <= last:
             stretch = self._next()
-            # Use the latest stretch now, because otherwise it would have to be read again later.
+            # Use the latest stretch now, because later this stretch would have to be read again.
             inside = (waiting >= stretch.first) & (waiting < stretch.first + stretch.records)
             if inside.any():
                 yield stretch
