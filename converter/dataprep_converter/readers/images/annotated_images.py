@@ -226,7 +226,7 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
         classes.update(dict.fromkeys(file.categories))
         names = _digest(file.categories)
         found = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, ignored=ignored)
-        # If the COCO file is in the folder of the images, their listing counts it as ignored. Undo that.
+        # If the COCO file is in the folder of the images, the listing of the images counts the COCO file as ignored. Undo that.
         place = annotations.removeprefix(f"{uri.rstrip('/')}/")
         within = place != annotations and not is_hidden(place) and extension_of(place) not in source.extensions
         ignored.count -= within

@@ -67,9 +67,9 @@ def check_size(annotation: Annotation, header: ImageHeader) -> None:
 def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -> npt.NDArray[np.float64]:
     """The boxes as fractions of the image's size, float64[objects, 4]: xmin, ymin, xmax and ymax, all from 0 to 1.
 
-    A box that extends less than half a pixel beyond the image is clipped, because the excess may be a rounding error. With `clip`, boxes
-    that extend further are clipped too. Without `clip`, raises BadSample for such a box. In both cases, raises BadSample for a box that is
-    completely outside the image, inverted or empty. The message gives the box.
+    A box that extends less than half a pixel beyond the image is clipped, because the excess may be a rounding error. With `clip`, a box
+    that extends half a pixel or more beyond the image is clipped too; without `clip`, raises BadSample for that box. With or without
+    `clip`, raises BadSample for a box that is completely outside the image, inverted or empty. The message gives the box.
     """
     size = np.array([header.width, header.height] * 2, np.float64)
     boxes: npt.NDArray[np.float64] = np.array([each.box for each in annotation.objects], np.float64).reshape(-1, 4)

@@ -1,7 +1,7 @@
 """Reads COCO's JSON files, each of which contains the objects of many images.
 
-The planner reads the file in one pass, and stores each image's part in its unit. Memory never holds the complete file: it holds about 50
-bytes per object, 250 bytes per image, and the longest element of the file's arrays.
+The planner reads the file in one pass, and stores each image's part of the file in the image's unit. Memory never holds the complete file:
+it holds about 50 bytes per object, 250 bytes per image, and the longest element of the file's arrays.
 
     # images: [{id, file_name, width, height}], categories: [{id, name}], annotations: [{image_id, category_id, bbox: [x, y, w, h], iscrowd}]
 """

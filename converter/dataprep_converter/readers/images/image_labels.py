@@ -16,8 +16,8 @@ _SHOWN = 20
 
 
 def parent(folders: Sequence[str], *, where: str) -> str:
-    """The class of an image by its innermost folder (labelFrom: ParentFolder). If the image is in no folder, raises BadSpec, which names
-    `where`."""
+    """The class of an image, which is the name of the innermost folder (labelFrom: ParentFolder). If the image is in no folder, raises
+    BadSpec, which names `where`."""
     if not folders:
         raise BadSpec(
             f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); set labelFrom: None for images without one."
@@ -35,7 +35,7 @@ def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> lis
 
 
 def number(text: str, *, where: str) -> int:
-    """The label as a whole number. Raises BadSpec, with `where` in its message, if it isn't one."""
+    """The label as a whole number. Raises BadSpec, with `where` in its message, if the label isn't a whole number."""
     if _NUMBER.fullmatch(text.strip(" ")) is None:
         raise BadSpec(f"{where} has the label {text!r}, which is not a whole number (labelType: Number).")
     return int(text)
@@ -61,8 +61,8 @@ class Classes:
             raise BadSpec(f"{where} is of the class {name!r}, which {self._option} doesn't have: {shown(self._given)}.")
 
     def names(self) -> list[str]:
-        """The classes in the order of their numbers, which is the order in the spec or, without a list in the spec, the sorted order.
-        Raises BadSpec, which names an image, if the class of the image doesn't occur in the subset that determines the classes."""
+        """The classes in the order of their numbers. If the spec lists the classes, the list's order is used; otherwise the classes are
+        sorted. Raises BadSpec, which names an image, if the class of the image doesn't occur in the subset that determines the classes."""
         if self._of is not None and not self._known:
             raise BadSpec(f"{self._option}From: the subset {self._of!r} has no images.")
         for name, where in sorted(self._others.items()):

@@ -20,8 +20,8 @@ class ListedFile:
     entry: Entry
     subset: str
     folders: Sequence[str]
-    """The names of the folders between the subset's folder and the file, the outermost first. If the URI is a file or a glob, this contains
-    at least the name of the file's folder."""
+    """The names of the folders between the subset's folder and the file, the outermost first. If the URI is a file or a glob, these names
+    include at least the name of the file's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _subset(file: str, *, folders: Sequence[str], uri: str, subset_from: str) ->
 
 
 def _all_end_alike(names: Sequence[str], endings: Sequence[str]) -> bool:
-    """Whether all names have the same ending. Searches all names as one string, which is faster than a loop."""
+    """Whether all names share one of the given endings. Searches all names as one string, which is faster than a loop."""
     text = "/".join([*names, ""])
     return any(text.count(f"{ending}/") == len(names) for ending in endings)
 

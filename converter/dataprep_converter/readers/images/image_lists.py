@@ -103,7 +103,7 @@ def _text(forward: ForwardReader, uri: str) -> Iterator[str]:
     number = 0
     for piece in forward.pieces():
         *whole, rest = (rest + piece).splitlines(keepends=True) or [b""]
-        # The last line may continue in the next piece. A \r at its end may be the first half of \r\n.
+        # The last line may continue in the next piece. A \r at the end of this line may be the first half of \r\n.
         if rest.endswith(b"\n"):
             whole, rest = [*whole, rest], b""
         for line in whole:

@@ -1,4 +1,4 @@
-"""The source `images` reads image files. Their bytes are unchanged, and only their headers are parsed, never pixels.
+"""The source `images` reads image files. The files' bytes are unchanged, and only the image headers are parsed, never pixels.
 
 Each file is a unit whose `extra` is the class. `image_listing.py` and `image_lists.py` list the images, `image_labels.py` determines their
 classes, and `files_ahead.py` reads them.
@@ -37,7 +37,7 @@ IMAGE: Final[Sequence["pa.Field[Any]"]] = (
     pa.field("image/height", pa.int64()),
     pa.field("image/width", pa.int64()),
 )
-"""The columns of an image that all sources of images have."""
+"""The image columns that all sources of images have."""
 _BLOCK: Final = 4096
 FILENAME: Final["pa.Field[Any]"] = pa.field("image/filename", pa.string(), metadata=NOT_BY_DEFAULT)
 
@@ -52,7 +52,7 @@ class Image:
 
 
 def image_columns(images: Sequence[Image]) -> dict[str, Array]:
-    """The columns of IMAGE and FILENAME. The columns from the header are left out if headers were not parsed."""
+    """The columns of IMAGE and FILENAME. The columns that come from image headers are left out if the headers were not parsed."""
     headers = [image.header for image in images if image.header is not None]
     columns = {
         "image/encoded": binaries([image.content for image in images]),
@@ -153,7 +153,7 @@ def _units(source: ImagesSource, access: Access) -> Listing[Files]:
 
 
 def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Iterator[Files]:
-    """Yields the images in the source's folders. Their labels are still unchecked text."""
+    """Yields the images in the source's folders. The labels of these images are still unchecked text."""
     if source.label_from == "OriginalUri":
         yield from images_of_batches(
             access,
@@ -183,7 +183,7 @@ def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Itera
 
 
 def _listed(source: ImagesSource, access: Access) -> Iterator[Files]:
-    """Yields the images in the source's list. Their labels are still unchecked text."""
+    """Yields the images in the source's list. The labels of these images are still unchecked text."""
     assert source.listed is not None  # noqa: S101 - only called for sources with a list
     found = images_of(access, source.listed, subset_from=source.subset_from)
     while block := list(islice(found, _BLOCK)):

@@ -1,4 +1,5 @@
-"""The source `masks` reads images and their segmentation masks. The bytes of both are unchanged, and only their headers are parsed."""
+"""The source `masks` reads images and their segmentation masks. The bytes of images and masks are unchanged, and only the headers are
+parsed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
@@ -51,7 +52,7 @@ class MasksReader(FilesReader[_Masked]):
         return self._pairing.files(row, extra_of(row))
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> _Masked:
-        """The image with its mask. Raises BadSample if their headers have different sizes."""
+        """The image with its mask. Raises BadSample if the sizes in the headers of image and mask differ."""
         refuse_bad(extra_of(row))
         content, mask = contents
         header = image_headers.parse(content)

@@ -108,8 +108,8 @@ class ObjectColumns:
 def _largest(boxes: npt.NDArray[np.float64]) -> int:
     """The index of the first box with the largest area."""
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    # Boxes whose areas in pixels are equal may have slightly different areas here because of rounding. The tolerance is less than a pixel,
-    # because images have at most 2^29 pixels.
+    # Because of rounding, boxes whose areas in pixels are equal may have slightly different areas as fractions. The tolerance is less than
+    # a pixel, because images have at most 2^29 pixels.
     return int((areas >= areas.max() * (1 - 1e-9)).argmax())
 
 

@@ -1,7 +1,8 @@
 """Pairs images with their partner files in another folder tree. Except for suffix and extension, an image and its partner have the same
 relative path.
 
-Each image is a unit. Its `extra` is a JSON object that has the partner's extension, size and pin, or the reason why the unit is a bad sample.
+Each image is a unit. The unit's `extra` is a JSON object that has the partner's extension, size and pin, or the reason why the unit is a
+bad sample.
 """
 
 import json
@@ -21,7 +22,7 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A folder tree of images or partners. Its file names may differ from those of the other tree only in suffix and extension."""
+    """A folder tree of images or partners. The file names of an image and its partner differ at most in suffix and extension."""
 
     uris: Sequence[str]
     extensions: Sequence[str]
@@ -29,7 +30,8 @@ class Tree:
     """The end of each file name, before its extension."""
 
     def stem(self, path: str) -> str | None:
-        """The part of a path that image and partner have in common. None for a file of another kind."""
+        """The part of a path that image and partner have in common. Returns None for a file that doesn't have the tree's suffix and one of
+        its extensions."""
         extension = extension_of(path)
         stem = path[: -1 - len(extension)]
         return stem.removesuffix(self.suffix) if extension in self.extensions and stem.endswith(self.suffix) else None
@@ -37,7 +39,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An image and its partner file. One of the two may be missing."""
+    """An image and its partner file, one of which may be missing."""
 
     image: ListedFile | None
     partner: ListedFile | None
@@ -67,7 +69,7 @@ class UnmatchedFiles:
     examples: list[str] = field(default_factory=list)
 
     def takes(self, pair: Pair) -> bool:
-        """Whether an incomplete pair becomes a unit. A pair that doesn't become a unit is only counted."""
+        """Whether an incomplete pair becomes a unit. An incomplete pair that doesn't become a unit is only counted."""
         if self.policy == "BadRecord" or (self.policy == "Empty" and pair.image is not None):
             return True
         self.add(pair.present.entry.uri, is_image=pair.image is not None)
@@ -81,8 +83,8 @@ class UnmatchedFiles:
             self.examples.append(uri)
 
     def conclude(self) -> list[str]:
-        """Adds a warning to `state["warnings"]` if files have no counterpart. Unless the policy is Skip, raises NotFound, which names the
-        first of these files."""
+        """If files have no counterpart, returns a warning for the policy Skip. For any other policy, such files raise NotFound, which names
+        the first of the files."""
         count = self.images + self.partners
         if not count:
             return []

@@ -77,8 +77,8 @@ class _Document:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text.append
-        # Without a document type, a file has only XML's five predefined entities. These entities can't expand to large text or include
-        # files.
+        # Without a document type, a file has only XML's five predefined entities. The predefined entities can't expand to large text or
+        # include files.
         self.parser.StartDoctypeDeclHandler = self._doctype
 
     def _doctype(self, *_: object) -> None:
