@@ -1,7 +1,7 @@
 """Joins tables in memory. The rows are kept as they were read, their keys are matched, and Arrow copies the rows in the order of the keys.
 
-Keys that are whole numbers are matched by sorting (`sorted_keys.py`). DuckDB matches all other keys, but is given only the key columns of
-the rows.
+Keys that are whole numbers are matched by sorting (`sorted_keys.py`). Keys of any other type are matched by DuckDB, which is given only the
+key columns of the rows.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ _MATCHING_BYTES: Final = 48
 """The memory needed to sort a table, in bytes per row. For each row, memory holds four values: the key, the position, a word that combines
 both, and the position of a kept key."""
 _MOST_OF_A_COLUMN: Final = (1 << 31) - 1
-"""The maximum size of a column in bytes. It is limited because Arrow's offsets into lists and text have 32 bits."""
+"""The maximum size of a column in bytes. The size is limited because Arrow's offsets into lists and text have 32 bits."""
 _SPAN_ROWS: Final = 65_536
 _SPAN_BYTES: Final = 4 << 20
 """The approximate number of bytes that are copied in one call."""
@@ -137,8 +137,8 @@ class InMemory:
 
 
 def _places(rows: Any, wanted: Places) -> Places:
-    """The positions of the rows with these numbers. The position of a row differs from the row's number if bad rows before this row are
-    missing."""
+    """The positions of the rows whose numbers are `wanted`. The position of a row differs from the row's number if bad rows before this row
+    are missing."""
     there: Places = rows.to_numpy()
     return np.searchsorted(there, wanted) if len(there) and there[-1] != len(there) - 1 else wanted
 

@@ -1,9 +1,9 @@
 """The source `join` joins tables by key.
 
-The planner reads every table once through the table's reader, and joins the tables (`joined_tables.py`). It writes the records, in the order
-of their keys, to Arrow files that are stored next to the plan. Workers read these files. Each unit is a record batch of a few MiB, and the
-unit's pin is a digest of the batch's content. Each bad row of a table is a separate unit, so that it is counted and reported like a bad
-record of any other source.
+The planner reads every table once through the table's reader, and joins the tables (`joined_tables.py`). The planner writes the joined
+records, in the order of their keys, to Arrow files that are stored next to the plan. Workers read these files. Each unit is a record batch
+of a few MiB, and the unit's pin is a digest of the batch's content. Each bad row of a table is a separate unit, so that it is counted and
+reported like a bad record of any other source.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ _ROW_BYTES: Final = 1024
 _READER_BYTES: Final = 512 << 20
 """The memory that each table needs while it is read, if several tables are read concurrently."""
 _MOST_BAD: Final = 100_000
-"""The largest accepted number of bad rows in all tables. The number is limited because each bad row is a unit."""
+"""The largest accepted number of bad rows in all tables. The number of bad rows is limited because each of them is a unit."""
 _SHOWN: Final = 64
 
 _arrow: Any = pa  # the type stubs lack some functions
@@ -198,7 +198,7 @@ class _Planner:
         yield from self._bad
 
     def _opened(self, readers: ExitStack) -> list[_Table]:
-        """Opens the tables. Closing `readers` closes the readers of these tables."""
+        """Opens the tables. When `readers` is closed, the readers of all tables are closed."""
         tables: list[_Table] = []
         for number, written in enumerate(self._source.tables):
             kind = written.source.kind
@@ -316,8 +316,8 @@ def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, so
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
-    """The type to which keys are converted to compare them. This type is the same for whole numbers of all sizes, and it is the same for
-    all types of text."""
+    """The type to which keys are converted to compare them. All whole numbers except uint64 become int64, and all text becomes the same
+    type."""
     types = pa.types
     if isinstance(kind, pa.DictionaryType):
         return _key_type(kind.value_type, name, of)
@@ -364,8 +364,8 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
 
 
 def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
-    """Maps the name that each column has in the join to the value of the column's metadata entry `key`. Columns without this metadata are
-    left out."""
+    """Maps the name that each column has in the join to the value of the column's metadata entry `key`. Columns without this metadata entry
+    are left out."""
     return {
         table.written.prefix + field.name: (field.metadata or {})[key.encode()].decode()
         for table in tables

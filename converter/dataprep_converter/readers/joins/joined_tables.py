@@ -42,8 +42,8 @@ class Join(Closeable):
         self._tables = tables
         self._schemas = [table.plain() for table in tables]
         out_of_core.require()
-        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. Copying the rows to join them
-        # needs less memory than moving them, because columns are copied one at a time.
+        # Use only half of the memory for the rows, because moving them to DuckDB needs as much memory again. A join in memory also copies
+        # the rows, but needs less memory than a move to DuckDB, because columns are copied one at a time.
         self._share = min(_MOST, (limits.memory_bytes() - _KEPT_FREE) // 2)
         self._in_memory = InMemory(tables, self._share) if self._share > 0 and is_for_memory(tables) else None
         self._matching: Matching = self._in_memory or self._out_of_core()
@@ -53,7 +53,7 @@ class Join(Closeable):
         self._matching.close()
 
     def add(self, table: int, rows: Array, keys: Sequence[Array], others: Sequence[Array]) -> None:
-        """Adds rows of a table. `rows` contains the numbers of these rows in the order of the source."""
+        """Adds rows of a table. `rows` contains the number that each added row has in the source's order."""
         schema = self._schemas[table]
         columns = [plain(column, kind) for column, kind in zip((rows, *keys, *others), schema.types, strict=True)]
         self._matching.add(table, pa.RecordBatch.from_arrays(columns, schema=schema))

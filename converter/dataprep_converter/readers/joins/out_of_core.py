@@ -215,7 +215,7 @@ def _connected(folder: str, memory: int) -> "DuckDBPyConnection":
             "python_enable_replacements": "false",
         },
     )
-    # The order matters, because the last two settings forbid further changes.
+    # The order of these settings matters, because the last two forbid further changes.
     for name, value in {
         "memory_limit": f"{memory >> 20}MiB",
         "threads": str(max(1, min(limits.processors(), memory // _EACH_THREAD))),

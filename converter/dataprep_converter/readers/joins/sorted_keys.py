@@ -96,7 +96,7 @@ class SortedKeys:
         return kept
 
     def _count(self, table: int, keys: npt.NDArray[np.intp]) -> Count:
-        """A `Count` of some keys of a table. `keys` contains the positions of these keys among the table's distinct keys."""
+        """A `Count` of some keys of a table. `keys` contains the positions of the counted keys among the table's distinct keys."""
         if not len(keys):
             return Count(0)
         found = self._sorted[table]
@@ -115,7 +115,7 @@ class _Sorted:
     order: Places
     """The positions of all rows in the table, in sorted order."""
     starts: npt.NDArray[np.intp] | None
-    """The position in `order` at which the rows of each key begin. None if every key has only one row."""
+    """The position in `order` at which the rows of each key begin. This array is None if every key has only one row."""
 
     @classmethod
     def of(cls, numbers: Numbers) -> "_Sorted":
@@ -157,7 +157,7 @@ def _in_order(numbers: Numbers) -> tuple[Numbers, Places]:
     if high - low >= 1 << (_BITS - bits):
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
-    # Store number and position in one word. Sorting such words takes only a sixth of the time needed to sort positions by their numbers.
+    # Store number and position in one word. To sort the words takes only a sixth of the time needed to sort positions by their numbers.
     words = numbers - low
     words <<= bits
     words |= np.arange(len(words))

@@ -39,7 +39,7 @@ class Count:
     table: int = -1
     """The number of the table that has the example."""
     rows: tuple[int, int] = (-1, -1)
-    """The first and last row with the example in that table."""
+    """The example's first and last row in the table whose number is `table`."""
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
