@@ -2,7 +2,7 @@
 trusted.
 
 # Snappy:  (int32 bytes of contents | (int32 bytes | raw Snappy)…)…      (big-endian)
-# The other codecs are ordinary streams.
+# The codecs other than Snappy are ordinary streams.
 """
 
 import bz2

@@ -1,7 +1,7 @@
 """Converts Hadoop's Writables into columns, for all rows at once. Defines the type of each class, and which objects are bad records.
 
 `formats/hadoop/writables_encoder.py` shows the layout of the bytes. Each array object stores its type, and DL4J's records store the type of each
-value. So the planner determines these types from the first records (`Kind`).
+value. Therefore, the planner determines the types of arrays and of DL4J's values from the first records (`Kind`).
 """
 
 import struct
@@ -78,9 +78,9 @@ def kind(java: str, first: Cells, uri: str) -> Kind:
 
 def form(of: Kind, name: str) -> Form | None:
     """The form that converts objects of this kind. DL4J's records become a column for each of their values; any other objects become one
-    column with this name.
+    column named `name`.
 
-    None for a kind without values.
+    Returns None for a kind without values.
     """
     if of.java in (RECORD, SEQUENCE_RECORD):
         return _Records([int(code) for code in of.of], is_sequence=of.java == SEQUENCE_RECORD)
@@ -111,8 +111,8 @@ class _Numbers:
 
 @dataclass(frozen=True)
 class _VariableNumbers:
-    """Numbers of variable length. A small number takes one byte. Otherwise, the first byte gives the sign and the number of bytes that
-    follow."""
+    """Numbers of variable length. A small number takes one byte. For any other number, the first byte gives the sign and the number of
+    bytes that follow."""
 
     name: str
     stored: str
@@ -212,7 +212,8 @@ _FORMS: Final[Mapping[str, Any]] = {
 
 
 class _Records:
-    """DL4J's records: values one after another, each preceded by the code of its type. In a sequence, each step consists of such values."""
+    """DL4J's records: values one after another, each preceded by the code of its type. In a sequence, each step consists of several values
+    with their type codes."""
 
     def __init__(self, codes: Sequence[int], *, is_sequence: bool) -> None:
         self._codes = codes
@@ -304,7 +305,8 @@ def _value(data: bytes, at: int) -> tuple[int, Any, int]:
 
 
 def _codes(first: Cells, uri: str, *, is_sequence: bool) -> tuple[int, ...]:
-    """The type code of each value, determined from the first records. Raises BadSpec if they are invalid or don't determine a type."""
+    """The type code of each value, determined from the first records. Raises BadSpec if these records are invalid or don't determine a
+    type."""
     found: list[int] = []
     for data in first.rows():
         try:
@@ -329,7 +331,7 @@ def _called(code: int) -> str:
 
 
 def _at(cells: Cells, starts: Places, is_there: npt.NDArray[np.bool_], stored: Any) -> npt.NDArray[Any]:
-    """The number at each of these positions, in native byte order. Zero where `is_there` is false."""
+    """The number at each given position, in native byte order. The number is zero where `is_there` is false."""
     kind = np.dtype(stored)
     found = np.zeros((len(starts), kind.itemsize), np.uint8)
     if is_there.any():

@@ -1,7 +1,7 @@
-"""The source `sequenceFile` reads Hadoop's sequence files and map files, from any program. Keys and values become columns.
+"""The source `sequenceFile` reads Hadoop's sequence files and map files, whichever program wrote them. Keys and values become columns.
 
-The planner reads the lengths of the records (`sequence_frames.py`), and splits each file into units of complete records or blocks. It
-freezes the classes of keys and values. If a class doesn't determine the types, they are determined from the first records
+The planner reads the lengths of the records (`sequence_frames.py`), and splits each file into units of complete records or blocks. The
+planner also freezes the classes of keys and values. If a class doesn't determine the types, they are determined from the first records
 (`hadoop_columns.py`). In a map file, only the file `data` is read.
 """
 
@@ -30,10 +30,10 @@ VALUE: Final = "value"
 
 _UNIT_BYTES = 4 << 20
 _PACKED_BYTES = 1 << 20
-"""The size of a unit in a compressed file, in bytes. This is smaller than _UNIT_BYTES, because the decompressed contents may be many times
-larger than the compressed data."""
+"""The size of a unit in a compressed file, in bytes. This size is smaller than _UNIT_BYTES, because the decompressed contents may be many
+times larger than the compressed data."""
 _WINDOW: Final = 64 << 10
-"""To find lengths, this number of bytes is read from a local file at a time. The contents of larger records are skipped."""
+"""The number of bytes that are read at a time to find lengths in a local file. If a record is larger, its contents are skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})

@@ -23,7 +23,7 @@ _INT: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ii")
 _SYNC: Final = len(ESCAPE) + MARKER
 _HEADER_BYTES: Final = 64 << 10
-"""The number of bytes that are first read to parse a header. Headers with a lot of metadata are longer."""
+"""The number of bytes that are read at first to parse a header. A header with a lot of metadata may be longer than this number."""
 _LONGEST_HEADER: Final = 16 << 20
 _COLUMNS: Final = 4
 """The number of streams in a block: lengths of keys, keys, lengths of values, and values."""
@@ -44,7 +44,7 @@ class Header:
 
     @classmethod
     def read(cls, file: Input, uri: str) -> "Header":
-        """Reads the header of a file. Raises BadData if it is invalid, and BadSpec for an unknown codec."""
+        """Reads the header of a file. Raises BadData if the header is invalid, and BadSpec for an unknown codec."""
         most = min(_HEADER_BYTES, file.size)
         while True:
             data = file.read_at(0, most) if most else b""
@@ -101,7 +101,8 @@ class Cells:
 
 
 def stretches(file: Input, header: Header, uri: str, *, window: int, most: int) -> Iterator[Stretch]:
-    """Yields the records of a file in stretches of at most `most` bytes. A larger record or block is a stretch of its own.
+    """Yields the records of a file in stretches of at most `most` bytes. A record or block of more than `most` bytes is a stretch of its
+    own.
 
     Reads `window` bytes at a time, and skips the contents of large records. Raises BadData, which names the file and the offset, for impossible
     lengths, and for a file that ends within a record.
@@ -121,7 +122,7 @@ def stretches(file: Input, header: Header, uri: str, *, window: int, most: int) 
 
 
 def pairs(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cells, Cells]:
-    """The keys and values of a planned stretch. Raises BadData, which names the file and the offset, if it is invalid."""
+    """The keys and values of a planned stretch. Raises BadData, which names the file and the offset, if the stretch is invalid."""
     return _of_blocks(data, header, uri, offset) if header.compression == "Block" else _of_records(data, header, uri, offset)
 
 
@@ -151,7 +152,7 @@ def _walk_records(window: _Window, header: Header, uri: str) -> Iterator[tuple[i
     at = header.size
     while at < window.size:
         begin = at
-        # Most records have no sync before them.
+        # Most records have no sync marker before them.
         head = window.take(at, _HEAD.size)
         while head.startswith(ESCAPE):
             _check_sync(window.take(at, _SYNC), header, uri, at)
