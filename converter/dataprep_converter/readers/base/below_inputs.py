@@ -12,15 +12,15 @@ from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.stores import FolderFiles, Store
 
 MOST_HELD = 4096
-"""The maximum number of files that are held back. If more files would be held back, the store is asked whether the marker exists."""
+"""The maximum number of files that are held back. If more files would be held back, the store is queried for the markers of data sets."""
 _MARK: Final = f"{names.SIDE}/"
 
 
 def without_data_sets(
     found: Iterator[FolderFiles], *, folder: str, store: Store, counts: MutableMapping[str, int]
 ) -> Iterator[FolderFiles]:
-    """Yields the listing of `folder` without the data sets below it. For each such data set, `counts` maps its URI to the number of its
-    visible files."""
+    """Yields the listing of `folder` without the data sets below it. `counts` maps the URI of each omitted data set to the number of
+    visible files in that data set."""
     sieve = _DataSetFilter(folder.rstrip("/") + "/", store, counts)
     for files in found:
         yield from sieve.passed(files)

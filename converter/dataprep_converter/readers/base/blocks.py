@@ -26,7 +26,7 @@ from dataprep_converter.sampling.units import Unit, UnitTable
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 64 << 20
-"""The size of the cache of decoded blocks in bytes. The latest block is kept even if it is larger than this."""
+"""The size of the cache of decoded blocks in bytes. The latest block is kept even if it is larger than the cache."""
 KEPT_BLOCKS: Final = 64
 
 _LOST: Final = "\x01"
@@ -58,7 +58,7 @@ class Block:
     """Some consecutive, decoded rows of a unit."""
 
     records: pa.RecordBatch
-    """The good rows, in order. Their columns are those of the reader's `schema()`, followed by a column of lost digits for each column in
+    """The good rows, in order. The columns of the reader's `schema()` are followed by a column of lost digits for each column in
     `lost_of`."""
     places: npt.NDArray[np.int64]
     """For each row of the block, its index in `records`, or -1 if the row is bad."""
@@ -94,7 +94,7 @@ class BlockReader(Closeable):
 
     def __init__(self, access: Access, folders: FolderColumns | None = None, *, lost_of: Sequence[str] = ()) -> None:
         """`lost_of` lists columns of decimals. For each column in `lost_of`, blocks contain a second column with the original text of the
-        values that lost digits. `lost_name` returns the name of this second column."""
+        values that lost digits. `lost_name` returns the second column's name."""
         self._access = access
         self._lost_of = list(lost_of)
         self._folders = folders
@@ -124,7 +124,8 @@ class BlockReader(Closeable):
         """Yields a pair for each block that contains some of the unit's `rows`: the number of the block's first row, and the block. Each of
         these rows is in exactly one of the blocks.
 
-        By default this is a single block from `load`, which is cached. Subclasses that override this method cache their blocks with `kept`.
+        By default, yields a single block, which `load` returns and which is cached. Subclasses that override this method cache their blocks
+        with `kept`.
         """
         yield 0, self.kept(unit, unit.offset, unit.row, lambda: self._whole(unit, source))
 
@@ -137,9 +138,9 @@ class BlockReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. If the numbers are in order, each unit is decoded once. For any other order, the
-        most recently decoded units are cached. If the input is larger than the cache, many batches are collected in one pass over the
-        input."""
+        """Yields a batch for each array of sample numbers. If the sample numbers are in order, each unit is decoded once. For any other
+        order, the most recently decoded units are cached. If the input is larger than the cache, many batches are collected in one pass
+        over the input."""
         first = next(samples, None)
         if first is None:
             return

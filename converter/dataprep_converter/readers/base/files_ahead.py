@@ -67,7 +67,7 @@ class _Task:
     """Some samples of a batch, which are read one after another."""
 
     room: Room
-    """The buffer for all files of the batch. Empty if the files are read into separate buffers."""
+    """The buffer for all files of the batch. This buffer is empty if the files are read into separate buffers."""
     first: int
     """The offset of the task's first file in the buffer."""
     samples: list[_SampleRequest] = field(default_factory=list)
@@ -96,7 +96,7 @@ class FilesReader(Closeable, Generic[T]):
         raise NotImplementedError
 
     def files(self, row: Row) -> Sequence[File]:
-        """The files to read for a unit. By default only the unit's file itself."""
+        """The files to read for a unit. By default, this method returns only the unit's own file."""
         return [File(row["uri"], row["size"], row["pin"])]
 
     def examine(self, row: Row, contents: Sequence[bytes]) -> T:
@@ -245,7 +245,7 @@ def _one(store: Store, file: File) -> tuple[_Content, float]:
 
 
 def whole(store: Store, file: File) -> bytes:
-    """All bytes of a file. Raises InputChanged if it has changed since planning."""
+    """All bytes of a file. Raises InputChanged if the file has changed since planning."""
     with open_pinned(store, file.uri, file.pin) as source:
         content = source.read_at(0, file.size)
     if len(content) != file.size:

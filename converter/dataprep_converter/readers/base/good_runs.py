@@ -1,4 +1,4 @@
-"""Finds the rows that Arrow rejects. Arrow's errors don't name these rows reliably, so each rejected run is halved until the faulty rows
+"""Finds the rows that Arrow rejects. Arrow's errors don't name faulty rows reliably, so each rejected run is halved until the faulty rows
 are isolated."""
 
 from collections.abc import Callable, Iterator

@@ -225,8 +225,8 @@ def _is_whole_number(text: str) -> bool:
 
 
 def _scalar(text: str, kind: pa.DataType) -> Any:
-    """The value as an Arrow scalar, or None if the value is not of that type. The syntax of integers is checked before the cast, because
-    Arrow would accept 0x10."""
+    """The value as an Arrow scalar, or None if the value is not of the type `kind`. The syntax of integers is checked before the cast,
+    because Arrow would accept 0x10."""
     if kind == pa.int64() and not _is_whole_number(text):
         return None
     try:

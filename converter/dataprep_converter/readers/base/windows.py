@@ -1,9 +1,9 @@
 """Reads samples in any order from a reader that is fast only in the order of the input.
 
 A window consists of the samples of many batches. The samples of a window are read together in the order of the input, so that each unit is
-decoded only once. The samples are then divided into the batches. If the next requests are known, the same pass also stores the rows of the
-next windows in a temporary file, separately for each window. With more memory and disk, fewer passes over the input are needed. The
-contents of the batches don't depend on the number of passes.
+decoded only once. After a window has been read, its samples are divided into the batches. If the next requests are known, the same pass
+also stores the rows of the next windows in a temporary file, separately for each window. With more memory and disk, fewer passes over the
+input are needed. The contents of the batches don't depend on the number of passes.
 """
 
 import itertools
@@ -116,7 +116,7 @@ class _WindowRows:
 
 
 def _held(read: Read, window: Window) -> _WindowRows:
-    """Reads the rows of this window in a separate pass that stores no rows of other windows."""
+    """Reads the rows of `window` in a separate pass that stores no rows of other windows."""
     ordered = np.unique(np.concatenate(window))
     held = _WindowRows([])
     for start in range(0, max(1, len(ordered)), _PIECE_ROWS):
@@ -151,11 +151,11 @@ class _SpilledWindows(Closeable):
         self._bad: list[dict[int, RejectedSample]] = [{} for _ in ahead]
         self._file = TemporaryFile("the rows of a shuffle")
         self.bytes_in = 0
-        """The number of bytes that the pass has read. This number is reported with the first window that is taken."""
+        """The number of bytes that the pass has read, which is reported with the first window that is taken."""
         self.none: pa.RecordBatch | None = None
 
     def add(self, number: int, rows: pa.RecordBatch) -> None:
-        """Adds rows to a window. They must be in the order of the input."""
+        """Adds rows to a window. The rows must be in the order of the input."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
@@ -168,7 +168,7 @@ class _SpilledWindows(Closeable):
         self._bad[number][bad.sample] = bad
 
     def taken(self, window: Window) -> _WindowRows | None:
-        """The rows of a window. None if they were not stored, or were already taken."""
+        """The rows of a window, or None if its rows were not stored or were already taken."""
         number, there = self._windows.pop(_first(window), (0, None))
         if there is None or not _are_equal(there, window) or self.none is None:
             return None
@@ -238,7 +238,7 @@ def _rows(window: Window) -> int:
 
 
 def _first(window: Window) -> int:
-    """The number of the window's first sample. It is the window's key, because no other window has this sample."""
+    """The number of the window's first sample. The number is the window's key, because no other window has the same first sample."""
     return next((int(samples[0]) for samples in window if len(samples)), -1)
 
 
