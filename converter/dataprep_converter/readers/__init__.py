@@ -58,7 +58,7 @@ class Discovery:
 
     listing: "Listing[Unit] | Listing[Files]"
     intermediate: IntermediateFiles | None = None
-    """Files that `discover` created for the workers. The units refer to these files."""
+    """Files that `discover` created for the workers, and to which the units refer."""
 
     def collect(self) -> tuple[UnitTable, dict[str, Any]]:
         """Consumes the listing. Returns all units, and the state for the workers."""
@@ -71,7 +71,7 @@ class Discovery:
 
 
 class Reader(Protocol):
-    """The interface of all readers. `tests/converter/readers/reader_contract.py` tests every reader against it."""
+    """The interface of all readers. Every reader is tested against this interface by `tests/converter/readers/reader_contract.py`."""
 
     default_label: ClassVar[str]
     """The column used as the label if it exists and the spec names no label column."""
@@ -99,8 +99,8 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes the open files and removes temporary files. May be called more than once. Afterwards, neither the reader nor the iterators
-        that `read` returned earlier can be used."""
+        """Closes the open files and removes temporary files. This method may be called more than once. Afterwards, neither the reader nor
+        the iterators that `read` returned earlier can be used."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -120,12 +120,11 @@ class ReadsColumns(Protocol):
 
 @runtime_checkable
 class AcceptsReadPlan(Protocol):
-    """A reader that collects scattered samples in passes over its source. Such a reader needs fewer passes if it knows the next
-    requests."""
+    """A reader that collects scattered samples in passes over its source, and that needs fewer passes if it knows the next requests."""
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Tells the reader which arrays of sample numbers will be passed to each future call of `read`, starting with the next call.
-        Calling this is optional, and doesn't change the batches."""
+        A call of this method is optional, and doesn't change the batches."""
         ...
 
 
@@ -134,17 +133,17 @@ class HasLines(Protocol):
     """A reader of text that can report the line on which a sample begins."""
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The number of the line, from 1, on which each of these samples begins. May read the text again."""
+        """The number of the line on which each given sample begins. Lines are numbered from 1. May read the text again."""
         ...
 
 
 @runtime_checkable
 class HasSteps(Protocol):
-    """A reader of text whose samples are sequences. Such a reader can report the line of a sequence's faulty step."""
+    """A reader of text whose samples are sequences, and that can report the line of a sequence's faulty step."""
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
-        """The location of each faulty step, such as `line 3`. If a step's location is unknown, the location of the start of its sequence.
-        May read the text again."""
+        """The location of each faulty step, such as `line 3`. If a step's location is unknown, returns the location at which the step's
+        sequence starts. May read the text again."""
         ...
 
 

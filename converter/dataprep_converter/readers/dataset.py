@@ -1,9 +1,9 @@
 """The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with this
 source.
 
-Planning needs only the manifest, which has the features and, for each shard, the split and the number of records. Each shard is a unit, its
-subset is the split, and the columns are the features. A shard is decoded from its beginning, a few records at a time. To reach later
-records, the reader skips earlier ones without decoding them.
+Planning needs only the manifest, which has the features and, for each shard, the split and the number of records. Each shard becomes a
+unit, the shard's split becomes the unit's subset, and the features become the columns. A shard is decoded from its beginning, a few records
+at a time. To reach later records, the reader skips earlier ones without decoding them.
 """
 
 import itertools
@@ -140,7 +140,7 @@ def cast(column: Array, kind: pa.DataType) -> Array:
 
 
 class _Walk(Closeable):
-    """Reads the records of one shard in order. To go back to an earlier record, it decodes the shard again from the beginning."""
+    """Reads the records of one shard in order. To go back to an earlier record, this class decodes the shard again from the beginning."""
 
     def __init__(self, format_: Decoder, source: Input, uri: str) -> None:
         self.format = format_

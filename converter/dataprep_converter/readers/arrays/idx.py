@@ -274,7 +274,8 @@ class _File(Closeable):
         return copy
 
     def _goes_on(self, rows: npt.NDArray[np.int64]) -> bool:
-        """Returns whether it is best to read these rows in one pass over the file. If it is, prepares the pass to read them."""
+        """Returns whether it is best to read the given rows in one pass over the file. If one pass is best, prepares the pass to read these
+        rows."""
         steps = np.diff(rows)
         offset = self._place(int(rows[0]))
         if np.any(steps < 1) or (self._zipped and offset < self._forward.position):

@@ -1,4 +1,4 @@
-"""The source `numpy` reads .npy and .npz files. The planner reads only the headers of these files. Pickles are never loaded.
+"""The source `numpy` reads .npy and .npz files. The planner reads only the files' headers. Pickles are never loaded.
 
     # A .npy file:  93 NUMPY | version | header: dtype, order, shape | values           A .npz file:  a zip file of .npy files
 

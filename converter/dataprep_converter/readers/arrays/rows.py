@@ -1,7 +1,7 @@
 """Reads rows of equal size from a file by number, as bytes. The readers of fixed-length records and of arrays interpret the bytes.
 
-Consecutive rows are read in one request and aren't copied. In any other order, neighbouring rows are read together. If that would be slow, as
-for many small rows of a remote file, the rows are read from an unlinked temporary copy of the file.
+Consecutive rows are read in one request and aren't copied. If rows are in any other order, neighbouring rows are read together. If separate
+requests would be slow, as for many small rows of a remote file, the rows are read from an unlinked temporary copy of the file.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,13 +25,13 @@ from dataprep_converter.stores import Input, read_each, scheme_of
 Bytes = npt.NDArray[np.uint8]
 
 _GAP_BYTES: Final = 8 << 10
-"""Up to this size, reading a gap between rows is cheaper than another request."""
+"""The largest gap between rows, in bytes, that is cheaper to read than to skip by another request."""
 _BLOCK_BYTES: Final = 8 << 20
-"""The maximum number of bytes of a read, including gaps. A larger row is read on its own."""
+"""The maximum number of bytes of a read, including gaps. A row that is larger than this maximum is read on its own."""
 _REMOTE_ROW_BYTES: Final = 1 << 20
 """Scattered rows of a remote file are requested one by one only if each row has at least this many bytes."""
 _SCATTERED_RUNS: Final = 8
-"""With this many jumps in one batch, the rows are considered shuffled."""
+"""If a batch has at least this number of jumps, its rows are considered shuffled."""
 
 
 class Rows(Closeable):
@@ -48,10 +48,10 @@ class Rows(Closeable):
         self.is_copied = False
         """Whether rows are read from the temporary copy."""
         self.owned = ExitStack()
-        """Closes the copy, and anything else that the caller adds, when this object is closed."""
+        """The objects to close together with this object: the copy, and anything else that the caller adds."""
 
     def take(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """The given rows, in this order, as an array of shape (len(rows), row_bytes). It may be a view of read-only bytes."""
+        """The given rows, in this order, as an array of shape (len(rows), row_bytes). The array may be a view of read-only bytes."""
         unique, places = np.unique(rows, return_inverse=True)
         ends = np.flatnonzero(np.diff(unique) > max(1, _GAP_BYTES // self._row_bytes)) + 1
         if self._copy is not None and len(ends) >= _SCATTERED_RUNS:
@@ -67,7 +67,7 @@ class Rows(Closeable):
         self.owned.close()
 
     def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
-        """Reads each row with a separate request. Meant for rows that are mostly not adjacent."""
+        """Reads each row with a separate request. This method is meant for rows that are mostly not adjacent."""
         data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
         if len(data) != len(rows) * self._row_bytes:
             raise self._became_shorter()

@@ -1,6 +1,6 @@
 """Converts columns of tables into the columns of batches: flattens structs to `a/b`, and converts values to types that records can hold.
 
-A null becomes the column's default, or makes its row bad. So code after a reader never has to handle nulls.
+A null becomes the column's default, or makes its row bad. Therefore, code that uses the batches of a reader never has to handle nulls.
 """
 
 import difflib
@@ -267,7 +267,7 @@ def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: st
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a JSON value is of a column's type. Checked here because Arrow would silently truncate a fraction."""
+    """Whether a JSON value is of a column's type. The type is checked here because Arrow would silently truncate a fraction."""
     if _is_list(kind):
         return isinstance(value, list) and all(_is_of(each, kind.value_type) for each in value)
     if pa.types.is_boolean(kind) or isinstance(value, bool):
@@ -282,8 +282,8 @@ def settled(
     columns: Sequence[Column],
     defaults: Mapping[str, Any],
 ) -> tuple[list[Array], dict[int, str]]:
-    """The columns with defaults in place of nulls, and the reason for each bad row. A row is bad if it still has a null, or has text that
-    is not UTF-8."""
+    """The columns with defaults in place of nulls, and the reason for each bad row. A row is bad if it has a null without a default, or
+    text that is not UTF-8."""
     out: list[Array] = []
     wrong: dict[int, str] = {}
     for column, given in zip(columns, values, strict=True):

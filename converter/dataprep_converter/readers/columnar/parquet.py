@@ -35,7 +35,7 @@ PART_BYTES: Final = 8 << 20
 """The approximate size in bytes of the parts in which a row group is decoded."""
 PART_RECORDS: Final = 65_536
 LOADED_BYTES: Final = 16 << 20
-"""Up to this size in bytes, all columns of a row group are fetched together. Larger row groups are fetched column by column."""
+"""The maximum size in bytes of a row group whose columns are all fetched together. Larger row groups are fetched column by column."""
 
 _GAP: Final = 1 << 20
 _BUFFERS: Final = 32 << 20
@@ -44,7 +44,7 @@ _pq: Any = pq  # the type stubs lack some options
 
 
 class ParquetReader(BlockReader):
-    """See the module. The columns are those of the files. The field `b` of the struct `a` becomes the column `a/b`."""
+    """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` becomes the column `a/b`."""
 
     default_label: ClassVar[str] = "label"
 

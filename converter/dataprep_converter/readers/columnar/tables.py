@@ -1,4 +1,4 @@
-"""Code that `parquet` and `arrow` share. It freezes the columns of the first file, and converts batches of files into blocks."""
+"""Code that `parquet` and `arrow` share. This code freezes the columns of the first file, and converts batches of files into blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

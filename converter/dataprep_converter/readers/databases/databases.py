@@ -49,7 +49,8 @@ _READ: Final = frozenset(
         "timestamptz",
     ]
 )
-"""PostgreSQL's types whose values the driver returns unchanged. Text, and arrays and structs of these types, can also be read."""
+"""PostgreSQL's types whose values the driver returns unchanged. Text can be read too, and so can arrays and structs of the types in this
+set."""
 _INSTEAD: Final[Mapping[str, str]] = {"money": "numeric", "oid": "bigint"}
 _FIRST_DAY: Final = -2_440_588
 """PostgreSQL's first date, 4714-11-24 BC, in days since 1970."""
@@ -101,8 +102,8 @@ class Database(Closeable):
     def batches(self, statement: str, schema: pa.Schema, *, lost_of: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Streams the rows of a statement in batches of any size.
 
-        The columns of `schema` are followed by one further column for each name in `lost_of`. It contains the original text of the numerics
-        that lost digits. The last column contains the reasons that `unfit` returns.
+        The columns of `schema` are followed by one further column for each name in `lost_of`. Each further column contains the original
+        text of the numerics that lost digits. The last column contains the reasons that `unfit` returns.
         """
         whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
@@ -164,8 +165,8 @@ class Postgres(Database):
         return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _stored(field.type)) for field in found])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
-        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. In these cases, the driver's addition has
-        overflowed to a value before PostgreSQL's first date."""
+        """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. For an infinite or too large date or time, the
+        driver's addition has overflowed to a value before PostgreSQL's first date."""
         wrong = super().unfit(rows)
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
@@ -231,8 +232,8 @@ class Sqlite(Database):
         return pa.schema(fields)
 
     def selected(self, schema: pa.Schema) -> str:
-        """The SQL expressions to select for these columns. They replace each NULL with a value, and are followed by further expressions
-        that mark the NULLs.
+        """The SQL expressions to select for these columns. These expressions replace each NULL with a value. Further expressions, which
+        mark the NULLs, follow.
 
         The NULLs are replaced because the driver infers the type of a column from the first rows, and treats NULL as a whole number. The
         expressions have no names, so that ORDER BY refers to the columns of the query.
@@ -339,7 +340,7 @@ def _said_of_wrapped(value: int, *, is_date: bool) -> str:
 
 def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:
     """The column, converted to its planned type. For each row with a number that is too large, adds the reason to `wrong`. Raises BadData
-    for a value of another type."""
+    for a value that is not of the planned type."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     if plain.null_count == len(plain) and plain.type != field.type:
         return pc.if_else(pa.scalar(False), pa.nulls(len(plain), field.type), pa.nulls(len(plain), field.type))  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
 """The source `sql` reads the rows of a query. The rows are divided into parts, which workers can fetch concurrently.
 
 The planner determines the columns, and the bounds and row counts of the parts. By default, the planner also reads every row once, to
-compute a digest of each part. A worker fetches a complete part into a temporary file and checks it against the plan. The worker then reads
-blocks of this file in any order.
+compute a digest of each part. A worker fetches a complete part into a temporary file and checks the part against the plan. From the
+temporary file, the worker reads blocks in any order.
 """
 
 import difflib
@@ -174,8 +174,8 @@ class _Rows:
         return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
 
     def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
-        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last may be shorter. Each block is a pair: all rows, and the reason
-        for each bad row. Raises BadSpec if the order of the rows isn't unique."""
+        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last may be shorter. Each block is a pair: all its rows, and the
+        reason for each bad row. Raises BadSpec if the order of the rows isn't unique."""
         where = bounds.where(source.partition_by.column) if source.partition_by else "1 = 1"
         order = ", ".join(quoted(name) for name in source.order_by)
         statement = f"SELECT {database.selected(self.result)} FROM ({_query(source)}) AS q WHERE {where} ORDER BY {order}"
