@@ -4,9 +4,9 @@
     # All numbers are big-endian, and values are row-major.
     # Types: 08 uint8, 09 int8, 0b int16, 0c int32, 0d float32, 0e float64
 
-Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. For any other order, and for plain local
-files in all cases, `rows.py` reads the samples. Before `rows.py` reads a gzip file, the file is copied, uncompressed, to an unlinked
-temporary file.
+Each subset is a unit. Remote and gzip files are read in one pass if the samples are in order. `rows.py` reads samples that are not in
+order, and all samples of plain local files. Before `rows.py` reads a gzip file, the file is copied, uncompressed, to an unlinked temporary
+file.
 """
 
 import json
@@ -233,7 +233,7 @@ def parse_header(start: ForwardReader, uri: str) -> Header:
 
 
 class _File(Closeable):
-    """Reads the samples of a file by number, in native byte order."""
+    """Reads samples of a file, given their numbers, and returns the samples in native byte order."""
 
     def __init__(self, source: Input, uri: str) -> None:
         self._source = source

@@ -1,7 +1,7 @@
 """The base of readers that decode complete units. A reader turns one unit into a `Block`, and this module reads blocks in any order.
 
 If rows are read in order, each unit is decoded once and sliced. In any other order, rows come from a bounded cache of recently decoded
-units. Open files are cached as well, and each is checked against its pin.
+units. A reader also caches its open files, each of which is checked against its pin.
 """
 
 import itertools

@@ -78,7 +78,7 @@ def _check(column: Any) -> None:
 
 
 def _as_bytes(kind: Any) -> Any:
-    """The same Arrow type, but with bytes in place of text."""
+    """The given Arrow type, with bytes in place of text."""
     types: Any = pa.types
     make: Any = pa
     for is_text, raw in (

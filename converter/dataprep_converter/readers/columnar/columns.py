@@ -221,7 +221,7 @@ def _cast(values: Any, kind: pa.DataType) -> Array:
 
 
 def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None":
-    """The original text of the decimals that lost digits when they were read; null in the other rows. None if no value of the column can
+    """The original text of each decimal that lost digits when it was read; null in all other rows. None if no value of the column can
     have lost digits."""
     original: Any = records.column(column.path[0])
     for name in column.path[1:]:

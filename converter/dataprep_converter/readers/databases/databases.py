@@ -356,7 +356,7 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) ->
 
 
 def _lost(column: Any, read: Array) -> Array:
-    """The original text of a column's numerics that lost digits; null in the other rows."""
+    """The original text of each numeric that lost digits; null in all other rows of the column."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     found = lost_digits(plain, read) if pa.types.is_string(plain.type) else None
     return pa.nulls(len(read), pa.string()) if found is None else found

@@ -124,7 +124,7 @@ class _Bounds:
         return f"{name} >= {self.low}" + (f" AND {name} < {self.high}" if self.high is not None else "")
 
     def named(self, source: SqlSource) -> str:
-        """The name of the part for messages."""
+        """A name of the part for use in messages."""
         if source.partition_by is None or (self.low is None and self.high is None):
             return "all rows"
         low = f"{self.low} <= " if self.low is not None else ""
@@ -134,7 +134,7 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Queries the rows of the result, and converts them into the columns of batches."""
+    """Runs the query, and converts the rows of its result into the columns of batches."""
 
     result: pa.Schema
     """The schema of the query's result in the database."""
@@ -174,8 +174,8 @@ class _Rows:
         return pa.schema([*self.schema, *((lost_name(name), pa.string()) for name in self.numerics)])
 
     def blocks(self, database: Database, source: SqlSource, bounds: _Bounds) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
-        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last may be shorter. Each block is a pair: all its rows, and the
-        reason for each bad row. Raises BadSpec if the order of the rows isn't unique."""
+        """Yields the rows of a part in blocks of BLOCK_ROWS rows; the last block may be shorter. Each block is a pair: all its rows, and
+        the reason for each bad row. Raises BadSpec if the order of the rows isn't unique."""
         where = bounds.where(source.partition_by.column) if source.partition_by else "1 = 1"
         order = ", ".join(quoted(name) for name in source.order_by)
         statement = f"SELECT {database.selected(self.result)} FROM ({_query(source)}) AS q WHERE {where} ORDER BY {order}"
@@ -209,7 +209,7 @@ class _Rows:
 
 
 class _Part(Closeable):
-    """The rows of a part, in a temporary file. This is an `Input`, so that parts are cached like open files."""
+    """The rows of a part, in a temporary file. This class is an `Input`, so that parts are cached like open files."""
 
     def __init__(self, blocks: Iterator[tuple[pa.RecordBatch, dict[int, str]]]) -> None:
         """Writes the blocks to the file. Raises StoreFull if the disk is full."""

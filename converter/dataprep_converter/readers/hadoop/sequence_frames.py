@@ -1,7 +1,7 @@
 """Parses the framing of Hadoop's sequence files. The planner finds the records by their lengths alone; workers also read keys and values.
 
-`formats/hadoop/sequence_file_encoder.py` shows the framing. Here, files may be from other programs, so they may have any classes, codecs and
-metadata, and sync markers at any distance.
+`formats/hadoop/sequence_file_encoder.py` shows the framing. Files from other programs can be read too, so a file may have any classes,
+codecs and metadata, and sync markers at any distance.
 """
 
 import struct

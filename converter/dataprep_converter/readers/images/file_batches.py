@@ -24,8 +24,8 @@ _BEFORE_A_PATH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 def images_of_batches(
     access: Access, uris: Sequence[str], *, extensions: Sequence[str], recursive: bool, subset_from: str, ignored: IgnoredFiles
 ) -> Iterator[Files]:
-    """Yields the images of all zip files at the URIs, in the order of their numbers. `extras` contains the names of the images' original
-    folders.
+    """Yields the images of all zip files at the URIs; the images of a zip file are in the order of the numbers in their names. `extras`
+    contains the names of the images' original folders.
 
     `ignored` counts files that aren't zip files, and files with other extensions inside zip files. Raises NotFound for a URI without files,
     and BadData for a zip file that isn't a FileBatch.

@@ -83,8 +83,8 @@ class UnmatchedFiles:
             self.examples.append(uri)
 
     def conclude(self) -> list[str]:
-        """If files have no counterpart, returns a warning for the policy Skip. For any other policy, such files raise NotFound, which names
-        the first of the files."""
+        """If files have no counterpart, returns a warning (policy Skip), or raises NotFound, which names the first of these files (any
+        other policy)."""
         count = self.images + self.partners
         if not count:
             return []

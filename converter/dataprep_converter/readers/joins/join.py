@@ -44,7 +44,7 @@ _ROW_BYTES: Final = 1024
 _READER_BYTES: Final = 512 << 20
 """The memory that each table needs while it is read, if several tables are read concurrently."""
 _MOST_BAD: Final = 100_000
-"""The largest accepted number of bad rows in all tables. The number of bad rows is limited because each of them is a unit."""
+"""The largest accepted number of bad rows in all tables. The number of bad rows is limited because each bad row is a unit."""
 _SHOWN: Final = 64
 
 _arrow: Any = pa  # the type stubs lack some functions

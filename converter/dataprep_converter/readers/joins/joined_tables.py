@@ -114,7 +114,7 @@ def _part(column: Array, first: int, stop: int) -> Array:
 
 
 def _grouped(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:
-    """The values as lists with these lengths, or unchanged if there are no lengths."""
+    """The values of `column`, grouped into lists of the lengths `sizes`, or unchanged if `sizes` is None."""
     if sizes is None:
         return column
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

@@ -23,7 +23,7 @@ from dataprep_converter.readers.text.csv_rows import Rows, scan
 
 _arrow_csv: Any = arrow_csv  # the type stubs lack the types of the options
 
-# If Arrow rejects a row, Python's parser reads it to find the reason. By default, Python's parser limits cells to 128 KiB.
+# If Arrow rejects a row, Python's parser reads the row to find the reason. By default, Python's parser limits cells to 128 KiB.
 csv.field_size_limit(sys.maxsize)
 
 BLANKS: Final = " \t"
@@ -134,7 +134,7 @@ class Parser:
         """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that may occur in thousands of rows.
 
         Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. Repeatedly halving the block finds
-        the other faulty rows, such as rows with numbers that are too large.
+        the remaining faulty rows, such as rows with numbers that are too large.
         """
         typed = [column for column in self._columns if column.type in _PATTERNS]
         skipped: list[tuple[int, int]] = []
@@ -241,8 +241,8 @@ class Parser:
         return columns, wrong
 
     def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
-        """The rows that have a number beyond the largest float64, and the reason. Arrow reads a number that is too large as infinity, like
-        the word `inf`, so this method looks for digits in the text."""
+        """The rows that have a number beyond the largest float64, and the reason. Arrow reads both the word `inf` and numbers that are too
+        large as infinity, so this method looks for digits in the text."""
         found: dict[int, str] = {}
         for column in self._columns:
             values: Any = table.column(column.name)

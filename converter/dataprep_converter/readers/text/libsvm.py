@@ -162,7 +162,7 @@ class _Faults:
         self.is_good = np.ones(lines, np.bool_)
 
     def add(self, tokens: _Tokens, wrong: npt.NDArray[np.bool_], reason: Callable[[int], str]) -> None:
-        """Marks each line that contains a wrong token as bad. `reason` is called with the number of the token."""
+        """Marks as bad each line that contains a wrong token. `reason` is called with the number of the token."""
         for number in np.flatnonzero(wrong).tolist():
             self.reasons.setdefault(int(tokens.lines[number]), reason(number))
         self.is_good[tokens.lines[wrong]] = False

@@ -77,8 +77,8 @@ def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, skip_ma
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:
-    """Maps each line that is not UTF-8 to a reason that names the first invalid byte. Decodes each line, so call this function only if the
-    text as a whole is not UTF-8."""
+    """Maps the index of each line that is not UTF-8 to a reason that names the first invalid byte. Decodes each line, so call this function
+    only if the text as a whole is not UTF-8."""
     faults: dict[int, str] = {}
     for number, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
         try:

@@ -1,7 +1,7 @@
 """Plans the source `csvSequences`: lists the sequence files in their order, finds the files of their labels, and determines the columns.
 
-If the spec gives the columns, the planner only lists the files. If the spec doesn't give them, the planner also reads the first files, up
-to a total of one MiB or 16 files.
+If the spec gives the columns, the planner only lists the files. If the spec doesn't give the columns, the planner also reads the first
+files, up to a total of one MiB or 16 files.
 """
 
 import itertools

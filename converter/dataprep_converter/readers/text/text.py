@@ -1,4 +1,5 @@
-"""The source `text` makes a record of each line of text files, unchanged. Lines are found and copied without a Python loop."""
+"""The source `text` turns each line of text files into a record, and leaves the line unchanged. Lines are found and copied without a Python
+loop."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -238,7 +238,7 @@ def _of_manifest(feature: Mapping[str, Any]) -> TfrecordFeature:
 
 
 def _inferred(sampled: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> list[TfrecordFeature]:
-    """Infers the features from the first records, sorted by name. Raises BadSpec for a feature without values, or with two types."""
+    """Infers the features, sorted by name, from the first records. Raises BadSpec for a feature without values, or with two types."""
     names = sorted({name for _, record in sampled for name in record}, key=str.encode)
     return [_inferred_one(name, sampled) for name in names]
 
