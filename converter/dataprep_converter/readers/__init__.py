@@ -114,7 +114,7 @@ class ReadsColumns(Protocol):
     implement this protocol reads all columns."""
 
     def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
-        """Like `read`, but the batches need to contain only these columns and `_sample`."""
+        """Like `read`, but the batches need to contain only the given columns and `_sample`."""
         ...
 
 

@@ -1,5 +1,5 @@
-"""The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with this
-source.
+"""The source `dataset` reads a finished data set of any format, with the decoder of that format. `dataprep convert` runs a job with the
+source `dataset`.
 
 Planning needs only the manifest, which has the features and, for each shard, the split and the number of records. Each shard becomes a
 unit, the shard's split becomes the unit's subset, and the features become the columns. A shard is decoded from its beginning, a few records
@@ -120,7 +120,7 @@ def examples_of(features: Sequence[Mapping[str, Any]]) -> list[ColumnFeature] | 
 
 
 def _parsed(records: Sequence[bytes], expected: Sequence[ColumnFeature], schema: pa.Schema) -> pa.RecordBatch | None:
-    """The records as columns. None if a record has a null or an error; then each record must be parsed separately."""
+    """The records as columns. Returns None if a record has a null or an error, because each record must then be parsed separately."""
     ends = np.cumsum([len(record) for record in records], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
     columns, reasons = parse(b"".join(records), starts, ends, expected, is_strict=True)

@@ -1,8 +1,8 @@
 """The source `plugin` reads files in a custom format with a function that the user provides.
 
 Each file is a unit. The planner runs the function over every file to count the records and to freeze the columns. If records are read in
-order, a worker runs the function once over each file. For any other order, the worker stores the function's results in an unlinked
-temporary file in $TMPDIR.
+order, a worker runs the function once over each file. If records are read out of order, the worker stores the function's results in an
+unlinked temporary file in $TMPDIR.
 """
 
 import io
@@ -36,7 +36,7 @@ _OPEN_FILES: Final = 4
 
 
 class PluginReader(BlockReader):
-    """See the module. The columns are those of the function's records."""
+    """See the module. The reader's columns are the columns of the function's records."""
 
     default_label: ClassVar[str] = "label"
 

@@ -103,7 +103,7 @@ class IdxReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. If the numbers are in order, this is as fast as reading the file
+        """Yields a batch for each array of sample numbers. If the sample numbers are in order, this method is as fast as reading the file
         sequentially."""
         for wanted in samples:
             yield self._batch(units, wanted)

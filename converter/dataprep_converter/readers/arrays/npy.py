@@ -3,8 +3,8 @@
     # A .npy file:  93 NUMPY | version | header: dtype, order, shape | values           A .npz file:  a zip file of .npy files
 
 Each unit is one file, or a group of files whose arrays are columns of the same records. Rows are read directly from the file (`rows.py`). A
-deflated array in a .npz file is inflated in one pass. If the rows of such an array are requested out of order, the array is inflated to an
-unlinked temporary copy.
+deflated array in a .npz file is inflated in one pass. If the rows of a deflated array are requested out of order, the array is inflated to
+an unlinked temporary copy.
 """
 
 import io
@@ -294,7 +294,7 @@ def _header(source: Input, uri: str, size: int) -> _Header:
 
 
 def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
-    """Raises BadData, which names the file, if this is not a plain array of rows."""
+    """Raises BadData, which names the file, if the array is not a plain array of rows."""
     if header.dtype.hasobject:
         raise BadData(f"{uri} holds Python objects (dtype {header.dtype}), which are pickles and are never loaded.", uri=uri)
     if not header.shape:

@@ -1,7 +1,7 @@
 """Leaves data sets out of the listing of an input folder: unless the source names it, the output of another job isn't input.
 
 Listings are sorted by path, so files whose names begin with a digit or a capital letter come before a data set's marker, `_dataprep/`.
-Such files are held back until it is known whether they belong to a data set.
+Files before a possible marker are held back until it is known whether they belong to a data set.
 """
 
 from collections.abc import Iterator, MutableMapping

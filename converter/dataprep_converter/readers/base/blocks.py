@@ -1,7 +1,7 @@
 """The base of readers that decode complete units. A reader turns one unit into a `Block`, and this module reads blocks in any order.
 
-If rows are read in order, each unit is decoded once and sliced. In any other order, rows come from a bounded cache of recently decoded
-units. A reader also caches its open files, each of which is checked against its pin.
+If rows are read in order, each unit is decoded once and sliced. If rows are read out of order, they come from a bounded cache of recently
+decoded units. A reader also caches its open files, each of which is checked against its pin.
 """
 
 import itertools
@@ -121,8 +121,8 @@ class BlockReader(Closeable):
         raise NotImplementedError
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:  # noqa: ARG002 - overriding methods use it
-        """Yields a pair for each block that contains some of the unit's `rows`: the number of the block's first row, and the block. Each of
-        these rows is in exactly one of the blocks.
+        """Yields a pair for each block that contains some of the unit's `rows`: the number of the block's first row, and the block. Each
+        row in `rows` is in exactly one of the blocks.
 
         By default, yields a single block, which `load` returns and which is cached. Subclasses that override this method cache their blocks
         with `kept`.
@@ -138,9 +138,9 @@ class BlockReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. If the sample numbers are in order, each unit is decoded once. For any other
-        order, the most recently decoded units are cached. If the input is larger than the cache, many batches are collected in one pass
-        over the input."""
+        """Yields a batch for each array of sample numbers. If the sample numbers are in order, each unit is decoded once. If the sample
+        numbers are out of order, the most recently decoded units are cached. If the input is larger than the cache, many batches are
+        collected in one pass over the input."""
         first = next(samples, None)
         if first is None:
             return

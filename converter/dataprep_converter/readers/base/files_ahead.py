@@ -67,7 +67,7 @@ class _Task:
     """Some samples of a batch, which are read one after another."""
 
     room: Room
-    """The buffer for all files of the batch. This buffer is empty if the files are read into separate buffers."""
+    """The buffer for all files of the batch. The buffer is empty if the files are read into separate buffers."""
     first: int
     """The offset of the task's first file in the buffer."""
     samples: list[_SampleRequest] = field(default_factory=list)
@@ -116,7 +116,7 @@ class FilesReader(Closeable, Generic[T]):
         raise NotImplementedError
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. All orders cost the same, because each sample has its own files."""
+        """Yields a batch for each array of sample numbers. Reading costs the same in any order, because each sample has its own files."""
         batch: list[_SampleRequest] = []
         contents: list[_Content] = []
         for task, read in self._in_order(self._tasks(units, samples)):
@@ -254,6 +254,6 @@ def whole(store: Store, file: File) -> bytes:
 
 
 def binaries(contents: Sequence[bytes]) -> Array:
-    """A large_binary column of the contents. For large values this is much faster than Arrow's conversion from Python objects."""
+    """A large_binary column of the contents. For large values, this function is much faster than Arrow's conversion from Python objects."""
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     return binary(np.frombuffer(b"".join(contents), np.uint8), np.concatenate(([0], np.cumsum(lengths))))

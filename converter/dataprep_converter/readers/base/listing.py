@@ -26,7 +26,7 @@ class FilesOfFolder:
     folder: str
     """The URI of the files' folder, with a trailing slash. Empty if the URI is a name without a folder."""
     below: str
-    """The folder's path relative to the source's URI, in UTF-8, with a trailing slash. This path is empty for the folder that the URI
+    """The folder's path relative to the source's URI, in UTF-8, with a trailing slash. The path is empty for the folder that the URI
     names."""
     names: Sequence[str]
     sizes: Sequence[int]

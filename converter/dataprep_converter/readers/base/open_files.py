@@ -35,8 +35,8 @@ class OpenFiles(Closeable):
         return self._files.get(uri, lambda: MeteredInput(open_file(), self.count))
 
     def views(self, most: int = KEPT_FILES, *, close: Callable[[V], None] = lambda _: None) -> LruCache[str, V]:
-        """A new cache of objects that read from the files. Its keys are URIs. Before a file is closed, the object that reads from the file
-        is removed from the cache and passed to `close`."""
+        """A new cache of objects that read from the files. The cache's keys are URIs. Before a file is closed, the object that reads from
+        the file is removed from the cache and passed to `close`."""
         views: LruCache[str, V] = LruCache(most, evicted=lambda _uri, view: close(view))
         self._views.append(views)
         return views

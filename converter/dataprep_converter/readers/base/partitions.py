@@ -1,7 +1,7 @@
 """Hive partitions: columns that are stored in folder names, as in `country=de/day=2024-01-01/part-0.parquet`.
 
 The planner takes the keys from the path of the first file, checks that all other files have the same keys, and freezes the types. Workers
-derive the values of these columns from the path of a unit. Readers handle only the columns inside the files.
+derive the values of the partition columns from the path of a unit. Readers handle only the columns inside the files.
 """
 
 import re

@@ -186,8 +186,8 @@ class _SpilledWindows(Closeable):
 
 
 def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
-    """Reads the rows of these windows in one pass. Returns None if a common pass saves nothing or isn't possible; each window then needs a
-    separate pass."""
+    """Reads the rows of the windows `ahead` in one pass. Returns None if a common pass saves nothing or isn't possible; each window then
+    needs a separate pass."""
     if len(ahead) < 2:
         return None
     numbers = np.concatenate([samples for window in ahead for samples in window])

@@ -29,7 +29,7 @@ _ipc: Any = pa.ipc  # the type stubs lack some options
 
 
 class ArrowReader(BlockReader):
-    """See the module. The columns are those of the files. The field `b` of the struct `a` becomes the column `a/b`."""
+    """See the module. The reader's columns are the columns of the files. The field `b` of the struct `a` becomes the column `a/b`."""
 
     @staticmethod
     def discover(source: ArrowSource, access: Access) -> Discovery:

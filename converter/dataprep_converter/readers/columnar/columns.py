@@ -46,7 +46,7 @@ class Column:
     type: pa.DataType
     """The type of the column in batches."""
     was: pa.DataType | None = None
-    """The type of the values in the input. Set only for times and decimals, because these are read as numbers."""
+    """The type of the values in the input. The type is set only for times and decimals, because times and decimals are read as numbers."""
 
     def field(self) -> "pa.Field[Any]":
         """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""

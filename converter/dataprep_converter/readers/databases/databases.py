@@ -1,7 +1,7 @@
 """The databases that `source.sql` can read. ADBC drivers return the rows as Arrow batches.
 
 Connections are read-only. Errors of the drivers are converted to errors of this project. Each kind of database has a class that connects to
-it and determines the columns of a query.
+the database and determines the columns of a query.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ _EPOCH_DAYS: Final = 10_957
 """The number of days from 1970 to 2000. PostgreSQL counts times from 2000."""
 _DAY_MICROSECONDS: Final = 86_400_000_000
 _REASON: Final = "\0reason"
-"""The name of the column with the reasons for bad rows. No column of a query can have this name."""
+"""The name of the column with the reasons for bad rows. No column of a query can have the same name."""
 _BITS: Final = 62
 """The number of flags that are stored in one SQLite integer. The integer's sign bit isn't used."""
 _SQLITE_ROWS: Final = 65_536
@@ -85,7 +85,7 @@ class Database(Closeable):
         raise NotImplementedError
 
     def selected(self, schema: pa.Schema) -> str:
-        """The SQL expressions to select for these columns."""
+        """The SQL expressions to select for the columns of `schema`."""
         return ", ".join(quoted(name) for name in schema.names)
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
@@ -232,8 +232,8 @@ class Sqlite(Database):
         return pa.schema(fields)
 
     def selected(self, schema: pa.Schema) -> str:
-        """The SQL expressions to select for these columns. These expressions replace each NULL with a value. Further expressions, which
-        mark the NULLs, follow.
+        """The SQL expressions to select for the columns of `schema`. The expressions replace each NULL with a value, and further
+        expressions at the end mark the NULLs.
 
         The NULLs are replaced because the driver infers the type of a column from the first rows, and treats NULL as a whole number. The
         expressions have no names, so that ORDER BY refers to the columns of the query.

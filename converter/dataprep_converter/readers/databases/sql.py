@@ -144,7 +144,7 @@ class _Rows:
 
     @classmethod
     def of(cls, source: SqlSource, result: pa.Schema) -> "_Rows":
-        """Creates the object for the rows of a query whose result has this schema. Raises BadSpec for columns that don't exist or that
+        """Creates the object for the rows of a query whose result has the given schema. Raises BadSpec for columns that don't exist or that
         records can't hold, and for invalid defaults."""
         columns = [
             replace(column, was=pa.string()) if column.path == (column.name,) and column.type == pa.float64() else column

@@ -162,7 +162,7 @@ class _Rows:
 
     @classmethod
     def of(cls, source: TableSource, schema: pa.Schema) -> Self:
-        """The rows of a table with this schema. Raises BadSpec for a default whose column doesn't exist or has another type."""
+        """The rows of a table with the given schema. Raises BadSpec for a default whose column doesn't exist or has another type."""
         columns = columns_of(schema, None, of="source.table", uri=source.uris[0])
         kinds = {column.name: column.type for column in columns}
         defaults = {}
@@ -227,7 +227,7 @@ class _Stream(Closeable):
         return self._slice == (unit.root, unit.row) and 0 <= number - self._following <= _SKIPPED_BLOCKS
 
     def block(self, number: int) -> pa.RecordBatch:
-        """The rows of a block. `reaches` must be true for this block."""
+        """The rows of a block. Call this method only if `reaches` is true for the block."""
         while True:
             records = next(self._blocks)
             self._following += 1

@@ -77,8 +77,8 @@ def kind(java: str, first: Cells, uri: str) -> Kind:
 
 
 def form(of: Kind, name: str) -> Form | None:
-    """The form that converts objects of this kind. DL4J's records become a column for each of their values; any other objects become one
-    column named `name`.
+    """The form that converts objects of the kind `of`. DL4J's records become a column for each of their values; any other objects become
+    one column named `name`.
 
     Returns None for a kind without values.
     """

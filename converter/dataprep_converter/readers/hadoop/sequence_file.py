@@ -1,8 +1,8 @@
 """The source `sequenceFile` reads Hadoop's sequence files and map files, whichever program wrote them. Keys and values become columns.
 
 The planner reads the lengths of the records (`sequence_frames.py`), and splits each file into units of complete records or blocks. The
-planner also freezes the classes of keys and values. If a class doesn't determine the types, they are determined from the first records
-(`hadoop_columns.py`). In a map file, only the file `data` is read.
+planner also freezes the classes of keys and values. If a class doesn't determine the types of its objects, these types are determined from
+the first records (`hadoop_columns.py`). In a map file, only the file `data` is read.
 """
 
 import json
@@ -33,11 +33,12 @@ _PACKED_BYTES = 1 << 20
 """The size of a unit in a compressed file, in bytes. This size is smaller than _UNIT_BYTES, because the decompressed contents may be many
 times larger than the compressed data."""
 _WINDOW: Final = 64 << 10
-"""The number of bytes that are read at a time to find lengths in a local file. If a record is larger, its contents are skipped."""
+"""The number of bytes that are read at a time to find lengths in a local file. The contents of a record that exceeds this number are
+skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_RECORDS: Final = 256
 _BESIDE: Final = frozenset({"index", "bloom"})
-"""In the folder of a map file, the files with these names hold no records."""
+"""The names of those files in a map file's folder that contain no records."""
 
 
 class SequenceFileReader(BlockReader):

@@ -23,7 +23,7 @@ _INT: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ii")
 _SYNC: Final = len(ESCAPE) + MARKER
 _HEADER_BYTES: Final = 64 << 10
-"""The number of bytes that are read at first to parse a header. A header with a lot of metadata may be longer than this number."""
+"""The number of bytes that are read at first to parse a header. A header with a lot of metadata may have more bytes than this number."""
 _LONGEST_HEADER: Final = 16 << 20
 _COLUMNS: Final = 4
 """The number of streams in a block: lengths of keys, keys, lengths of values, and values."""
@@ -254,7 +254,7 @@ def _lengths(data: bytes, count: int, offset: int, uri: str) -> Places:
 
 
 def _record_end(head: bytes, offset: int, most: int, uri: str) -> int:
-    """The end offset of the record that begins with these bytes."""
+    """The end offset of the record that begins with the bytes `head`."""
     if len(head) < _HEAD.size:
         raise _broken(f"truncated length ({len(head)} of {_HEAD.size} bytes)", offset, uri)
     size, key_size = _HEAD.unpack(head)

@@ -1,6 +1,6 @@
 """Reads images from FileBatch files, DL4J's zip files of raw files. The class of an image comes from its original URI.
 
-`formats/archives/file_batch_encoder.py` shows the layout of such a file.
+`formats/archives/file_batch_encoder.py` shows the layout of a FileBatch file.
 """
 
 import re

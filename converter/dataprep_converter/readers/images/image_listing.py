@@ -50,7 +50,8 @@ def images_below(
     subset_from: str,
     ignored: IgnoredFiles,
 ) -> Iterator[ListedFile]:
-    """Yields the images in the order of the URIs and, for each URI, sorted by path. Other files are counted in `state["ignored"]`.
+    """Yields the images in the order of the URIs and, for each URI, sorted by path. Files that have none of the extensions are counted in
+    `ignored`.
 
     Raises NotFound for a URI without files, and BadSpec for an image without a subset.
     """

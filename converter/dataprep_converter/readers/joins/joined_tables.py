@@ -1,7 +1,8 @@
 """Joins tables by key. Rows are added and matched, and returned as joined records in the order of the keys.
 
-Tables that fit into their share of the memory are joined in memory (`in_memory.py`). As soon as the tables exceed this share, all rows are
-moved to DuckDB, which joins the tables out of core (`out_of_core.py`). Both methods return the same records in the same pieces.
+Tables that fit into their share of the memory are joined in memory (`in_memory.py`). As soon as the tables exceed their share of the
+memory, all rows are moved to DuckDB, which joins the tables out of core (`out_of_core.py`). Both methods return the same records in the
+same pieces.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,8 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 
 class Join(Closeable):
-    """A join of tables. To use it, add the rows of all tables, match the keys, check for duplicate and missing keys, and read the records."""
+    """A join of tables. To use this class, add the rows of all tables, match the keys, check for duplicate and missing keys, and read the
+    records."""
 
     def __init__(self, tables: Sequence[Columns]) -> None:
         self._tables = tables

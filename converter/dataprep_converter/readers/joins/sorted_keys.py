@@ -115,7 +115,7 @@ class _Sorted:
     order: Places
     """The positions of all rows in the table, in sorted order."""
     starts: npt.NDArray[np.intp] | None
-    """The position in `order` at which the rows of each key begin. This array is None if every key has only one row."""
+    """The position in `order` at which the rows of each key begin. `starts` is None if every key has only one row."""
 
     @classmethod
     def of(cls, numbers: Numbers) -> "_Sorted":

@@ -45,8 +45,8 @@ class Dialect:
     nulls: tuple[str, ...] = ()
     """Words that mean the same as an empty cell, in any column."""
     missing: tuple[str, ...] = ()
-    """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. These words can't be combined
-    with `nulls`, because Arrow accepts only one list of words for missing values."""
+    """Words that mean an empty cell in columns of numbers and truth values, but are text in other columns. `missing` can't be combined with
+    `nulls`, because Arrow accepts only one list of words for missing values."""
 
     def rows(self, data: bytes, *, at_end: bool = True) -> Rows:
         """The complete rows of a text that begins at the start of a row."""
@@ -133,8 +133,8 @@ class Parser:
     def _misfits(self, data: bytes) -> dict[int, str]:
         """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that may occur in thousands of rows.
 
-        Regular expressions find these rows in one pass, and Arrow then checks each distinct text once. Repeatedly halving the block finds
-        the remaining faulty rows, such as rows with numbers that are too large.
+        Regular expressions find rows with invalid cells in one pass, and Arrow then checks each distinct text once. Repeatedly halving the
+        block finds the remaining faulty rows, such as rows with numbers that are too large.
         """
         typed = [column for column in self._columns if column.type in _PATTERNS]
         skipped: list[tuple[int, int]] = []

@@ -21,7 +21,7 @@ from dataprep_converter.records.digits import keeps_all_digits
 MISSING: Final = (
     "NA", "N/A", "n/a", "na", "NULL", "Null", "null", "None", "none", "#N/A", "#N/A N/A", "#NA", "<NA>", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN",
 )  # fmt: skip
-"""The words for a missing value if the spec names none. `nan` is not one of these words, because it is a number."""
+"""The words for a missing value if the spec names none. `nan` is not a word for a missing value, because `nan` is a number."""
 
 _PLAIN: Final = Dialect(",", '"')
 _FITTING: Final = 0.95
@@ -33,7 +33,7 @@ class Kind:
 
     type: str
     cells: int = 0
-    """The number of filled cells that were examined. This number is set only if some filled cells are not of the inferred type."""
+    """The number of filled cells that were examined. `cells` is set only if some filled cells are not of the inferred type."""
     others: int = 0
     """The number of filled cells that are not of the inferred type. If the inferred type is text, `others` is the number of cells that
     aren't numbers."""
@@ -44,7 +44,7 @@ class Kind:
 
     @property
     def misfits(self) -> str:
-        """The part of a message that says how many cells are not of the type. This part is empty if all cells are of the type, or if the
+        """The part of a message that says how many cells are not of the type. The part is empty if all cells are of the type, or if the
         type is String."""
         if not self.others or self.type == "String":
             return ""
@@ -123,7 +123,7 @@ def _of_cells(cells: Any, dialect: Dialect) -> Kind:
 
 
 def _judged(kind: str, filled: Any, fits: Any, *, words: Any, cells: Any) -> Kind:
-    """The type, the number of filled cells that don't have this type, and the first such cell."""
+    """The type `kind`, the number of filled cells for which `fits` is false, and the first such cell."""
     others = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
     if not len(others):
         return Kind(kind)

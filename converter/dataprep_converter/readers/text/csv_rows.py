@@ -37,7 +37,7 @@ class Rows:
         return len(self.starts)
 
     def unclosed(self) -> int | None:
-        """The position of a quote that is never closed. This position is meaningful only for a complete text, because more text could close
+        """The position of a quote that is never closed. The position is meaningful only for a complete text, because more text could close
         the quote."""
         return int(self.quotes[-1]) if len(self.quotes) % 2 else None
 

@@ -154,7 +154,7 @@ class CsvSequencesReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. All orders cost the same."""
+        """Yields a batch for each array of sample numbers. Reading costs the same in any order."""
         for batch in self._texts.read(units, samples):
             yield self._parsed(batch)
 
@@ -168,7 +168,7 @@ class CsvSequencesReader(Closeable):
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
-            # If the source has labels, a column that is in neither file may have been made from either of them. In this case, the step is
+            # If the source has labels, a column that is in neither file may have been computed from either file, so its bad step is
             # unknown.
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)

@@ -115,7 +115,7 @@ def _kind(value: Any) -> str:
 
 
 def _path(name: str, seen: dict[Path, _PathTypes]) -> Path:
-    """The path of a column in the spec. A key with exactly this name takes precedence over keys inside objects."""
+    """The path of a column in the spec. A key with exactly the column's name takes precedence over keys inside objects."""
     if (name,) in seen:
         return (name,)
     return next((path for path in seen if "/".join(path) == name), tuple(name.split("/")))

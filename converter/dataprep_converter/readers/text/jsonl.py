@@ -81,7 +81,7 @@ def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
 def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
     """The URI of the first file with a line that isn't blank, and this file's first lines that aren't blank, each with its line number.
 
-    Reads the first MiB of a file. As long as no complete line with text has been read, reads twice as many bytes.
+    Reads the first MiB of a file. As long as no complete line with text has been read, doubles the number of bytes to read.
     """
     for _, _, entry in input_files(access, jsonl.uris):
         with access.store(entry.uri).open(entry.uri) as source:

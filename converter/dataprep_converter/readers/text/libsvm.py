@@ -38,8 +38,8 @@ _Places = npt.NDArray[np.int64]
 
 
 class LibsvmReader(Closeable):
-    """See the module. The first columns are `label` and, optionally, `qid`. These columns are followed by dense `values`, or by sparse
-    `keys` and `values` and, optionally, `shape`."""
+    """See the module. The first columns are `label` and, optionally, `qid`. The columns `label` and `qid` are followed by dense `values`,
+    or by sparse `keys` and `values` and, optionally, `shape`."""
 
     default_label: ClassVar[str] = "label"
 
@@ -69,8 +69,8 @@ class LibsvmReader(Closeable):
         return {}
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
-        """Yields a batch for each array of sample numbers. Dense vectors are made for one batch at a time, because those of a whole stretch
-        with many short lines would need too much memory."""
+        """Yields a batch for each array of sample numbers. Dense vectors are made for one batch at a time, because the dense vectors of a
+        whole stretch with many short lines would need too much memory."""
         for batch in self._sparse.read(units, samples):
             yield replace(batch, records=self._with_vectors(batch.records)) if self._source.dense else batch
 
@@ -303,7 +303,7 @@ def _without_comments(text: npt.NDArray[np.uint8], lines: Lines) -> npt.NDArray[
 
 
 def _numbers(tokens: _Tokens, pattern: str, kind: pa.DataType) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """The tokens as numbers, and a mask of the tokens that aren't numbers. Those become 0."""
+    """The tokens as numbers, and a mask of the tokens that aren't numbers. Tokens that aren't numbers become 0."""
     try:
         return to_numpy(tokens.strings().cast(kind)), np.zeros(len(tokens.starts), np.bool_)
     except pa.ArrowInvalid:

@@ -154,7 +154,7 @@ class _Columns:
             at_end = len(data) < _SAMPLE_BYTES
             start = self._preamble.taken_off(data, at_end=at_end)
         except (BadData, BadSample):
-            # Ignore a file with broken gzip or a header that never ends. Such a file becomes a bad record later.
+            # Ignore a file with broken gzip or a header that never ends, because such a file becomes a bad record later.
             return
         if start is None:
             raise BadData(f"{entry.uri}: the header doesn't end within {_SAMPLE_BYTES >> 20} MiB; is a quote never closed?", uri=entry.uri)
@@ -165,8 +165,8 @@ class _Columns:
             self._bytes += len(text)
 
     def settled(self, *, alone: str | None = None) -> list[dict[str, Any]]:
-        """The columns as JSON values for `state`. If there is only one column and no header, it is named `alone`. Raises BadData if no file has
-        a row."""
+        """The columns as JSON values for `state`. If there is only one column and no header, the column is named `alone`. Raises BadData if
+        no file has a row."""
         columns = self._given if self._given is not None else self._inferred()
         if alone is not None and self._given is None and not self._preamble.header and len(columns) == 1:
             columns = [columns[0].model_copy(update={"name": alone})]

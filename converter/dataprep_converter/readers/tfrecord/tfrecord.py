@@ -43,7 +43,8 @@ RECORD: Final = "record"
 
 _UNIT_BYTES = 4 << 20
 _WINDOW: Final = 64 << 10
-"""The number of bytes that are read at a time to find headers in a local file. If a record is larger, its payload is skipped."""
+"""The number of bytes that are read at a time to find headers in a local file. The payload of a record that exceeds this number is
+skipped."""
 _FAR_WINDOW: Final = 8 << 20
 _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 256
