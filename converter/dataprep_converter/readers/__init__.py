@@ -1,7 +1,7 @@
 """Readers list the samples of a source (while planning) and read them as Arrow batches (while working). Each source has its own module.
 
-A reader has two parts. `discover` lists the source and freezes the state that all workers share. An instance is created from that state,
-and reads any samples of the plan by number.
+A reader has two parts. `discover` lists the source and freezes the state that all workers share. An instance of the reader is created from
+the shared state, and reads any samples of the plan, given their numbers.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -90,7 +90,7 @@ class Reader(Protocol):
         ...
 
     def classes(self) -> dict[str, list[str]]:
-        """The class names of each label column, in the order of the class numbers. Empty if the classes have no names."""
+        """The class names of each label column, in the order of the class numbers. The dict is empty if the classes have no names."""
         ...
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:

@@ -130,7 +130,7 @@ def _parsed(records: Sequence[bytes], expected: Sequence[ColumnFeature], schema:
 
 
 def cast(column: Array, kind: pa.DataType) -> Array:
-    """Converts a column to another type without changing the values. Can also convert lists of numbers to tensors."""
+    """Converts a column to another type without changing the values. This function can also convert lists of numbers to tensors."""
     if column.type.equals(kind):
         return column
     if is_tensor(kind):

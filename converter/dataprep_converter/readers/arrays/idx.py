@@ -123,8 +123,8 @@ class IdxReader(Closeable):
         return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=self._count.take_count())
 
     def _constants(self) -> dict[str, int]:
-        """The height, width and depth of every image. Empty if images have fewer than two dimensions. If images have two dimensions, the
-        depth is 1."""
+        """The height, width and depth of every image. The dict is empty if images have fewer than two dimensions. If images have two
+        dimensions, the depth is 1."""
         if len(self._shape) < 2:
             return {}
         return {"height": self._shape[0], "width": self._shape[1], "depth": self._shape[2] if len(self._shape) > 2 else 1}

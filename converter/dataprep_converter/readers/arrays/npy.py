@@ -192,7 +192,7 @@ class _Planner:
             yield from self._unit(0, group[0][1], [entry for _, _, entry in group], found)
 
     def _arrays(self, entry: Entry) -> _Arrays:
-        """The arrays of a file by column."""
+        """The arrays of a file, keyed by column."""
         with self._access.store(entry.uri).open(entry.uri) as source:
             if source.read_at(0, 2) == zips.MAGIC:
                 return _members(source, entry, self._source.members)
@@ -247,7 +247,7 @@ def _whole_file(source: Input, entry: Entry) -> tuple[_Header, _Place]:
 
 
 def _members(source: Input, entry: Entry, wanted: Mapping[str, str] | None) -> _Arrays:
-    """The arrays of a .npz file by column."""
+    """The arrays of a .npz file, keyed by column."""
     there = {member.name.removesuffix(".npy"): member for member in zips.members(source, entry.uri)}
     if not there:
         raise BadData(f"{entry.uri} holds no arrays.", uri=entry.uri)

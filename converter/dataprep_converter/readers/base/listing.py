@@ -24,7 +24,7 @@ class FilesOfFolder:
     root: int
     """The index, in the source's list of URIs, of the URI below which the files were found."""
     folder: str
-    """The URI of the files' folder, with a trailing slash. Empty if the URI is a name without a folder."""
+    """The URI of the files' folder, with a trailing slash. This URI is empty if the source's URI is a name without a folder."""
     below: str
     """The folder's path relative to the source's URI, in UTF-8, with a trailing slash. The path is empty for the folder that the URI
     names."""

@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class OpenFiles(Closeable):
-    """A cache of at most `KEPT_FILES` open files by URI."""
+    """A cache of at most `KEPT_FILES` open files, keyed by URI."""
 
     def __init__(self, access: Access) -> None:
         self.count = ByteCounter()

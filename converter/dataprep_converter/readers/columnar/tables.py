@@ -53,7 +53,7 @@ class CommonSchema:
 
     def _widen(self, found: Sequence[Column], uri: str) -> None:
         """Updates the types of decimals if this file's decimals have more digits than those of the earlier files. Raises BadSpec for times
-        with another unit or zone."""
+        whose unit or zone differs from the first file's."""
         assert self.columns is not None  # noqa: S101 - the first file was settled
         others = {column.name: column for column in found}
         for place, column in enumerate(self.columns):

@@ -318,7 +318,7 @@ def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Boun
 
 
 def _counts(database: Database, source: SqlSource, parts: Sequence[_Bounds]) -> list[int]:
-    """The number of rows of each part, from a single statement."""
+    """The number of rows of each part, counted by a single statement."""
     column = source.partition_by.column if source.partition_by else ""
     each = ", ".join(f"count(CASE WHEN {bounds.where(column)} THEN 1 END)" for bounds in parts)
     return [int(count) for count in database.row(f"SELECT {each} FROM ({_query(source)}) AS q")]

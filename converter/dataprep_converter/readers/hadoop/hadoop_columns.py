@@ -30,7 +30,7 @@ NOTHING: Final = f"{_IO}NullWritable"
 _INT: Final = struct.Struct(">i")
 _TYPE: Final = struct.Struct(">h")
 _VALUES: Final = {code: NUMBERS[name] for code, name in enumerate(("bool", "int8", "float64", "float32", "int32", "int64"))}
-"""DL4J's number types by their code."""
+"""DL4J's number types, keyed by code."""
 _NAMES: Final = ("Boolean", "Byte", "Double", "Float", "Int", "Long", "Null", "Text", "NDArray", "Image", "Arrow", "Bytes")
 _PRIMITIVES: Final = {
     "boolean": "?", "byte": "i1", "short": ">i2", "int": ">i4", "long": ">i8", "float": ">f4", "double": ">f8",

@@ -26,7 +26,8 @@ def parent(folders: Sequence[str], *, where: str) -> str:
 
 
 def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
-    """The classes of images by their file names (labelFrom: FileName). Raises BadSpec, which names the URI, for a name without a class."""
+    """The classes of images, taken from the file names (labelFrom: FileName). Raises BadSpec, which names the URI, for a name without a
+    class."""
     found = _by_pattern(names, uris, rule.pattern) if rule.pattern else _by_part(names, uris, rule)
     for label, uri in zip(found, uris, strict=True):
         if not label:

@@ -1,4 +1,4 @@
-"""Lists the images of a source in folders, globs and files, filtered by extension, and determines the subset of each image."""
+"""Lists the images in a source's folders, globs and files, filters them by extension, and determines the subset of each image."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -112,7 +112,7 @@ class Pairing:
     def pairs(self, access: Access, *, subset_from: str, ignored: IgnoredFiles) -> Iterator[Pair]:
         """Yields the images with their partners, in the order of the URIs and, for each URI, sorted by path.
 
-        The images of each URI are followed by the URI's partners that have no image. The partners of one URI are held in memory. Raises
+        The images of each URI are followed by the URI's partners that have no image. Memory holds the partners of one URI at a time. Raises
         NotFound for a URI without files, and BadSpec for two files that have the same partner.
         """
         for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
@@ -139,8 +139,8 @@ class Pairing:
                 yield Pair(None, partner)
 
     def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
-        """The partners of a URI, and the number of other files. The key of a partner is the part of its path that also occurs in the path
-        of its image."""
+        """The partners at a URI, and the number of files that are not partners. The key of a partner is the part of its path that also
+        occurs in the path of its image."""
         waiting: dict[str, ListedFile] = {}
         folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):

@@ -1,1 +1,1 @@
-"""The reader that joins two sources by keys."""
+"""The reader that joins several sources by keys."""

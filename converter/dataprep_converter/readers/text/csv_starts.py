@@ -45,7 +45,7 @@ class Preamble:
         a header that never ends."""
         at = len(BOM) if data.startswith(BOM) else 0
         for skipped in range(self.skip_lines):
-            # A skipped line ends at the next line end, even if that is inside quotes.
+            # A skipped line ends at the next line end, even if that line end is inside quotes.
             end = _LINE_END.search(data, at)
             if end is None:
                 return Start(b"", len(data), skipped + 1, None, at_end=True) if at_end else None
@@ -90,7 +90,7 @@ class InferredColumns:
 
     columns: list[CsvColumn]
     misfits: dict[str, str]
-    """For each column that has cells of another type, a message that gives the number of these cells and an example."""
+    """For each column with cells that are not of its type, a message that gives the number of these cells and an example."""
     seems_headed: bool = False
     """Whether all cells that are not of their column's type are in the first row, which may then be a header."""
     texts: dict[str, str] = field(default_factory=dict)

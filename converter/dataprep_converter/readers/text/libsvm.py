@@ -2,7 +2,7 @@
 
     # The syntax of a line:  label [qid:number] index:value index:value … # anything
 
-A line with another syntax is a bad record, and so is a line whose indexes don't ascend.
+A line with invalid syntax is a bad record, and so is a line whose indexes don't ascend.
 """
 
 from collections.abc import Callable, Iterator, Mapping

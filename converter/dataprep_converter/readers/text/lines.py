@@ -1,6 +1,7 @@
 """Finds where lines begin and end, and plans sources whose records are lines.
 
-A line ends with \\n or \\r\\n. The last line of a file needs no end. The byte order mark of a UTF-8 file is not part of the first line.
+A line ends with \\n or \\r\\n. The last line of a file needs no line end. The byte order mark of a UTF-8 file is not part of the first
+line.
 """
 
 from collections.abc import Iterator, Sequence

@@ -91,7 +91,7 @@ def _described(feature: TfrecordFeature) -> dict[str, Any]:
 
 
 def _row(payload: bytes, features: Sequence[TfrecordFeature], *, is_strict: bool) -> tuple[dict[str, Any], str | None]:
-    """A record's values by feature, and the reason if the record is bad."""
+    """A record's values, keyed by feature, and the reason if the record is bad."""
     try:
         context, lists = parse_sequence(payload)
     except NotWhole:
