@@ -1,1 +1,1 @@
-"""The steps of a job, for each kind of job: plan, work and commit. Also runs all of them on one machine."""
+"""The steps of a job (plan, work and commit), for each kind of job. `run.py` runs all steps on one machine."""

@@ -1,6 +1,6 @@
 """The commit step of a conversion.
 
-It compares shards, reports and record counts with the plan and the store. Then it writes the manifest and `_SUCCESS`.
+The commit step compares shards, reports and record counts with the plan and the store, and then writes the manifest and `_SUCCESS`.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def _judge_bad_records(policy: BadRecords, reports: Sequence[ShardReport]) -> No
 
 
 def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours: set[str]) -> None:
-    """Raises Missing or NotWhole if shards are missing or have changed, or if the folder contains other files than shards and `ours`."""
+    """Raises Missing or NotWhole if shards are missing or have changed, or if the folder contains files other than shards and `ours`."""
     entries = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in entries]
     if absent:
@@ -193,7 +193,8 @@ def _rewrite_metadata(
 
 
 def _check_same_data(manifest: Manifest, original: Manifest) -> Manifest:
-    """Returns the original manifest if only the versions of the tools differ. Otherwise raises NotWhole naming the differences."""
+    """Returns the original manifest if only the versions of the tools differ. If anything else differs, raises NotWhole naming the
+    differences."""
     for new_file, old_file in zip(manifest.files, original.files, strict=False):
         if new_file != old_file:
             packed = (

@@ -38,7 +38,7 @@ class ConversionDraft(Draft):
         self.tables.close()
 
     def check_output(self, folder: RunFolder) -> None:
-        """Raises when `output.table` can't take the records."""
+        """Raises an error when `output.table` can't accept the records."""
         table_output.check(self.spec, self.plan, self.features, folder, self.access)
 
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
@@ -113,7 +113,7 @@ def check_overlaps(spec: DataPrepJobSpec, access: Access) -> None:
 
 
 def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
-    """Returns the endings of the files that the job writes and that readers see, or None if their names may have any ending."""
+    """Returns the endings of the names of all output files that readers see, or None if such a name may have any ending."""
     output = spec.output
     template = output.template or names.file_name_template(None, shards=2, format_=output.format, several_splits=True)
     extension = encoder_class(output.format).extension(output)
@@ -125,7 +125,7 @@ def _file_endings(spec: DataPrepJobSpec) -> list[str] | None:
 
 
 def _shallow_folders(source: Source) -> list[str]:
-    """Returns folders of which some sub-folders aren't read: the root of a list's paths, and folders of images that are not read
+    """Returns the folders of images whose sub-folders aren't all read: the root of a list's paths, or folders that are not read
     recursively.
     """
     images = source.images
@@ -144,7 +144,7 @@ def source_uris(spec: DataPrepJobSpec) -> list[str]:
 def _folder_of_glob(uri: str) -> str:
     """Returns the folder above a glob, and any other URI unchanged.
 
-    A web address isn't a glob either, because its question mark begins a query.
+    A web address is never treated as a glob, because its question mark begins a query.
     """
     if scheme_of(uri) in ("http", "https"):
         return uri

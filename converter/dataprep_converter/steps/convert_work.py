@@ -27,7 +27,7 @@ from dataprep_converter.transforms.hash import digests_of_keys
 logger = logging.getLogger(__name__)
 
 _SHARD_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
-"""How often a shard is retried when its store fails. Each time, the shard is rebuilt from the beginning, under a new temporary name."""
+"""How often a shard is retried when its store fails. Each retry rebuilds the shard from the beginning, under a new temporary name."""
 
 
 def check_keys(plan: Plan) -> None:
@@ -139,7 +139,7 @@ class _Task:
                 self.pipeline.reader.accept_read_plan(read_plan)
             writer = ShardWriter(shard, plan=plan, pipeline=self.pipeline, folder=folder, access=self.access, attempt=self.attempt)
             writer.encode(watch)
-        except Exception as exc:  # `_await_report` raises this error once the earlier shards' reports are returned
+        except Exception as exc:  # raised later by `_await_report`, after the earlier shards' reports have been returned
             failed: Future[ShardReport] = Future()
             failed.set_exception(exc)
             return _Attempt(shards, failed)
@@ -153,8 +153,7 @@ class _Task:
         def once() -> ShardReport:
             attempt = next(attempts, None)
             if attempt is None:
-                # Another worker may have finished the shard in the meantime. The commit step that followed may have removed our temporary
-                # file.
+                # Another worker may have finished the shard in the meantime, and the commit step may then have removed our temporary file.
                 report = self._existing_report(shard)
                 if report is not None:
                     return report

@@ -1,8 +1,8 @@
 """`format: copy` and `dataprep copy`: copy a finished data set to another location, byte for byte.
 
-A copy has the original's run id, plan, reports and manifest. Only the pins in the copy's reports differ from the original's. So the copy
-can be verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished run
-until `_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
+A copy has the original's run id, plan, reports and manifest. The copy's reports differ from the original's reports only in the pins. So the
+copy can be verified, repaired, extended and reused like the original. The plan is copied first, so that the folder counts as an unfinished
+run until `_SUCCESS`, the last file, is copied. Files that already exist are not copied again.
 """
 
 import logging
@@ -59,7 +59,7 @@ class CopyDraft(Draft):
     original: Original
 
     def is_satisfied_by(self, success: Success) -> bool:
-        """Whether the folder already holds this copy.
+        """Whether the folder already contains this copy.
 
         Any run of the job would give the same files, so the copy is repeated only if `output.overwrite` is `Always`.
         """
@@ -153,7 +153,7 @@ def _copy_files(
 ) -> Iterator[Iterator[tuple[ShardReport, bool]]]:
     """For each of the files with these numbers, in order, yields its report and whether the file was copied now.
 
-    Copies under way stop when the caller leaves the context.
+    When the caller leaves the context, copies that are still in progress are stopped.
     """
     manifest, _ = _check_unchanged(spec, plan, access)
     source, target = (OutputFolder(uri, access).of_run(plan.head.run_id) for uri in (_source(spec)[0], spec.output.uri))

@@ -1,4 +1,4 @@
-"""The draft of a data set: its plan before the job takes the output folder, and the steps to take the folder.
+"""The draft of a data set: its plan before the job claims the output folder, and the steps to claim the folder.
 
 `plan_step.py` calls the methods in the order in which they are defined here. `convert_plan.py`, `extend.py`, `copy_job.py` and
 `script_job.py` override the methods that differ between the kinds of job.
@@ -30,16 +30,16 @@ class Draft(Closeable):
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Class names by feature."""
     predecessor: str | None = None
-    """The unfinished run of this same job that another release began with other rules, if there is one.
+    """The unfinished run, if there is one, of this same job that another release began with other rules.
 
-    If the job can follow those rules, it continues this run; otherwise it replaces the run.
+    If the job can follow the other release's rules, the job continues this run; otherwise the job replaces the run.
     """
 
     def close(self) -> None:
         """Removes temporary files, if there are any."""
 
     def check_output(self, folder: RunFolder) -> None:
-        """Raises when the output can't take the new data set."""
+        """Raises an error when the output can't accept the new data set."""
 
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
         """Returns the manifest of the finished data set in the folder.
@@ -59,12 +59,12 @@ class Draft(Closeable):
         """Raises NotWhole when the data set to be extended has changed since it was written."""
 
     def take_over(self, folder: RunFolder) -> None:
-        """Takes over those parts of an earlier run that can be kept. Readers of the folder see no change."""
+        """Reuses those parts of an earlier run that can be kept. Readers of the folder see no change."""
 
     def store(self, folder: RunFolder) -> Plan:
         """Stores the plan in the folder, which now belongs to this run.
 
-        Returns the plan to use: an earlier one if it exists, else this one.
+        Returns the plan to use: the plan already stored in the folder, if there is one, or else this draft's plan.
         """
         try:
             plan = folder.plan()

@@ -1,13 +1,13 @@
 """`output.overwrite: Extend`: adds shards for new inputs to a finished data set.
 
-An extension is an ordinary run. Its plan covers the whole data set and begins with the earlier plan, so the workers, the commit step,
-verify and repair need no code for extensions. The plan step copies the reports of the existing shards to the new run, and only the new
-shards are made.
+An extension is an ordinary run. An extension's plan covers the whole data set and begins with the earlier plan, so the workers, the commit
+step, verify and repair need no code for extensions. The plan step copies the reports of the existing shards to the new run, and only the
+new shards are made.
 
     plan ─▶ reports copied ─▶ OWNER ─▶ _SUCCESS removed ─▶ new shards ─▶ metadata, manifest, _SUCCESS
 
-Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. After that, the new run's plan identifies this data set,
-no matter where the run stopped.
+Until OWNER names the new run, `_SUCCESS` identifies the data set to be extended. Once OWNER names the new run, that run's plan identifies
+the data set to be extended, wherever the run was interrupted.
 """
 
 import logging
@@ -64,9 +64,10 @@ class ExtensionDraft(ConversionDraft):
             )
 
     def take_over(self, folder: RunFolder) -> None:
-        """Stores the plan and the existing shards' reports under the new run's id, then takes the folder."""
+        """Stores the plan and the existing shards' reports under the new run's id, then claims the folder."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
-            # The new run's id is one of these if there are no new inputs, or if an unfinished extension continues.
+            # If there are no new inputs, or if an unfinished extension continues, plan and reports are already stored under the new run's
+            # id.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
         folder.claim()
 
@@ -196,7 +197,7 @@ def _check_same(spec: DataPrepJobSpec, before: Mapping[str, Any], run: str) -> N
 
 
 def _fixed_content(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the part of the spec that may not change.
+    """Returns the part of the spec that an extension must not change.
 
     The source's URIs are left out, because inputs are identified by their paths relative to these URIs.
     """

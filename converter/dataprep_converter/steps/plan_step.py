@@ -1,4 +1,4 @@
-"""The plan step: checks the stores, plans the job, and takes the output folder, unless the finished data set is already there."""
+"""The plan step: checks the stores, plans the job and, unless the finished data set already exists, claims the output folder."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class PlannedRun:
 
 
 def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list[str]] = preflight) -> PlannedRun:
-    """Plans the job and takes its output folder. Idempotent: a second call uses the first one's plan."""
+    """Plans the job and claims its output folder. Idempotent: a second call uses the plan of the first call."""
     allocator.tune_allocator()
     spec, kind = job.spec, kind_of(job.spec)
     kind.check_overlaps(spec, access)
@@ -44,7 +44,7 @@ def run_plan_step(job: DataPrepJob, access: Access, *, check: Callable[..., list
 
 
 def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
-    """Takes the output folder and stores the plan in it, or finds the data set finished."""
+    """Claims the output folder and stores the plan in it, unless the folder already contains the finished data set."""
     folder = OutputFolder(draft.spec.output.uri, draft.access).of_run(draft.plan.head.run_id)
     success = folder.success()
     draft.check_output(folder)
@@ -75,7 +75,7 @@ def dry_run(job: DataPrepJob, access: Access) -> PlanResult:
 
 
 def _refuse_others(draft: Draft, folder: RunFolder, success: Success | None) -> None:
-    """Raises OutputExists when the folder holds files that may not be replaced. An unfinished run of this job may always continue."""
+    """Raises OutputExists when the folder contains files that must not be replaced. An unfinished run of this job may always continue."""
     may_replace = draft.spec.output.overwrite != "Never"
     try:
         owner = folder.owner()

@@ -104,7 +104,7 @@ class _WorkerSettings:
     plan_sha256: str
     stores: tuple[StoreSettings, ...]
     environment: Mapping[str, str]
-    """The parent's environment variables. The fork server's variables may be outdated."""
+    """The parent's environment variables. The fork server's environment variables may be outdated."""
 
 
 @dataclass
@@ -194,7 +194,8 @@ def _run_pool(
 
 @dataclass
 class _TaskQueue:
-    """The tasks that haven't started, and the outcomes of the tasks that have. Several threads take tasks, each thread one at a time."""
+    """The tasks that haven't started, and the outcomes of the tasks that have. Several threads run tasks; each thread runs one task at a
+    time."""
 
     waiting_tasks: deque[int]
     stopped: Event
@@ -225,7 +226,7 @@ class _TaskQueue:
             return None
 
     def stop(self) -> None:
-        """Prevents tasks from starting. Tasks under way end at their next batch."""
+        """Prevents tasks from starting. Running tasks stop at their next batch."""
         self.waiting_tasks.clear()
         self.stopped.set()
 

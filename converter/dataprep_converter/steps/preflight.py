@@ -1,8 +1,8 @@
 """Preflight: checks, before any worker starts, that every source exists and that the job has all the rights that it needs at the
 destination.
 
-Errors name what is missing: the host, the user and path, or the right. The preflight takes at most 30 s, and leaves nothing behind except
-the output folder.
+Depending on the fault, the error names the host, the user and the path, or the missing permission. The preflight takes at most 30 s, and
+leaves nothing behind except the output folder.
 """
 
 import contextvars
@@ -24,7 +24,7 @@ LIMIT_SECONDS: Final = 30.0
 _PROBE: Final = ".preflight-"
 _FORGOTTEN_SECONDS: Final = 3600.0
 _RETRY_SECONDS = 12.0
-"""After this time requests are not retried, so that the last answer still comes within the limit."""
+"""After this time, failed requests are not retried, so that the last answer still comes within the limit."""
 
 
 def preflight(access: Access, output_uri: str, source_uris: Sequence[str], *, limit_seconds: float = LIMIT_SECONDS) -> list[str]:

@@ -3,8 +3,8 @@
 Two conditions protect other files: the folder must belong to one of the given runs, and each visible file must match a report or the
 manifest of such a run.
 
-The removal can be repeated after a crash, because plans, reports and manifests are removed after the files that they list, and OWNER last.
-The commit step also removes files, but only those of *earlier* runs.
+The removal can be repeated after a crash, because plans, reports and manifests are removed after the files that they list, and OWNER is
+removed last. The commit step also removes files, but only those of *earlier* runs.
 """
 
 import re
@@ -53,8 +53,8 @@ class _FileRecord:
 def remove(uri: str, access: Access, *, runs: Sequence[str]) -> RemoveResult:
     """Removes the files that these runs of one job wrote to the output `uri`. Idempotent.
 
-    Removes nothing if another run has taken the folder since. Keeps files whose content has changed, and names them in the result. Raises
-    BadSpec for a run id of the wrong form, NotWhole when OWNER can't be read, and the store's errors.
+    Removes nothing if another run has claimed the folder in the meantime. Keeps files whose content has changed, and names them in the
+    result. Raises BadSpec for a run id of the wrong form, NotWhole when OWNER can't be read, and the store's errors.
     """
     for run in runs:
         if not _RUN_ID.fullmatch(run):

@@ -132,7 +132,7 @@ def _report(number: int, path: str, file: _OutputFile, entry: Entry, plan: Plan)
         size=entry.size,
         raw_size=entry.size,
         sha256=file.sha256,
-        # Only the program knows whether the file is compressed.
+        # We use the SHA-256 of the stored bytes, because only the user's program can tell whether the file is compressed.
         raw_sha256=file.sha256,
         pin=entry.pin,
     )

@@ -38,7 +38,7 @@ _ipc: Any = pa.ipc  # the stubs lack some functions
 
 @dataclass(frozen=True)
 class _UploadNote:
-    """The information about the table that is stored in the run's folder."""
+    """What the run's folder stores about the table."""
 
     uri: str
     session: str
@@ -50,10 +50,10 @@ class _UploadNote:
 
 
 def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], folder: RunFolder, access: Access) -> None:
-    """Checks that the table can take the rows.
+    """Checks that the table can accept the rows.
 
     Raises BadSpec if there are too many shards, or if columns don't fit; the message names these columns. Raises OutputExists if the table
-    has rows that may not be replaced, and the service's errors.
+    has rows that must not be replaced, and the service's errors.
     """
     if spec.output.table is None:
         return
