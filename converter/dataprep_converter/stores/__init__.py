@@ -1,4 +1,4 @@
-"""Stores: one small interface over the clients of HDFS, object stores and file systems. Each store has its own file.
+"""Stores: one small interface over the clients of HDFS, object stores and file systems. Each store is implemented in its own file.
 
 Stores translate every error of their clients into one of ours (see `errors.py`). An object becomes visible under its name only through
 `Upload.commit`, and `abort` leaves nothing behind. Objects are addressed by URI.
@@ -24,7 +24,7 @@ _MOST_FILES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """A file's attributes for display, in addition to its size. An attribute that the store doesn't know is None."""
+    """A file's attributes for display, in addition to its size. An attribute that the store doesn't provide is None."""
 
     modified: float
     """Seconds since the epoch."""
@@ -44,14 +44,14 @@ class Entry:
     pin: str
     """Identifies this version of the object: the ETag, or size and modification time in nanoseconds."""
     details: Details | None = field(default=None, compare=False, repr=False)
-    """Listings always set the details. Other calls set the details only if the store's answer includes them anyway."""
+    """Listings always set the details. Calls other than listings set the details only if the store's answer includes the details anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """One or more files of one folder, as columns.
+    """One or more files of one folder: their names, sizes and pins in separate lists.
 
-    With millions of files, building an `Entry` for each would dominate the listing's time.
+    With millions of files, building an `Entry` for each file would take most of the listing's time.
     """
 
     folder: str
@@ -94,7 +94,7 @@ class Upload(Protocol):
     """Whether `write` may block on a disk or a server in a call that signals can't interrupt."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Adds bytes. The buffer may be reused once this returns."""
+        """Adds bytes. The caller may reuse the buffer once this call returns."""
         ...
 
     def commit(self, *, replace: bool) -> Entry:
@@ -108,8 +108,8 @@ class Upload(Protocol):
     def abort(self) -> None:
         """Discards the upload. Never raises.
 
-        A signal may interrupt this method, and cleanup at exit then calls it again. So the method must mark the upload as ended only at the
-        very end.
+        A signal may interrupt this method, and cleanup at exit then calls it again. So only the last action of `abort` may mark the upload
+        as ended.
         """
         ...
 
@@ -185,7 +185,7 @@ def one_by_one(source: ReadsAt, offsets: "npt.NDArray[np.int64]", length: int) -
 
 
 class PinnedInput(Input, Protocol):
-    """An Input that also knows which version of the object it reads. A store's `open` returns such an Input."""
+    """An Input with the pin of the object's version that it reads. A store's `open` returns a PinnedInput."""
 
     @property
     def pin(self) -> str | None:
@@ -225,7 +225,8 @@ class Store(Protocol):
     def put(self, uri: str, data: bytes, *, replace: bool = True, hdfs: HdfsOptions | None = None) -> Entry:
         """Writes a small object atomically, in one call.
 
-        With `replace=False`, AlreadyExists is raised if the object exists. If several callers do this concurrently, exactly one succeeds.
+        With `replace=False`, AlreadyExists is raised if the object exists. If several callers write the same object with `replace=False`,
+        exactly one succeeds.
         """
         ...
 
@@ -236,8 +237,9 @@ class Store(Protocol):
     def sweep(self, uri: str) -> int:
         """Removes all temporary files and unfinished multipart uploads below the folder `uri`, and returns their number.
 
-        Removes uploads that are still in progress, too. We can't compute an upload's age, because our clock may differ from the store's.
-        Raises NotPermitted if this needs a right that jobs don't otherwise need; the error names the right and the leftovers.
+        Uploads that are still in progress are removed as well. We can't compute an upload's age, because our clock may differ from the
+        store's. Raises NotPermitted if the removal needs a right that jobs don't otherwise need; the error names this right and the files
+        and uploads left over.
         """
         ...
 
@@ -283,8 +285,8 @@ class ReadsFiles(Protocol):
     ) -> Sequence[float | None]:
         """Reads complete files into the buffer `room`, one after another, and returns the seconds that each file took.
 
-        For a file that can't be read or no longer matches its pin, returns None instead of the seconds. In that case, the file's part of
-        the buffer is undefined. Open that file separately to get its error or, after a retry, its data.
+        For a file that can't be read or no longer matches its pin, returns None instead of the seconds. The part of the buffer for such a
+        file is undefined. To get the error of such a file or, after a retry, its data, open the file separately.
         """
         ...
 

@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def rename_exclusively(temporary: str, path: str) -> None:
     """Renames a temporary file to its final path.
 
-    Raises FileExistsError if the path exists. Of several concurrent callers, one succeeds.
+    Raises FileExistsError if the path exists. Of several concurrent callers, exactly one succeeds.
     """
     try:
         _rename_without_replacing(temporary, path)

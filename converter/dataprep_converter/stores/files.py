@@ -174,8 +174,8 @@ class FileUpload:
         except OSError as exc:
             translate(exc, self._path)
         if self._size - self._on_its_way >= _WRITE_BACK_BYTES:
-            # This advice makes the kernel start to write dirty pages to the disk. Without the advice, fsync would have to write all dirty
-            # pages at the end.
+            # `POSIX_FADV_DONTNEED` makes the kernel start to write dirty pages to the disk. Without this advice, fsync would have to write
+            # all dirty pages at the end.
             _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
             self._on_its_way = self._size
 
@@ -185,7 +185,7 @@ class FileUpload:
         try:
             os.fsync(self._descriptor)
             descriptor, self._descriptor = self._descriptor, None
-            # This is the last call in which NFS may report a full disk or an exhausted quota.
+            # `close` is the last call in which NFS may report a full disk or an exhausted quota.
             os.close(descriptor)
             if replace:
                 os.replace(self._temporary, self._path)
@@ -198,8 +198,8 @@ class FileUpload:
         except FileExistsError as exc:
             raise AlreadyExists(f"{self.uri} exists already.", uri=self.uri) from exc
         except FileNotFoundError as exc:
-            # A commit of the data set sweeps leftovers of failed attempts, and has removed this file as one of them. A new attempt writes
-            # it again.
+            # A commit of the data set sweeps the leftovers of failed attempts, and has swept this temporary file with them. A new attempt
+            # writes the file again.
             raise Unreachable(f"The temporary file of {self.uri} is gone: something has removed it.", uri=self.uri) from exc
         except OSError as exc:
             translate(exc, self._path)
@@ -289,8 +289,8 @@ class FileInput(Closeable):
 
     def close(self) -> None:
         self._unmap()
-        # Clear the attribute first. If two threads closed the same descriptor, the second might close another file that has reused its
-        # number.
+        # Clear the attribute first. If two threads closed the same descriptor, the second thread might close another file that has reused
+        # the descriptor's number.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -303,8 +303,8 @@ class FileInput(Closeable):
         except OSError as exc:
             if exc.errno != errno.ESTALE:
                 translate(exc, self._path)
-        # The NFS server no longer knows the handle, because the server was restarted or the file was replaced. Open the path again, if it
-        # still leads to the same file.
+        # The NFS server no longer accepts the handle, because the server was restarted or the file was replaced. Open the path again, and
+        # check that the path still leads to the same file.
         reopened = FileInput(self.uri)
         if (reopened._size, reopened._modified_ns) != (self._size, self._modified_ns):
             reopened.close()
@@ -354,7 +354,7 @@ def _open_file(path: str) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK)
     except BlockingIOError:
-        # Another process holds a lease on the file. A blocking open waits until that process gives up the lease.
+        # Another process holds a lease on the file. A blocking open waits until the other process gives up the lease.
         return os.open(path, flags)
     os.set_blocking(descriptor, True)
     return descriptor
@@ -370,7 +370,7 @@ def _advise(descriptor: int, offset: int, length: int, advice: str) -> None:
 def _parents_of_new(folder: str) -> list[str]:
     """Returns the folders that get a new entry when this folder and its missing parents are created.
 
-    These folders must be synced so that the new folder survives a crash.
+    All returned folders must be synced, so that the new folder survives a crash.
     """
     folders = []
     while folder and not os.path.isdir(folder):

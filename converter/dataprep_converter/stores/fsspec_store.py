@@ -1,8 +1,8 @@
-"""Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. They can only be sources.
+"""Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. Such schemes can only be sources.
 
 fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order of listings. So this
-store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and checked
-again when a file has been read to its end. Calls are made one at a time, because many of these clients have only one connection.
+store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and is checked
+again when a file has been read to its end. Calls are made one at a time, because many of fsspec's clients have only one connection.
 """
 
 # Store and Input in __init__.py document the public methods.
@@ -32,7 +32,7 @@ _LOGIN: Final = {"username": "username", "password": "password"}
 _LOGIN_REFUSED: Final = ("530", "331", "332")
 
 T = TypeVar("T")
-# Any, because fsspec has no types, and each of its systems describes files differently.
+# Any, because fsspec has no types, and each of fsspec's file systems describes files differently.
 System = Any
 Info = Mapping[str, Any]
 

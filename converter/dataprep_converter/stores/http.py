@@ -1,10 +1,10 @@
 """Web addresses, `http://` and `https://`.
 
-Web addresses can only be sources, and are read in ranges. The web has no folders, so jobs name each file.
+Web addresses can only be sources, and are read with range requests. The web has no folders, so jobs name each file.
 
 An address is used as written, including its query and percent signs. Signatures stay in the job's spec: inputs and plans name a file
-without its signature, which is added for each request. The pin of an input is its ETag or, without an ETag, its size and Last-Modified.
-Every answer is compared with the pin.
+without its signature, and the signature is added to each request. The pin of an input is its ETag or, without an ETag, its size and
+Last-Modified. Every answer is compared with the pin.
 """
 
 # Store and Input in __init__.py document the public methods.
@@ -35,7 +35,7 @@ _PIECE: Final = 4 << 20
 _WITHOUT_HEAD: Final = (400, 403, 405, 501)
 """Servers that only support GET refuse HEAD with one of these statuses.
 
-An address that was signed for GET also gets one of these answers to a HEAD.
+A HEAD request to an address that was signed for GET also gets one of these statuses.
 """
 _AS_WRITTEN: Final = "!#$%&'()*+,/:;=?@[]~"
 

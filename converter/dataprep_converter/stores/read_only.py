@@ -1,4 +1,4 @@
-"""Base class of the read-only stores. Each of these stores refuses all writes, and states its own reason."""
+"""Base class of the read-only stores. Each read-only store refuses all writes, and gives its own reason."""
 
 # Store in __init__.py documents the public methods.
 # ruff: noqa: D102

@@ -201,7 +201,7 @@ class Requests(ABC):
     def signed(
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> dict[str, str]:
-        """Returns the headers to send, including the credentials. `path` is encoded; `query` isn't."""
+        """Returns the headers to send, including the credentials. `path` is already percent-encoded; `query` is not encoded yet."""
 
     def _connection(self) -> http.client.HTTPConnection:
         while self._idle:

@@ -1,8 +1,8 @@
 """Credentials of Alibaba Cloud's roles, for OSS and MaxCompute: RRSA of a service account, the RAM role of a node, profiles.
 
 This module calls the providers of Alibaba Cloud's library one by one instead of using the library's chain. If a provider fails, the chain
-tries the next one. So a service account with a misconfigured role would get the node's rights, or another provider's error. Besides, the
-library's chain reads its environment variables as soon as it is imported.
+tries the next provider. So a service account with a misconfigured role would get the node's rights, or another provider's error. Besides,
+the library reads the chain's environment variables as soon as the library is imported.
 """
 
 import logging
@@ -74,7 +74,8 @@ def _providers(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
     # Not imported at the top, because a job with a key doesn't need this library.
     from alibabacloud_credentials import provider as library  # type: ignore[import-untyped] # ships no types
 
-    # The library's own handlers log each error it raises, with a traceback. With DEBUG=sdk the handlers log every header, including tokens.
+    # The library's own handlers log each error that the library raises, with a traceback. With DEBUG=sdk the handlers log every header,
+    # including tokens.
     for name in ("credentials", "alibabacloud-tea"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if environment.get(_KEY) and environment.get(_SECRET):

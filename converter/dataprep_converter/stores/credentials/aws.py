@@ -50,7 +50,7 @@ class CredentialChain:
             "access_key_id": credentials.access_key,
             "secret_access_key": credentials.secret_key,
             "token": credentials.token,
-            # Once credentials have nearly expired, obstore asks for them again before every request.
+            # Once the credentials have nearly expired, obstore calls this method before every request.
             "expires_at": credentials.expires and credentials.expires - EARLY,
         }
 

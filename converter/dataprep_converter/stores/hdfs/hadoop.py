@@ -54,7 +54,8 @@ def gone(uri: str) -> Unreachable:
 
 
 def pin(size: int, modified_milliseconds: int) -> str:
-    """Returns a file's pin. Both stores use it, so that a plan made through one store can be read through the other."""
+    """Returns a file's pin. `hdfs://` and `webhdfs://` use the same pins, so that a plan made through one store can be read through the
+    other store."""
     return f"{size}-{modified_milliseconds * 1_000_000}"
 
 

@@ -219,7 +219,7 @@ class HdfsUpload:
             with border(self._addresses, self._path):
                 self._writer = self._client.create(self._temporary, write_options)
         except Unreachable:
-            # The temporary file may exist anyway, if only the answer was lost.
+            # If only the answer was lost, the temporary file was created.
             self.abort()
             raise
 
@@ -372,8 +372,8 @@ class _Listing:
     """Lists one folder in our order, which differs from the NameNode's.
 
     We need complete paths in the order of unsigned bytes: a-1, a.b, a/b, ü. The NameNode compares names as signed bytes and omits the slash
-    of folders, so its order is ü, a, a-1, a.b. In both orders, all names after an ASCII name are greater. So folders and non-ASCII names
-    are held back until a greater ASCII name comes, or the listing ends.
+    of folders, so the NameNode's order is ü, a, a-1, a.b. Every name that the NameNode lists after an ASCII name is greater than the ASCII
+    name in our order, too. So folders and non-ASCII names are held back until a greater ASCII name comes, or the listing ends.
     """
 
     def __init__(self, store: HdfsStore, client: hdfs_native.Client, authority: str, folder: str) -> None:

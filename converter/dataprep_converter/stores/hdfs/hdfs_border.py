@@ -52,7 +52,7 @@ def _translate(error: Exception, addresses: Sequence[str], path: str) -> NoRetur
     line = _first_line(text)
     hosts = ", ".join(addresses) or "HDFS"
     if "(is not a directory)" in text:
-        # The NameNode reports this error if one of the path's parents is a file.
+        # The NameNode reports "is not a directory" if one of the path's parents is a file.
         raise NotFound(f"{path} does not exist on {hosts}: {line}.", uri=path) from error
     if (denial := hadoop.permission_error(text, path)) is not None:
         raise denial from error

@@ -1,7 +1,7 @@
 """Kerberos for HDFS: sets the place of the Kerberos configuration, and explains the errors of logins.
 
-hdfs-native calls the system's GSSAPI. This library takes principal and keytab as arguments, and all other settings from the files in the
-environment variable `KRB5_CONFIG`.
+hdfs-native calls the system's GSSAPI. GSSAPI takes the principal and the keytab as arguments, and all other settings from the files listed
+in the environment variable `KRB5_CONFIG`.
 """
 
 import ctypes

@@ -2,8 +2,8 @@
 failover.
 
 The NameNode handles names, and redirects the client to a DataNode to read or write bytes. A file is written under a temporary name by one
-streaming PUT, and then renamed. The request to rename always has `renameoptions`. Without this parameter, a file that is renamed to the
-path of a folder would be moved into the folder. A file that is renamed to the path of another file would keep its old name.
+streaming PUT, and then renamed. The rename request always has the parameter `renameoptions`. Without `renameoptions`, a file that is
+renamed to the path of a folder would be moved into the folder. A file that is renamed to the path of another file would keep its old name.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -151,12 +151,12 @@ class Place:
         """Returns another path at the same address."""
         return Place(self._is_https, self._host, self._port, path, self._identity, self._user)
 
-    # Any, because it is the answer's parsed JSON.
+    # Any, because the answer is parsed JSON.
     def ask(self, method: str, operation: str, **parameters: str) -> Any:
         """Returns the NameNode's answer, or None if the answer is empty. Failed requests are retried."""
         return retrying(lambda: self.ask_once(method, operation, **parameters), what=f"{operation} of {self.path}")
 
-    # Any, because it is the answer's parsed JSON.
+    # Any, because the answer is parsed JSON.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
         """Does what `ask` does, without retries."""
         with self.border(), contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
@@ -316,8 +316,8 @@ class WebHdfsUpload:
     def abort(self) -> None:
         if self._ended:
             return
-        # The DataNode may create the file at any time until it answers. Wait for the answer, so that the file is deleted after its
-        # creation.
+        # The DataNode may create the file at any time until it answers. Wait for the answer, because otherwise the DataNode might create
+        # the file after our deletion.
         with contextlib.suppress(StoreError):
             self._finish()
         with contextlib.suppress(StoreError):
@@ -362,7 +362,7 @@ class WebHdfsUpload:
             connection.close()
             raise
 
-    # Any, because it is the parsed JSON of a status.
+    # Any, because a file status is parsed JSON.
     def _check_temporary(self) -> Any:
         try:
             status = self._temporary.ask("GET", "GETFILESTATUS")["FileStatus"]
@@ -375,7 +375,7 @@ class WebHdfsUpload:
         options = "OVERWRITE" if replace else "NONE"
         self._temporary.ask("PUT", "RENAME", destination=self._place.path, renameoptions=options)
 
-    # Any, because it is the parsed JSON of a status.
+    # Any, because a file status is parsed JSON.
     def _target_status(self) -> Any | None:
         with contextlib.suppress(NotFound):
             return self._place.ask("GET", "GETFILESTATUS")["FileStatus"]
@@ -437,7 +437,7 @@ class WebHdfsInput(RangedInput):
             raise InputChanged(f"{self.uri} was replaced since it was listed.", uri=self.uri)
 
 
-# Any, because it is the NameNode's parsed JSON of a FileStatus.
+# Any, because a FileStatus is parsed JSON from the NameNode.
 def _entry(uri: str, status: Mapping[str, Any]) -> Entry:
     details = Details(
         modified=status["modificationTime"] / 1000,

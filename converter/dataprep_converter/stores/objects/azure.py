@@ -280,7 +280,7 @@ class AzureRequests(Requests):
     def __init__(self, address: Address, *, account: str, credentials: CredentialChain) -> None:
         super().__init__(address, service="Azure")
         self.hierarchical: bool | None = None
-        """Whether the account has, or may have, real folders; None until the account has been asked."""
+        """Whether the account has, or may have, real folders; None until the account has been queried."""
         self._account = account
         self._credentials = credentials
 

@@ -154,12 +154,12 @@ class HiddenMultipart(Multipart):
         self._is_complete = True
 
     def _delete(self) -> None:
-        # If this fails, a sweep removes the object.
+        # If the deletion fails, a sweep removes the object.
         with contextlib.suppress(StoreError):
             self._gcs.delete(self._key)
 
     def _gone(self) -> Unreachable:
-        # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt uploads
+        # A commit of the data set sweeps the leftovers of failed attempts, and has swept this upload with them. A new attempt uploads
         # again.
         return Unreachable(f"The upload of {self._uri} is gone: something else has removed it.", uri=self._uri)
 

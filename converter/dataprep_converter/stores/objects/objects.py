@@ -1,8 +1,8 @@
 """Object stores: the common part of S3, Cloud Storage and Azure. obstore reads objects; our own requests write, list and delete them.
 
-Each store has its own file with a `Bucket` and a `Transfer`. These two classes define how a bucket is addressed, listed and written, and
-how requests are signed. An object isn't visible until its upload is completed. Completion is conditional, so that exactly one of several
-writers succeeds.
+Each store has its own file with a `Bucket` and a `Transfer`. `Bucket` and `Transfer` define how a bucket is addressed, listed and written,
+and how requests are signed. An object isn't visible until its upload is completed. Completion is conditional, so that exactly one of
+several writers succeeds.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -107,7 +107,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def error(self, status: int, code: str, message: str, key: str, *, doing: str) -> ConvertError:
-        """Returns the error for the store's refusal. `doing` is one of write, read, list, delete and sweep."""
+        """Returns the error for a request that the store refused. `doing` is one of write, read, list, delete and sweep."""
 
     def get(self, key: str) -> tuple[bytes, str]:
         """Returns a complete object and the digest that `look` returns."""
@@ -129,7 +129,7 @@ class Bucket(ABC):
         except UnauthenticatedError as exc:
             if (status := _STATUS.search(str(exc))) is not None:
                 raise self._error_of(status, str(exc), key, doing=doing) from exc
-            # This exception contains the text of the credential chain's error.
+            # Without a status, an UnauthenticatedError contains the text of the credential chain's error.
             raise BadCredentials(_line(str(exc)).rpartition("BadCredentials: ")[2]) from exc
         except (BaseError, OSError, ValueError) as exc:
             text = str(exc)
@@ -296,7 +296,7 @@ def client_options(scheme: str) -> "ClientConfig":
         "allow_http": scheme == "http",
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
         "read_timeout": timedelta(seconds=ANSWER_SECONDS),
-        # This timeout covers the complete body, which may be large and read slowly.
+        # `timeout` covers the complete body, which may be large and read slowly.
         "timeout": timedelta(hours=12),
     }
 

@@ -1,10 +1,10 @@
 """Alibaba Cloud OSS through its own SDK, with V4 signatures. AppendObject is never used: it isn't atomic, and is limited to 5 GB.
 
 An object isn't visible until its upload is completed. Completion sends x-oss-forbid-overwrite, so that exactly one of several writers
-succeeds. On buckets with versioning, OSS ignores this header, as its documentation says.
+succeeds. On buckets with versioning, OSS ignores x-oss-forbid-overwrite, as the documentation of OSS says.
 
 The SDK's own check of uploads is switched off, because it computes CRC-64 while holding the GIL, so that four threads are slower than one.
-Instead of that check, every part is sent with its MD5, and OSS checks the MD5 before it stores the part.
+Instead of the SDK's check, every part is sent with its MD5, and OSS checks the MD5 before it stores the part.
 """
 
 # Store, Upload and Input in __init__.py document the public methods.
@@ -284,8 +284,8 @@ class OssUpload:
         except NotFound as exc:
             if exc.uri == f"oss://{self._bucket}":
                 raise
-            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt
-            # uploads again.
+            # A commit of the data set sweeps the leftovers of failed attempts, and has swept this upload with them. A new attempt uploads
+            # again.
             raise Unreachable(str(exc), uri=self.uri) from exc
         self._sums[number] = (answer.hash_crc64, len(data))
         tag: str = answer.etag

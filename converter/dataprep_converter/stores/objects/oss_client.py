@@ -78,7 +78,7 @@ class OssClient:
         """Returns the result of the operation that makes an object visible.
 
         If an earlier attempt got no answer but succeeded, returns the object's entry instead. The SDK's own retries are switched off here,
-        because they would raise an error in this case.
+        because they would raise an error instead of returning the entry.
         """
         in_doubt = False
 

@@ -10,7 +10,7 @@ PART_BYTES: Final = 8 << 20
 PART_LIMIT: Final = 10_000
 """The maximum number of parts of an upload, on S3 and OSS."""
 IN_FLIGHT: Final = 4
-"""The maximum number of parts that are sent concurrently. An upload holds these parts and at most one more in memory."""
+"""The maximum number of parts that are sent concurrently. An upload keeps at most one part more than this number in memory."""
 
 _GROWN_AFTER = 5_000
 _SHOWN = 5

@@ -279,8 +279,8 @@ class Multipart:
     def send(self, number: int, data: memoryview) -> str:
         answer = self._bucket.requests.send("PUT", self._key, query={"partNumber": str(number), "uploadId": self._upload_id}, body=data)
         if answer.code == "NoSuchUpload":
-            # A commit of the data set sweeps leftovers of failed attempts, and has removed this upload as one of them. A new attempt
-            # uploads again.
+            # A commit of the data set sweeps the leftovers of failed attempts, and has swept this upload with them. A new attempt uploads
+            # again.
             raise Unreachable(f"The upload of {self._uri} is gone: something else has aborted or completed it.", uri=self._uri)
         if not answer.ok:
             raise self._bucket.refusal(answer, self._key, doing="write")
@@ -291,8 +291,8 @@ class Multipart:
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
-        # An earlier attempt, which got no answer, may have completed the upload. In that case, the upload no longer exists, or the
-        # condition fails because our own object exists.
+        # An earlier attempt, which got no answer, may have completed the upload. After such a completion, the upload no longer exists, or
+        # the condition fails because our own object exists.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
             existing = self._bucket.look(uri, self._key)
             if existing is not None and existing[0].size == size and existing[0].pin == _pin_of_parts(tags):
