@@ -1,8 +1,9 @@
-"""Copies any file or folder to any store. `dataprep copy` uses it for everything except data sets, which `steps/copy_job.py` copies.
+"""Copies any file or folder to any store. `dataprep copy` uses this module for everything except data sets, which `steps/copy_job.py`
+copies.
 
-Unlike a data set, such files have no manifest to check them against, only the store's listing. So each file is read with its listed pin,
-becomes visible only when it is complete, and is read back. Existing files are compared with the source, so that an interrupted copy can
-continue.
+Files outside a data set have no manifest, so they can only be compared with the store's listing. Therefore each file is read with the pin
+in the listing, becomes visible only when it is complete, and is read back. Existing files are compared with the source, so that an
+interrupted copy can continue.
 """
 
 import hashlib
@@ -52,7 +53,7 @@ class CopyResult:
 
 
 def is_data_set(uri: str, access: Access) -> bool:
-    """Whether a data set of dataprep is at this URI, finished or not. The content of such a URI is copied as a data set."""
+    """Whether a data set of dataprep is at this URI, finished or not. If so, `dataprep copy` copies the URI's content as a data set."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
     folder = OutputFolder(uri, access)

@@ -71,11 +71,11 @@ def axis(numbers: Sequence[Mapping[str, Any]], *, is_whole: bool) -> Axis | None
 
 
 def binned(histogram: Sequence[Sequence[float]], on: Axis) -> list[float]:
-    """Returns the counts per bin of the axis. A bucket that spans several bins is spread evenly over them."""
+    """Returns the count for each bin of the axis. A bucket that spans several bins is spread evenly over these bins."""
     counts = [0.0] * on.bins
     for low, high, count in histogram:
         if on.is_whole:
-            # The integers within the bucket, each one step wide.
+            # Each integer within the bucket is one step wide.
             low, high = math.ceil(low) - 0.5, max(math.ceil(low), math.ceil(high) - 1) + 0.5
         first, last = (min(max(on.position(end), 0.0), float(on.bins)) for end in (low, high))
         if last - first < 1e-9:

@@ -43,7 +43,7 @@ class ContactSheet:
     feature: str
     label: str | None
     groups: dict[int | str | None, list[str]] = field(default_factory=dict)
-    """Lists of `data:` URIs, keyed by class: a number, a string, or None if there is no label."""
+    """Maps each class (a number, a string, or None if there is no label) to a list of `data:` URIs."""
     skipped: int = 0
     """Number of images that couldn't be converted to a thumbnail."""
     files: int = 0
@@ -81,7 +81,7 @@ def contact_sheet(manifest: Manifest, folder: OutputFolder, access: Access) -> C
 
 
 def _files_to_read(files: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
-    """Yields a few evenly spaced files, up to a total size."""
+    """Yields a few evenly spaced files, until their total size would exceed a limit."""
     step = max(1, len(files) // _FILES)
     size = 0
     for number, file in enumerate(files[::step][:_FILES]):
@@ -191,7 +191,7 @@ def _file_uri(data: bytes) -> str | None:
             image.thumbnail((2 * _SIDE, 2 * _SIDE))
             image.convert("RGB").save(thumbnail, "JPEG", quality=80)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        # Pillow raises these for a damaged file. The report shows the other images.
+        # Pillow raises these errors for a damaged image. The report leaves the damaged image out.
         return None
     return _data_uri("image/jpeg", thumbnail.getvalue())
 

@@ -201,7 +201,7 @@ def _card(feature: Mapping[str, Any], by_split: Mapping[str, Mapping[str, Any]])
 
 
 def _is_worth_a_list(by_split: Mapping[str, Mapping[str, Any]], feature: Mapping[str, Any]) -> bool:
-    """Whether frequent values are worth a list: repeated strings, or frequent numbers where the histogram doesn't show single numbers."""
+    """Whether to list frequent values: repeated strings, or frequent numbers if the histogram doesn't show single numbers."""
     first = next((each for each in by_split.values() if each.get("top")), None)
     if first is None or first["top"][0]["count"] < 2:
         return False

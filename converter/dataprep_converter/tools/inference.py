@@ -103,7 +103,7 @@ class _Draft:
 
 
 def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Returns a job as YAML, with notes as comments. Raises NotFound for a URI without files, and BadSpec if they can't be read."""
+    """Returns a job as YAML, with notes as comments. Raises NotFound for a URI without files, and BadSpec if the files can't be read."""
     draft = _from_data_set(uri, access) or _from_files(uri, access)
     spec = {"source": {draft.name: draft.source}, **draft.spec, "output": {"uri": output or _default_output(uri)}}
     document = {
@@ -120,7 +120,7 @@ def infer(uri: str, access: Access, *, output: str | None = None, stores: Sequen
 def _from_data_set(uri: str, access: Access) -> _Draft | None:
     """Returns the source for a finished data set of dataprep, or None for anything else."""
     if access.store(uri).stat(uri) is not None:
-        return None  # A file isn't a data set. Nothing is listed below its URI, because a web address may end in a signature.
+        return None  # A file isn't a data set. List nothing below a file's URI, because a web address may end in a signature.
     folder = OutputFolder(uri, access)
     try:
         success = folder.success()
@@ -157,7 +157,7 @@ def _most_common_kind(files: Sequence[_File], access: Access) -> tuple[str, list
     for ending, group in itertools.groupby(sorted(files, key=lambda file: extension(file.path)), key=lambda file: extension(file.path)):
         seen = Counter(kind_of(file.path, _head(file, access)) for file in itertools.islice(group, _HEADS))
         kinds[ending] = next((kind for kind, _ in seen.most_common() if kind in READERS), "whole_file")
-    # Any other kind takes precedence over whole_file, even if more files fit only whole_file.
+    # A more specific kind takes precedence over whole_file, even if most files fit only whole_file.
     counts = Counter(kinds[extension(file.path)] for file in files)
     kind = max(counts, key=lambda each: (each != "whole_file", counts[each]))
     if kind not in READERS:

@@ -69,7 +69,7 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
 
 
 class _Console(Console):
-    """Prints rich's colours unchanged, and text filtered by `for_display`."""
+    """Filters all text with `for_display`, and leaves rich's colours unchanged."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yields the segments, each passed through `for_display`."""
@@ -211,9 +211,9 @@ def _print_record(console: Console, manifest: Manifest, sample: dict[str, list[A
 
 
 def picture(content: bytes, dtype: str, shape: list[int]) -> str:
-    """Draws a 2-D tensor in ten shades of characters, with two characters per pixel.
+    """Draws a small 2-D uint8 tensor in ten shades of characters, with two characters per pixel.
 
-    A 3-D tensor with a single channel is drawn in the same way. For any other tensor, the text is empty.
+    A 3-D tensor with a single channel is drawn like a 2-D tensor. For any other tensor, the text is empty.
     """
     if dtype != "uint8" or len([size for size in shape if size != 1]) != 2 or max(shape) > 64:
         return ""

@@ -1,8 +1,8 @@
 """Repairs a finished data set: writes broken or missing shards again from the plan that is stored with it.
 
-A shard is kept if its bytes match its report, and the manifest is kept if it is intact. The reports of all other shards are deleted, and
-then the job continues like any unfinished one. No file is changed before the inputs have been compared with the plan and found unchanged.
-`_SUCCESS` is absent while the data set is incomplete, and the final manifest must equal the original.
+A shard is kept if its bytes match its report, and the manifest is kept if it is intact. The reports of the broken or missing shards are
+deleted, and then the job continues like any unfinished job. No file is changed before the inputs have been compared with the plan and found
+unchanged. `_SUCCESS` is absent while the data set is incomplete, and the final manifest must equal the original.
 """
 
 import hashlib
@@ -56,9 +56,9 @@ class RepairResult:
 def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers: int = 1) -> RepairResult:
     """Makes a data set complete again. Idempotent; a call after an interruption continues the repair.
 
-    `job` is the job that made the data set. It is needed if the manifest is damaged, and also if the job runs the user's code or has HDFS
-    options. Raises NotFound if there is no data set, and BadSpec if the job is missing or a different one. Raises InputChanged naming the
-    inputs that have changed since the plan. Raises OutputExists for files that don't belong to the data set, and NotWhole if the repair
+    `job` is the job that made the data set. `job` is needed if the manifest is damaged, and also if the job runs the user's code or has
+    HDFS options. Raises NotFound if there is no data set, and BadSpec if the job is missing or a different one. Raises InputChanged naming
+    the inputs that have changed since the plan. Raises OutputExists for files that don't belong to the data set, and NotWhole if the repair
     yields other bytes.
     """
     data_set = _DamagedDataSet(uri, access)
@@ -66,7 +66,7 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
     kind = kind_of(job_of_run.spec)
     if isinstance(kind, Script):
         raise BadSpec(f"The data set of {uri} was made by a script; run the job again with output.overwrite: Always.")
-    # This passes the signatures of the job's URLs to `access`, which adds them to the URLs again when files are read.
+    # `access` records the signatures of the job's URLs, and adds the signatures to the URLs again when files are read.
     access.unsigned(job_of_run.spec.data)
     other_faults = data_set.other_faults()
     plan = data_set.plan() or data_set.plan_again(job_of_run)
@@ -175,7 +175,8 @@ class _DamagedDataSet:
     def _new_plan(self, job: DataPrepJob) -> NewPlan:
         """Returns a new plan, made by the original versions of the rules.
 
-        If the manifest that records these versions is also missing, first tries the versions of this release, then the oldest versions.
+        If the manifest, which records the original versions, is missing, first tries the versions of this release, then the oldest
+        versions.
         """
         manifest = self.manifest or self._unverified
         if manifest is not None:
@@ -216,7 +217,8 @@ class _DamagedDataSet:
             yield pinned
 
     def foreign(self, plan: Plan, reports: Sequence[ShardReport]) -> list[str]:
-        """Returns visible files that don't belong here but are copies of shards. Raises OutputExists for any other file."""
+        """Returns visible files that don't belong to the data set but are copies of its shards. Raises OutputExists for a file that neither
+        belongs to the data set nor is a copy of a shard."""
         known_files = {shard.file for shard in shards(plan.head)} | {each.file for report in reports for each in report.companions}
         known_files |= names.split_files(plan.head.extension, known_files)
         files = self.manifest.files if self.manifest is not None else []
@@ -298,7 +300,8 @@ def _success(folder: OutputFolder) -> Success | None:
 def _run_id(folder: OutputFolder, success: Success | None) -> str:
     """Returns the run that made the data set. Raises NotFound.
 
-    Runs are named by `_SUCCESS`, by OWNER, and by the runs' folders. The first of these runs that has files here made the data set.
+    The candidates are the run in `_SUCCESS`, the run in OWNER, and all other runs, in this order. The first candidate with a plan or a
+    manifest made the data set.
     """
     run_ids = [success.run_id] if success is not None else []
     owner = folder.read(names.OWNER)

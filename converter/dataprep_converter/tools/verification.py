@@ -97,7 +97,7 @@ def shard_faults(
 
 
 def metadata_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]:
-    """Yields the faults of the files around the data."""
+    """Yields the faults of the metadata files."""
     for file in manifest.metadata:
         content = folder.read(file.file)
         if content is None:
@@ -210,7 +210,7 @@ def _schema_fault(format_: Decoder, manifest: Manifest, offset: int, record: Any
 
 
 def _digest_pieces(pieces: Iterator[bytes], digest: "hashlib._Hash", hasher: ThreadPoolExecutor, stop: Event) -> Iterator[bytes]:
-    """Yields the pieces. Meanwhile another thread digests the pieces; that thread may be one piece behind."""
+    """Yields the pieces, and digests each piece in another thread. The digest may lag one piece behind the yielded pieces."""
     behind: Future[None] | None = None
     for piece in pieces:
         if stop.is_set():
