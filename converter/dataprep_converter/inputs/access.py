@@ -73,7 +73,7 @@ class Access:
         return self._clients[key]
 
     def unsigned(self, source: Source) -> Source:
-        """Returns a copy of the source without the signatures of its web addresses. Such a copy may be stored.
+        """Returns a copy of the source without the signatures of its web addresses. The copy without signatures may be stored.
 
         This object keeps the signatures and adds them again for reading. Raises BadSpec if two addresses differ only in their signatures.
         """

@@ -20,7 +20,7 @@ from dataprep_converter.inputs.zips import Member
 from dataprep_converter.stores import Input
 
 KEPT_BYTES: Final = 40 << 20
-"""How many of the bytes before the current position in a gzipped tar file are kept in memory.
+"""In a gzipped tar file, this many bytes before the current position are kept in memory.
 
 Parallel readers stay within 32 MiB of each other.
 """
@@ -119,7 +119,7 @@ def _tar_members(source: "Input | _BoundedInput", uri: str) -> Iterator[TarMembe
         archive: Any
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
-                # Without this, tarfile would keep every member in memory.
+                # If `members` were never cleared, tarfile would keep every member in memory.
                 archive.members = []
                 if info.isdir():
                     continue

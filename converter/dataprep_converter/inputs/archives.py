@@ -122,8 +122,8 @@ class _Archive:
                 source = self._open_again()
                 contents = gunzipped(source, self._uri, size=size, kept_bytes=KEPT_BYTES)
                 contents.owned.callback(source.close)
-                # The store keeps the stream for the next member, and stores have no `close`. So close the source when no store and no
-                # member refers to the stream anymore.
+                # The store keeps the stream open for the next member, but a store has no `close` method. So close the source when no store
+                # and no member refers to the stream anymore.
                 weakref.finalize(contents, contents.owned.close)
                 self._contents = contents
             return self._contents

@@ -45,7 +45,7 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
 def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
     """Returns the spec, completed with the values of a profile. Any: YAML.
 
-    If the file has several profiles, the one that the job names is used, or else the one called `default`.
+    If the file has several profiles, the profile that the job names is used, or else the profile called `default`.
     """
     profiles = [document for document in _documents(file) if isinstance(document, dict) and document.get("kind") == PROFILE_KIND]
     name = spec.get("profile")

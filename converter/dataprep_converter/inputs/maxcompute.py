@@ -317,7 +317,8 @@ def _client(uri: str, project: str, access: Access) -> Any:
         endpoint=endpoint,
         tunnel_endpoint=settings.tunnel_endpoint or os.environ.get("ODPS_TUNNEL_ENDPOINT") or None,
         region_name=settings.region,
-        # We run no SQL, so this address is never used. If it were missing, the SDK would ask the service for the address of SQL logs.
+        # We run no SQL, so the address of SQL logs is never used. If `logview_host` were missing, the SDK would query the service for this
+        # address.
         logview_host=endpoint,
         # By default, the SDK would store the key in a global variable of this process.
         overwrite_global=False,
@@ -349,7 +350,8 @@ def _environment() -> dict[str, str]:
 def _role_provider(uri: str) -> Any:
     """Returns the provider of a role's credentials, after checking that it works.
 
-    Raises BadCredentials if the provider doesn't work. Within a request, the SDK would retry this error forever.
+    Raises BadCredentials if the provider doesn't work. The provider is checked before the first request, because within a request the SDK
+    would retry a provider's error forever.
     """
     from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 

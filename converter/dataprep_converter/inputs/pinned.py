@@ -114,7 +114,7 @@ class ForwardReader(Closeable):
     """One pass over a file, decompressed if it is gzip. The reader can skip bytes, and returns exactly as many bytes as requested."""
 
     def __init__(self, source: Input, uri: str, *, zipped: bool, offset: int = 0, ahead: bool = False) -> None:
-        """`ahead` reads the next piece in advance while the caller uses the current one.
+        """`ahead` reads the next piece in advance while the caller uses the current piece.
 
         The caller must read to the end, and then close this object.
         """

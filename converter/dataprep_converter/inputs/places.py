@@ -1,7 +1,9 @@
-"""Places: the files and folders that URIs name, as far as this is known without asking a store. Two URIs may name the same place.
+"""Places: the files and folders that URIs name, as far as this can be determined without querying a store. Two URIs may name the same
+place.
 
-Places are compared to make sure that a job doesn't write to a folder that it reads. So, when in doubt, two places count as the same. Paths
-are compared both as written and percent-decoded. Double slashes and dots are ignored, although a key of an object store may contain them.
+Places are compared to make sure that a job doesn't write to a folder that it reads. If it is uncertain whether two places are the same,
+they count as the same. Paths are compared both as written and percent-decoded. Double slashes and dots are ignored, although a key of an
+object store may contain them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Wraps a store's file in a file object, for Arrow, which reads ranges of it."""
+"""Wraps a store's file in a file object from which Arrow can read ranges."""
 
 import io
 from collections.abc import Sequence

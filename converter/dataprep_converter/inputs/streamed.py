@@ -60,7 +60,7 @@ class StreamInput(Closeable):
 
     def close(self) -> None:
         """Ends the pass and closes the `owned` objects."""
-        # Don't take the lock, because a thread that is still waiting for its store may hold it.
+        # Don't take the lock, because a thread that is still waiting for its store may hold the lock.
         close_generator(self._pieces)
         self._window.clear()
         self.owned.close()
