@@ -152,7 +152,7 @@ def _manifest(
 def _write_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Sequence[MetadataFile]) -> Manifest:
     """Writes the index and metadata files, and removes those of earlier runs. Returns the manifest that lists the new files.
 
-    `before` are the files that a repair must reproduce. Intact files are kept, because this release might write them differently than the
+    `before` lists the files that a repair must reproduce. Intact files are kept, because this release might write them differently than the
     release that wrote them.
     """
     indexes = [report.index for report in finished.reports if report.index is not None]

@@ -204,7 +204,7 @@ class _Copier:
     def copy(self, path: str, sha256: str, *, size: int | None = None) -> Entry:
         """Copies one file, unless the target already has it with this digest (and size, if known).
 
-        Raises NotWhole when the original has another digest.
+        Raises NotWhole when the original file has a different digest.
         """
         source, uri = self.source.at(path), self.target.at(path)
         store = self.access.store(uri)

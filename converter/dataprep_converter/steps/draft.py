@@ -44,7 +44,7 @@ class Draft(Closeable):
     def finished(self, success: Success, folder: RunFolder) -> Manifest | None:
         """Returns the manifest of the finished data set in the folder.
 
-        Returns None if the job would make another data set, or if files have changed.
+        Returns None if the job doesn't accept this data set as its result, or if files have changed.
         """
         if not self.is_satisfied_by(success):
             return None
