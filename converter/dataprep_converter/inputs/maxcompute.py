@@ -317,8 +317,8 @@ def _client(uri: str, project: str, access: Access) -> Any:
         endpoint=endpoint,
         tunnel_endpoint=settings.tunnel_endpoint or os.environ.get("ODPS_TUNNEL_ENDPOINT") or None,
         region_name=settings.region,
-        # We run no SQL, so the address of SQL logs is never used. If `logview_host` were missing, the SDK would query the service for this
-        # address.
+        # We run no SQL, so the address of SQL logs is never used. If `logview_host` were missing, the SDK would query the service for the
+        # address of SQL logs.
         logview_host=endpoint,
         # By default, the SDK would store the key in a global variable of this process.
         overwrite_global=False,

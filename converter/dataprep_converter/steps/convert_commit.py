@@ -193,8 +193,8 @@ def _rewrite_metadata(
 
 
 def _check_same_data(manifest: Manifest, original: Manifest) -> Manifest:
-    """Returns the original manifest if only the versions of the tools differ. If anything else differs, raises NotWhole naming the
-    differences."""
+    """Returns the original manifest if only the versions of the tools differ. Raises NotWhole naming the differences if anything other than
+    these versions differs."""
     for new_file, old_file in zip(manifest.files, original.files, strict=False):
         if new_file != old_file:
             packed = (

@@ -46,7 +46,7 @@ class Kind(Protocol):
     """The steps of a job."""
 
     runs_code: bool
-    """Whether the user's code (`spec.code`) makes the records. Such code must be the same in the plan step and in the work step."""
+    """Whether the user's code (`spec.code`) makes the records. The user's code must be the same in the plan step and in the work step."""
 
     def check_overlaps(self, spec: DataPrepJobSpec, access: Access) -> None:
         """Raises BadSpec when the job would write where it reads."""

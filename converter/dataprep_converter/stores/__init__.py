@@ -285,8 +285,8 @@ class ReadsFiles(Protocol):
     ) -> Sequence[float | None]:
         """Reads complete files into the buffer `room`, one after another, and returns the seconds that each file took.
 
-        For a file that can't be read or no longer matches its pin, returns None instead of the seconds. The part of the buffer for such a
-        file is undefined. To get the error of such a file or, after a retry, its data, open the file separately.
+        For a file that can't be read or no longer matches its pin, returns None instead of the seconds. The buffer's content is undefined
+        where an unread file belongs. Open an unread file separately to get its error or, after a retry, its data.
         """
         ...
 

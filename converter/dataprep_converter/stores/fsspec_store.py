@@ -1,4 +1,4 @@
-"""Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. Such schemes can only be sources.
+"""Reads schemes for which we have no store of our own, such as `ftp://`, through fsspec. Schemes read through fsspec can only be sources.
 
 fsspec is one interface to many systems and guarantees little: no exclusive creation, no conditional reads, no order of listings. So this
 store refuses writes, and sorts listings itself, folder by folder. A pin is made from the metadata that the system returns, and is checked

@@ -53,7 +53,7 @@ class CopyResult:
 
 
 def is_data_set(uri: str, access: Access) -> bool:
-    """Whether a data set of dataprep is at this URI, finished or not. If so, `dataprep copy` copies the URI's content as a data set."""
+    """Whether a data set of dataprep is at this URI, finished or not. `dataprep copy` copies such a data set with `steps/copy_job.py`."""
     if scheme_of(uri) in ("http", "https") or access.store(uri).stat(uri) is not None:
         return False
     folder = OutputFolder(uri, access)

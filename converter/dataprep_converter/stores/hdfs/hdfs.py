@@ -219,7 +219,7 @@ class HdfsUpload:
             with border(self._addresses, self._path):
                 self._writer = self._client.create(self._temporary, write_options)
         except Unreachable:
-            # If only the answer was lost, the temporary file was created.
+            # The temporary file may have been created, and only the answer lost.
             self.abort()
             raise
 

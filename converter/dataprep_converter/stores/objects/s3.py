@@ -291,8 +291,8 @@ class Multipart:
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
         if answer.ok:
             return Entry(uri=uri, size=size, pin=unquoted(answer.xml().findtext("{*}ETag")))
-        # An earlier attempt, which got no answer, may have completed the upload. After such a completion, the upload no longer exists, or
-        # the condition fails because our own object exists.
+        # An earlier attempt, which got no answer, may have completed the upload. If an earlier attempt has completed the upload, the upload
+        # no longer exists, or the condition fails because our own object exists.
         if answer.code == "NoSuchUpload" or (answer.in_doubt and answer.status == 412):
             existing = self._bucket.look(uri, self._key)
             if existing is not None and existing[0].size == size and existing[0].pin == _pin_of_parts(tags):
