@@ -26,7 +26,7 @@ _USER_WITHOUT_SCHEME: Final = re.compile(r"[^\s/:@.][^\s/:@]*:(?!//)[^\s@]+@")
 _CUT_OFF_PASSWORD: Final = re.compile(
     r"""(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#:@'"<>\[\]]*:(?![0-9]{1,5}(?![A-Za-z0-9]))[^\s/?#:@'"<>,;)]+"""
 )
-"""Matches non-numeric text at the position where a URI has its port. Such text may be a password whose URI was truncated before the @."""
+"""Matches non-numeric text at the position where a URI has its port. Such text may be the password in a URI that was truncated before the @."""
 _SECRET_PARAMETER: Final = re.compile(
     r"""([?&;#](?=[^=&;?#\s'"<>]*?(?:pass|pwd|secret|token|signature|credential|api_?key|sig))[^=&;?#\s'"<>]*=)[^&\s'"<>]+""", re.IGNORECASE
 )
