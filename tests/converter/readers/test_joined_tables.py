@@ -206,8 +206,8 @@ def test_a_column_too_long_for_arrow_is_not_held_in_memory(monkeypatch: pytest.M
                 opened.add(table, rows, [rows], [rows.cast(pa.string())])
         assert isinstance(opened._matching, out_of_core.OutOfCore)
         keys = opened.match()
-        assert keys.kept() == 4000
-        assert _arrow.concat_batches(list(opened.joined())).column(1).to_pylist() == [str(number) for number in range(4000)]
+        assert keys.keys_in_all() == 4000
+        assert _arrow.concat_batches(list(opened.records())).column(1).to_pylist() == [str(number) for number in range(4000)]
 
 
 @pytest.mark.parametrize(

@@ -36,15 +36,15 @@ def is_for_memory(tables: Sequence[Columns]) -> bool:
     """Whether tables can be joined in memory with the same result as in DuckDB. Tables of sequences can't be joined in memory, because only
     DuckDB orders their rows."""
     keys = tables[0].keys.types
-    return all(table.order_by is None and table.keys.types == keys and all(map(_is_kept, table.plain().types)) for table in tables)
+    return all(table.order_by is None and table.keys.types == keys and all(map(_is_supported, table.plain().types)) for table in tables)
 
 
-def _is_kept(kind: pa.DataType) -> bool:
+def _is_supported(kind: pa.DataType) -> bool:
     types = pa.types
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         nested: Any = kind
         # Lists of booleans are excluded, because Arrow stores eight booleans in a byte.
-        return not types.is_boolean(nested.value_type) and _is_kept(nested.value_type)
+        return not types.is_boolean(nested.value_type) and _is_supported(nested.value_type)
     return (
         types.is_integer(kind)
         or types.is_float32(kind)
@@ -65,9 +65,9 @@ class InMemory:
     def __init__(self, tables: Sequence[Columns], share: int) -> None:
         self._tables = tables
         self._share = share
-        self._waiting: list[deque[pa.RecordBatch]] = [deque() for _ in tables]
+        self._batches: list[deque[pa.RecordBatch]] = [deque() for _ in tables]
         self._bytes = [[0] * len(table.plain()) for table in tables]
-        self._added = 0
+        self._row_count = 0
         self._rows: list[list[Array]] = []
         self._keys: Keys | None = None
         self._pool = ThreadPoolExecutor(limits.processors(), "join")
@@ -77,31 +77,31 @@ class InMemory:
         self._pool.shutdown(cancel_futures=True)
         if self._keys is not None:
             self._keys.close()
-        self._waiting, self._rows, self._keys = [], [], None
+        self._batches, self._rows, self._keys = [], [], None
         _arrow.default_memory_pool().release_unused()
 
     def add(self, table: int, rows: pa.RecordBatch) -> None:
         """Adds rows of a table."""
-        self._waiting[table].append(rows)
-        self._added += rows.num_rows
+        self._batches[table].append(rows)
+        self._row_count += rows.num_rows
         for place, column in enumerate(rows.columns):
             self._bytes[table][place] += column.nbytes
 
     def fits(self) -> bool:
         """Whether the rows added so far can be joined within the join's share of the memory."""
-        needed = sum(map(sum, self._bytes)) + self._added * _MATCHING_BYTES
+        needed = sum(map(sum, self._bytes)) + self._row_count * _MATCHING_BYTES
         return needed <= self._share and max(map(max, self._bytes)) <= _MOST_OF_A_COLUMN
 
-    def given_back(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def remove_rows(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Removes all rows, and yields them with the numbers of their tables."""
-        for table, waiting in enumerate(self._waiting):
-            while waiting:
-                yield table, waiting.popleft()
+        for table, batches in enumerate(self._batches):
+            while batches:
+                yield table, batches.popleft()
         self.close()
 
     def match(self) -> Keys:
         """Matches the keys."""
-        self._rows = list(self._pool.map(_together, self._tables, self._waiting))
+        self._rows = list(self._pool.map(_concatenate_columns, self._tables, self._batches))
         # Return the memory of the copied batches to the system, because DuckDB needs memory too.
         _arrow.default_memory_pool().release_unused()
         if are_numbers(self._tables[0].keys):
@@ -125,35 +125,35 @@ class InMemory:
             database.close()
             raise
 
-    def in_order(self) -> "tuple[_RowStream, list[_RowStream]]":
+    def row_streams(self) -> "tuple[_RowStream, list[_RowStream]]":
         """The keys and the other columns in order; see `Matching`."""
         if self._keys is None:
             raise RuntimeError("The keys have not been matched.")
-        chosen = [_places(rows[0], wanted) for rows, wanted in zip(self._rows, self._keys.chosen(), strict=True)]
+        chosen = [_places(rows[0], row_numbers) for rows, row_numbers in zip(self._rows, self._keys.chosen_rows(), strict=True)]
         self._keys.close()
         others = 1 + len(self._tables[0].keys)
         tables = [_RowStream(rows[others:], places, self._pool) for rows, places in zip(self._rows, chosen, strict=True)]
         return _RowStream(self._rows[0][1:others], chosen[0], self._pool), tables
 
 
-def _places(rows: Any, wanted: Places) -> Places:
-    """The positions of the rows whose numbers are `wanted`. The position of a row differs from the row's number if bad rows before this row
+def _places(rows: Any, row_numbers: Places) -> Places:
+    """The positions of the rows whose numbers are `row_numbers`. The position of a row differs from the row's number if bad rows before this row
     are missing."""
-    there: Places = rows.to_numpy()
-    return np.searchsorted(there, wanted) if len(there) and there[-1] != len(there) - 1 else wanted
+    numbers: Places = rows.to_numpy()
+    return np.searchsorted(numbers, row_numbers) if len(numbers) and numbers[-1] != len(numbers) - 1 else row_numbers
 
 
-def _together(table: Columns, waiting: deque[pa.RecordBatch]) -> list[Array]:
-    """The rows of a table, with each column as one array. Empties `waiting`."""
+def _concatenate_columns(table: Columns, batches: deque[pa.RecordBatch]) -> list[Array]:
+    """The rows of a table, with each column as one array. Empties `batches`."""
     kinds = table.plain().types
-    columns: list[list[Array]] = [[batch.column(place) for batch in waiting] for place in range(len(kinds))]
-    waiting.clear()
-    found: list[Array] = []
+    columns: list[list[Array]] = [[batch.column(place) for batch in batches] for place in range(len(kinds))]
+    batches.clear()
+    arrays: list[Array] = []
     for kind, pieces in zip(kinds, columns, strict=True):
-        found.append(_arrow.concat_arrays(pieces) if pieces else _arrow.array([], kind))
+        arrays.append(_arrow.concat_arrays(pieces) if pieces else _arrow.array([], kind))
         # Free the column's batches before the next column is copied, to save memory.
         pieces.clear()
-    return found
+    return arrays
 
 
 class _RowStream:
@@ -166,19 +166,19 @@ class _RowStream:
         rows = max(1, self._records.num_rows)
         self._span = max(1, min(_SPAN_ROWS, _SPAN_BYTES * rows // max(1, self._records.nbytes)))
         self._next = 0
-        self._ahead = self._begun()
+        self._ahead = self._begin_span()
         self._rest = self._records.slice(0, 0)
 
-    def upto(self, rows: int) -> list[Array]:
+    def take(self, rows: int) -> list[Array]:
         """The columns of the next rows; see `Rows`."""
         while self._rest.num_rows < rows and self._ahead is not None:
-            taken, self._ahead = self._ahead, self._begun()
-            self._rest = _arrow.concat_batches([self._rest, taken.result()]) if self._rest.num_rows else taken.result()
-        found = self._rest.slice(0, rows)
+            span, self._ahead = self._ahead, self._begin_span()
+            self._rest = _arrow.concat_batches([self._rest, span.result()]) if self._rest.num_rows else span.result()
+        piece = self._rest.slice(0, rows)
         self._rest = self._rest.slice(rows)
-        return [_arrow.concat_arrays([column]) for column in found.columns]
+        return [_arrow.concat_arrays([column]) for column in piece.columns]
 
-    def _begun(self) -> "Future[pa.RecordBatch] | None":
+    def _begin_span(self) -> "Future[pa.RecordBatch] | None":
         """Begins to copy the next span of rows. None at the end."""
         places = self._places[self._next : self._next + self._span]
         self._next += len(places)

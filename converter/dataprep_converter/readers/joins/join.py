@@ -57,8 +57,8 @@ class JoinReader(BlockReader):
     def discover(source: JoinSource, access: Access) -> Discovery:
         """Performs the join. Raises BadData, which names the key, the table and the rows, for a duplicate or missing key that the spec doesn't
         permit."""
-        made = IntermediateFiles()
-        return Discovery(_Planner(source, access, made).units(), made)
+        files = IntermediateFiles()
+        return Discovery(_Planner(source, access, files).units(), files)
 
     def __init__(self, source: JoinSource, state: Mapping[str, Any], access: Access) -> None:  # noqa: ARG002 - the state has all settings
         super().__init__(access)
@@ -84,9 +84,9 @@ class JoinReader(BlockReader):
     def _file(self, unit: Unit) -> Input:
         if "bad" in json.loads(unit.extra):
             return super()._file(unit)
-        return self._files.get(unit.uri, lambda: self._made(unit.uri))
+        return self._files.get(unit.uri, lambda: self._open_joined(unit.uri))
 
-    def _made(self, uri: str) -> Input:
+    def _open_joined(self, uri: str) -> Input:
         # Each unit is checked against a digest of its content. The file's pin can't be checked, because the file is stored after the plan.
         store = self._access.store(uri)
         if store.stat(uri) is None:
@@ -103,7 +103,7 @@ class _Table:
     """An open table of the join."""
 
     number: int
-    written: JoinTable
+    spec: JoinTable
     reader: Reader
     units: UnitTable
     keys: list[str]
@@ -113,7 +113,7 @@ class _Table:
     @property
     def name(self) -> str:
         """The name of the table in messages."""
-        return self.written.name
+        return self.spec.name
 
     def place(self, row: int) -> str:
         """The location of a row for messages."""
@@ -163,75 +163,75 @@ class _TableLoader:
 class _Planner:
     """Reads and joins the tables of a source, and writes the records."""
 
-    def __init__(self, source: JoinSource, access: Access, made: IntermediateFiles) -> None:
+    def __init__(self, source: JoinSource, access: Access, files: IntermediateFiles) -> None:
         self._source = source
         self._access = access
         self._state: dict[str, Any] = {}
-        self._made = made
+        self._files = files
         self._bad: list[Unit] = []
 
     def units(self) -> Listing[Unit]:
         """Yields the units of the joined records, followed by the units of the bad rows."""
         with ExitStack() as failed:
-            failed.callback(self._made.remove)
+            failed.callback(self._files.remove)
             with ExitStack() as readers:
-                yield from self._joined(self._opened(readers))
+                yield from self._join(self._open_tables(readers))
             failed.pop_all()
         return self._state
 
-    def _joined(self, tables: Sequence[_Table]) -> Iterator[Unit]:
+    def _join(self, tables: Sequence[_Table]) -> Iterator[Unit]:
         schema = _schema(self._source, tables)
         self._state["schema"] = schema_text(schema)
-        were = _said(tables, WAS)
-        if were:
-            self._state["were"] = were
-        if texts := _said(tables, TEXT):
+        original_types = _field_metadata(tables, WAS)
+        if original_types:
+            self._state["were"] = original_types
+        if texts := _field_metadata(tables, TEXT):
             self._state[TEXTS] = texts
         if not any(len(table.units) for table in tables):
             return
         with Join([table.columns for table in tables]) as join:
             self._fill(join, tables)
             keys = join.match()
-            self._refuse_doubled(keys, tables)
-            self._judge_missing(keys, tables)
-            yield from _written(join.joined(), schema, self._made.folder)
+            self._refuse_duplicates(keys, tables)
+            self._check_missing(keys, tables)
+            yield from _write_units(join.records(), schema, self._files.folder)
         yield from self._bad
 
-    def _opened(self, readers: ExitStack) -> list[_Table]:
+    def _open_tables(self, readers: ExitStack) -> list[_Table]:
         """Opens the tables. When `readers` is closed, the readers of all tables are closed."""
         tables: list[_Table] = []
-        for number, written in enumerate(self._source.tables):
-            kind = written.source.kind
-            source = written.source.member
+        for number, spec in enumerate(self._source.tables):
+            kind = spec.source.kind
+            source = spec.source.member
             reader_type = reader_class(kind)
             units, state = reader_type.discover(source, self._access).collect()
             if "warnings" in state:
-                self._state.setdefault("warnings", []).extend(f"join, table {written.name}: {each}" for each in state["warnings"])
+                self._state.setdefault("warnings", []).extend(f"join, table {spec.name}: {each}" for each in state["warnings"])
             if self._access.output is not None:
                 overlaps.check_units(units, self._access.output, self._access)
             reader = readers.enter_context(reader_type(source, state, self._access))
-            tables.append(_table(number, written, reader, units, self._source))
+            tables.append(_table(number, spec, reader, units, self._source))
         return tables
 
     def _fill(self, join: Join, tables: Sequence[_Table]) -> None:
         """Adds all rows to the join, except bad rows. Reads several tables concurrently if the memory suffices."""
         at_once = max(1, min(len(tables), limits.processors(), limits.memory_bytes() // _READER_BYTES))
-        filling = _TableLoader(join)
+        loader = _TableLoader(join)
         with ThreadPoolExecutor(at_once, "join-table") as pool:
-            reading = [pool.submit(filling.read, table) for table in tables]
+            futures = [pool.submit(loader.read, table) for table in tables]
             try:
                 # Report errors in the order of the tables, even if a later table failed earlier.
-                for table, found in zip(tables, reading, strict=True):
-                    for row, reason in found.result():
-                        self._is_bad(table, row, reason)
+                for table, future in zip(tables, futures, strict=True):
+                    for row, reason in future.result():
+                        self._add_bad_row(table, row, reason)
             finally:
-                filling.stop()
-        for (number, column), (count, first) in sorted(filling.lost.items()):
+                loader.stop()
+        for (number, column), (count, first) in sorted(loader.lost.items()):
             self._state.setdefault("warnings", []).append(
                 f"join, table {tables[number].name}: decimals of {count:,} row{'s' * (count != 1)} of the column {column!r} have more digits than float64 holds, such as {first}"
             )
 
-    def _is_bad(self, table: _Table, row: int, reason: str) -> None:
+    def _add_bad_row(self, table: _Table, row: int, reason: str) -> None:
         if len(self._bad) >= _MOST_BAD:
             raise BadData(f"source.join: the tables have more than {_MOST_BAD:,} bad rows; {table.place(row)}: {reason}")
         index, within = table.units.locate(np.array([row], np.int64))
@@ -249,70 +249,68 @@ class _Planner:
             )
         )
 
-    def _refuse_doubled(self, keys: Keys, tables: Sequence[_Table]) -> None:
+    def _refuse_duplicates(self, keys: Keys, tables: Sequence[_Table]) -> None:
         for table in tables:
-            if table.written.duplicates != "Refuse" or table.columns.order_by is not None:
+            if table.spec.duplicates != "Refuse" or table.columns.order_by is not None:
                 continue
-            found = keys.doubled(table.number)
-            if found.keys:
-                first, last = (table.place(row) for row in found.rows)
+            count = keys.duplicates(table.number)
+            if count.keys:
+                first, last = (table.place(row) for row in count.rows)
                 raise BadData(
-                    f"source.join: {_counted(found)} of the table {table.name} {_are(found)} duplicated: {self._key(found)} in {first}, and in {last}. "
+                    f"source.join: {_describe_count(count)} of the table {table.name} {_are(count)} duplicated: {self._key(count)} in {first}, and in {last}. "
                     "Set duplicates: First or Last to use one of the rows, or orderBy to make sequences of them."
                 )
 
-    def _judge_missing(self, keys: Keys, tables: Sequence[_Table]) -> None:
+    def _check_missing(self, keys: Keys, tables: Sequence[_Table]) -> None:
         missing: list[str] = []
         for table in tables:
-            found = keys.missing(table.number)
-            if found.keys:
-                there = tables[found.table]
-                place = f"which is in {there.name} ({there.place(found.rows[0])})"
-                missing.append(f"{_counted(found)} {_are(found)} missing in the table {table.name}: {self._key(found)}, {place}")
+            count = keys.missing(table.number)
+            if count.keys:
+                other = tables[count.table]
+                place = f"which is in {other.name} ({other.place(count.rows[0])})"
+                missing.append(f"{_describe_count(count)} {_are(count)} missing in the table {table.name}: {self._key(count)}, {place}")
         if missing and self._source.missing == "Refuse":
             raise BadData(f"source.join: {'; '.join(missing)}. Set missing: Drop to leave such keys out.")
         self._state.setdefault("warnings", []).extend(f"join: left out because {each}" for each in missing)
-        self._state["ignored"] = keys.keys_in_any() - keys.kept()
+        self._state["ignored"] = keys.keys_in_any() - keys.keys_in_all()
 
-    def _key(self, found: Count) -> str:
-        values = [repr(value)[:_SHOWN] for value in found.example]
-        written = (
+    def _key(self, count: Count) -> str:
+        values = [repr(value)[:_SHOWN] for value in count.example]
+        example = (
             values[0] if len(values) == 1 else ", ".join(f"{key}={value}" for key, value in zip(self._source.keys, values, strict=True))
         )
-        return written if found.keys == 1 else f"the first is {written}"
+        return example if count.keys == 1 else f"the first is {example}"
 
 
-def _counted(found: Count) -> str:
-    return f"{found.keys:,} key{'s' if found.keys > 1 else ''}"
+def _describe_count(count: Count) -> str:
+    return f"{count.keys:,} key{'s' if count.keys > 1 else ''}"
 
 
-def _are(found: Count) -> str:
-    return "are" if found.keys > 1 else "is"
+def _are(count: Count) -> str:
+    return "are" if count.keys > 1 else "is"
 
 
-def _table(number: int, written: JoinTable, reader: Reader, units: UnitTable, source: JoinSource) -> _Table:
+def _table(number: int, spec: JoinTable, reader: Reader, units: UnitTable, source: JoinSource) -> _Table:
     """The open table. Raises BadSpec for columns that don't exist or can't be keys."""
-    of = f"source.join: the table {written.name}"
+    of = f"source.join: the table {spec.name}"
     schema = reader.schema()
     if not units.samples and not len(schema):
         empty = Columns(pa.schema([(key, pa.string()) for key in source.keys]), pa.schema([]), None)
-        return _Table(number, written, reader, units, [], [], empty)
-    keys = find_columns(written.keys or source.keys, schema, of=of)
+        return _Table(number, spec, reader, units, [], [], empty)
+    keys = find_columns(spec.keys or source.keys, schema, of=of)
     if len(keys) != len(source.keys):
         raise BadSpec(f"{of} has the key columns {', '.join(keys)}; join.keys are {', '.join(source.keys)}.")
     others = [name for name in schema.names if name not in keys]
     order_by = None
-    if written.order_by is not None:
-        order_by = [
-            others.index(name) for name in find_columns(written.order_by, pa.schema([schema.field(name) for name in others]), of=of)
-        ]
+    if spec.order_by is not None:
+        order_by = [others.index(name) for name in find_columns(spec.order_by, pa.schema([schema.field(name) for name in others]), of=of)]
     columns = Columns(
         keys=pa.schema([pa.field(key, _key_type(schema.field(name).type, name, of)) for key, name in zip(source.keys, keys, strict=True)]),
         others=pa.schema([schema.field(name) for name in others]),
         order_by=order_by,
-        last=written.duplicates == "Last",
+        last=spec.duplicates == "Last",
     )
-    return _Table(number, written, reader, units, keys, others, columns)
+    return _Table(number, spec, reader, units, keys, others, columns)
 
 
 def _key_type(kind: pa.DataType, name: str, of: str) -> pa.DataType:
@@ -347,7 +345,7 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
         owners[key] = "the keys"
     for table in tables:
         for field in table.columns.others:
-            name = table.written.prefix + field.name
+            name = table.spec.prefix + field.name
             if name in owners:
                 raise BadSpec(
                     f"source.join: the column {name!r} is in {owners[name]} and in the table {table.name}; give one of the tables a prefix."
@@ -356,25 +354,25 @@ def _schema(source: JoinSource, tables: Sequence[_Table]) -> pa.Schema:
             if table.columns.order_by is None:
                 # Remove the metadata about original types and about text from the schema. The schema is written to the files, so it affects
                 # the offsets of the units and thereby the run id.
-                said = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
-                fields.append(pa.field(name, field.type, metadata=said or None))
+                metadata = {key: value for key, value in (field.metadata or {}).items() if key not in (WAS.encode(), TEXT.encode())}
+                fields.append(pa.field(name, field.type, metadata=metadata or None))
             else:
                 fields.append(pa.field(name, pa.large_list(field.type), metadata=IS_SEQUENCE))
     return pa.schema(fields)
 
 
-def _said(tables: Sequence[_Table], key: str) -> dict[str, str]:
+def _field_metadata(tables: Sequence[_Table], key: str) -> dict[str, str]:
     """Maps the name that each column has in the join to the value of the column's metadata entry `key`. Columns without this metadata entry
     are left out."""
     return {
-        table.written.prefix + field.name: (field.metadata or {})[key.encode()].decode()
+        table.spec.prefix + field.name: (field.metadata or {})[key.encode()].decode()
         for table in tables
         for field in table.columns.others
         if key.encode() in (field.metadata or {})
     }
 
 
-def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Unit]:
+def _write_units(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Unit]:
     """Writes the records to files and yields their units. While a unit is written, the next one is built in the background."""
     writer = _Writer(schema, folder)
     with closing(prefetched(_cut(pieces, schema))) as units:
@@ -385,18 +383,18 @@ def _written(pieces: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) 
 
 def _cut(pieces: Iterator[pa.RecordBatch], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
     """Yields the records in batches of a few MiB or a few thousand records, each of which becomes a unit."""
-    waiting: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     size = records = 0
     for piece in pieces:
-        waiting.append(pa.RecordBatch.from_arrays(list(piece.columns), schema=schema))
-        size += _arrow.ipc.get_record_batch_size(waiting[-1])
+        batches.append(pa.RecordBatch.from_arrays(list(piece.columns), schema=schema))
+        size += _arrow.ipc.get_record_batch_size(batches[-1])
         records += piece.num_rows
         if size >= UNIT_BYTES or records >= UNIT_RECORDS:
-            yield _arrow.concat_batches(waiting)
-            waiting = []
+            yield _arrow.concat_batches(batches)
+            batches = []
             size = records = 0
-    if waiting:
-        yield _arrow.concat_batches(waiting)
+    if batches:
+        yield _arrow.concat_batches(batches)
 
 
 class _Writer:

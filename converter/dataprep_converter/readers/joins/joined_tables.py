@@ -18,7 +18,7 @@ from dataprep_converter.readers.joins import out_of_core
 from dataprep_converter.readers.joins.in_memory import InMemory, is_for_memory
 from dataprep_converter.readers.joins.keys import Keys, Matching, Rows
 from dataprep_converter.readers.joins.out_of_core import OutOfCore
-from dataprep_converter.readers.joins.tables import Columns, Count, plain, restored
+from dataprep_converter.readers.joins.tables import Columns, Count, plain, restore
 from dataprep_converter.runtime import limits
 
 __all__ = ["Columns", "Count", "Join", "Keys"]
@@ -66,7 +66,7 @@ class Join(Closeable):
         """Moves all rows from memory to DuckDB."""
         if self._in_memory is not None:
             self._matching = self._out_of_core()
-            for table, rows in self._in_memory.given_back():
+            for table, rows in self._in_memory.remove_rows():
                 self._matching.add(table, rows)
             self._in_memory = None
 
@@ -77,45 +77,45 @@ class Join(Closeable):
         """Matches the keys. Call this method after all rows have been added."""
         return self._matching.match()
 
-    def joined(self) -> Iterator[pa.RecordBatch]:
+    def records(self) -> Iterator[pa.RecordBatch]:
         """Yields the joined records in the order of the keys, in small pieces. The keys come first, then the other columns of each table. The
         columns of a table of sequences are lists."""
-        keys, tables = self._matching.in_order()
-        wanted = min(PIECE_RECORDS, _FIRST_RECORDS)
-        while len((found := keys.upto(wanted))[0]):
+        keys, tables = self._matching.row_streams()
+        count = min(PIECE_RECORDS, _FIRST_RECORDS)
+        while len((key_columns := keys.take(count))[0]):
             size = 0
-            for piece in self._pieces(found, tables):
+            for piece in self._pieces(key_columns, tables):
                 size += piece.nbytes
                 yield piece
-            wanted = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(found[0]) // max(1, size)))
+            count = max(1, min(PIECE_RECORDS, _PIECE_BYTES * len(key_columns[0]) // max(1, size)))
 
-    def _pieces(self, found: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, key_columns: Sequence[Array], tables: Sequence[Rows]) -> Iterator[pa.RecordBatch]:
         """Yields the records of some keys, in pieces whose number of steps is limited."""
         kinds = self._tables[0].keys.types
         sequences = [number for number, table in enumerate(self._tables) if table.order_by is not None]
-        lengths = {number: to_numpy(column) for number, column in zip(sequences, found[len(kinds) :], strict=True)}
-        steps = np.cumsum(sum(lengths.values(), np.zeros(len(found[0]), np.int64)))
+        lengths = {number: to_numpy(column) for number, column in zip(sequences, key_columns[len(kinds) :], strict=True)}
+        steps = np.cumsum(sum(lengths.values(), np.zeros(len(key_columns[0]), np.int64)))
         first = 0
         while first < len(steps):
             before = int(steps[first - 1]) if first else 0
             stop = max(first + 1, int(np.searchsorted(steps, before + _PIECE_ROWS, side="right")))
-            columns = [restored(_part(column, first, stop), kind) for column, kind in zip(found, kinds, strict=False)]
+            columns = [restore(_part(column, first, stop), kind) for column, kind in zip(key_columns, kinds, strict=False)]
             for number, (table, stream) in enumerate(zip(self._tables, tables, strict=True)):
                 sizes = lengths[number][first:stop] if number in lengths else None
-                rows = stream.upto(int(sizes.sum()) if sizes is not None else stop - first)
+                rows = stream.take(int(sizes.sum()) if sizes is not None else stop - first)
                 # If a table has only key columns, DuckDB returns a placeholder column for this table, and `zip` leaves that column out.
-                columns += [_grouped(restored(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
+                columns += [_group(restore(column, kind), sizes) for column, kind in zip(rows, table.others.types, strict=False)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
             first = stop
 
 
 def _part(column: Array, first: int, stop: int) -> Array:
     """The rows of a column from `first` to `stop` (exclusive). Copies the rows, unless they are the complete column."""
-    found: Array = column if stop - first == len(column) else _arrow.concat_arrays([column.slice(first, stop - first)])
-    return found
+    part: Array = column if stop - first == len(column) else _arrow.concat_arrays([column.slice(first, stop - first)])
+    return part
 
 
-def _grouped(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:
+def _group(column: Array, sizes: npt.NDArray[np.int64] | None) -> Array:
     """The values of `column`, grouped into lists of the lengths `sizes`, or unchanged if `sizes` is None."""
     if sizes is None:
         return column

@@ -16,7 +16,7 @@ Places = npt.NDArray[np.int64]
 class Keys(Protocol):
     """The matched keys of some tables."""
 
-    def doubled(self, table: int) -> Count:
+    def duplicates(self, table: int) -> Count:
         """Counts the keys that occur in several rows of a table."""
         ...
 
@@ -25,7 +25,7 @@ class Keys(Protocol):
         key."""
         ...
 
-    def kept(self) -> int:
+    def keys_in_all(self) -> int:
         """The number of keys that exist in all tables."""
         ...
 
@@ -33,7 +33,7 @@ class Keys(Protocol):
         """The number of distinct keys in all tables together."""
         ...
 
-    def chosen(self) -> Sequence[Places]:
+    def chosen_rows(self) -> Sequence[Places]:
         """For each table, the `row` of each key that exists in all tables, in the order of the keys. If several rows have the same key,
         either the first or the last of them is used."""
         ...
@@ -46,7 +46,7 @@ class Keys(Protocol):
 class Rows(Protocol):
     """A stream of rows in the order of the keys. The stream contains only rows whose keys exist in all tables."""
 
-    def upto(self, rows: int) -> list[Array]:
+    def take(self, rows: int) -> list[Array]:
         """The columns of the next `rows` rows, or of fewer rows at the end. Columns are copied, because the size in bytes of an Arrow slice
         depends on the slice's offset."""
         ...
@@ -63,7 +63,7 @@ class Matching(Protocol):
         """Matches the keys after all rows have been added."""
         ...
 
-    def in_order(self) -> tuple[Rows, Sequence[Rows]]:
+    def row_streams(self) -> tuple[Rows, Sequence[Rows]]:
         """The stream of the keys that exist in all tables, and for each table the stream of its other columns. In the first stream, the key
         columns are followed by a column for each table of sequences. The column of a table contains the number of rows that each key has in
         the table."""
@@ -77,5 +77,5 @@ class Matching(Protocol):
 def first_of(counts: Sequence[Count], keys: int) -> Count:
     """A `Count` of missing keys, whose number is `keys`. The example of this `Count` is the smallest example in `counts`, from the first
     table that has this example."""
-    found: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
-    return Count(keys, *min(found))
+    examples: list[Any] = [(count.example, count.table, count.rows) for count in counts if count.keys]
+    return Count(keys, *min(examples))

@@ -56,8 +56,8 @@ class OutOfCore:
         self._incoming: list[list[pa.RecordBatch]] = [[] for _ in tables]
         self._folder = tempfile.mkdtemp(prefix="dataprep-join-")
         try:
-            with _translated():
-                self._database = _connected(self._folder, max(_LEAST, share))
+            with _translate_errors():
+                self._database = _connect(self._folder, max(_LEAST, share))
                 for number, table in enumerate(tables):
                     self._execute(f"CREATE TABLE t{number} AS SELECT * FROM incoming", table.plain().empty_table())
         except BaseException:
@@ -71,17 +71,17 @@ class OutOfCore:
 
     def add(self, table: int, rows: pa.RecordBatch) -> None:
         """Adds rows of a table."""
-        waiting = self._incoming[table]
-        waiting.append(rows)
-        if sum(batch.num_rows for batch in waiting) >= _INCOMING_ROWS or sum(batch.nbytes for batch in waiting) >= _INCOMING_BYTES:
+        batches = self._incoming[table]
+        batches.append(rows)
+        if sum(batch.num_rows for batch in batches) >= _INCOMING_ROWS or sum(batch.nbytes for batch in batches) >= _INCOMING_BYTES:
             self._insert(table)
 
     def _insert(self, table: int) -> None:
         """Inserts the waiting rows into the table."""
-        waiting, self._incoming[table] = self._incoming[table], []
-        if waiting:
-            with _translated():
-                self._execute(f"INSERT INTO t{table} SELECT * FROM incoming", pa.Table.from_batches(waiting))
+        batches, self._incoming[table] = self._incoming[table], []
+        if batches:
+            with _translate_errors():
+                self._execute(f"INSERT INTO t{table} SELECT * FROM incoming", pa.Table.from_batches(batches))
 
     def match(self) -> "OutOfCore":
         """Finds the rows of each key after all rows have been added."""
@@ -93,46 +93,46 @@ class OutOfCore:
             for t in range(len(self._tables))
         )
         union = " UNION ALL ".join(f"SELECT {keys}, row, {t} AS t FROM t{t}" for t in range(len(self._tables)))
-        with _translated():
+        with _translate_errors():
             self._database.execute(f"CREATE TABLE places AS SELECT {keys}, {each} FROM ({union}) GROUP BY {keys}")
         return self
 
-    def doubled(self, table: int) -> Count:
+    def duplicates(self, table: int) -> Count:
         """Counts the keys that occur in several rows of a table."""
         return self._count(f"n{table} > 1", table)
 
     def missing(self, table: int) -> Count:
         """Counts the keys that are missing in a table but exist in another. The example is from the first table that contains the
         example."""
-        found = self._count(f"n{table} = 0", table)
-        if not found.keys:
-            return found
+        count = self._count(f"n{table} = 0", table)
+        if not count.keys:
+            return count
         others = [self._count(f"n{table} = 0 AND n{other} > 0", other) for other in range(len(self._tables)) if other != table]
-        return first_of(others, found.keys)
+        return first_of(others, count.keys)
 
-    def kept(self) -> int:
+    def keys_in_all(self) -> int:
         """The number of keys that exist in all tables."""
-        return self._count(self._everywhere(), 0).keys
+        return self._count(self._in_all_tables(), 0).keys
 
     def keys_in_any(self) -> int:
         """The number of distinct keys in all tables together."""
         return self._count("true", 0).keys
 
-    def chosen(self) -> list[Places]:
+    def chosen_rows(self) -> list[Places]:
         """For each table, the rows of the keys that exist in all tables."""
         rows = ", ".join(f"{_row_of(table)}{number}" for number, table in enumerate(self._tables))
-        query = f"SELECT {rows} FROM places WHERE {self._everywhere()} ORDER BY {', '.join(self._keys)}"
-        with _translated():
-            found: Any = self._database.cursor().sql(query).to_arrow_table()
-        return [column.to_numpy() for column in found.columns]
+        query = f"SELECT {rows} FROM places WHERE {self._in_all_tables()} ORDER BY {', '.join(self._keys)}"
+        with _translate_errors():
+            table: Any = self._database.cursor().sql(query).to_arrow_table()
+        return [column.to_numpy() for column in table.columns]
 
-    def in_order(self) -> "tuple[_Stream, list[_Stream]]":
+    def row_streams(self) -> "tuple[_Stream, list[_Stream]]":
         """The keys and the other columns in order; see `Matching`."""
         order = ", ".join(self._keys)
         counts = "".join(f", n{number}" for number, table in enumerate(self._tables) if table.order_by is not None)
-        with _translated():
+        with _translate_errors():
             # Use a separate statement for each table. A single statement that joins and orders all tables would need memory for all of them together.
-            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._everywhere()} ORDER BY {order}")
+            keys = self._stream(f"SELECT {order}{counts} FROM places WHERE {self._in_all_tables()} ORDER BY {order}")
             return keys, [self._stream(self._rows_of(number, table)) for number, table in enumerate(self._tables)]
 
     def _rows_of(self, number: int, table: Columns) -> str:
@@ -144,22 +144,22 @@ class OutOfCore:
         else:
             on = " AND ".join(f"t.{key} = p.{key}" for key in self._keys)
             order += "".join(f", t.c{place}" for place in table.order_by) + ", t.row"
-        return f"SELECT {columns} FROM t{number} AS t JOIN places AS p ON {on} WHERE {self._everywhere()} ORDER BY {order}"
+        return f"SELECT {columns} FROM t{number} AS t JOIN places AS p ON {on} WHERE {self._in_all_tables()} ORDER BY {order}"
 
-    def _everywhere(self) -> str:
+    def _in_all_tables(self) -> str:
         return " AND ".join(f"n{number} > 0" for number in range(len(self._tables)))
 
     def _count(self, where: str, table: int) -> Count:
         keys = ", ".join(self._keys)
-        with _translated():
-            counted = self._database.execute(f"SELECT count(*) FROM places WHERE {where}").fetchone()
-            if counted is None or not counted[0]:
+        with _translate_errors():
+            total = self._database.execute(f"SELECT count(*) FROM places WHERE {where}").fetchone()
+            if total is None or not total[0]:
                 return Count(0)
-            found = self._database.execute(
+            example = self._database.execute(
                 f"SELECT {keys}, first{table}, last{table} FROM places WHERE {where} ORDER BY {keys} LIMIT 1"
             ).fetchone()
-        row = tuple(found or ())
-        return Count(counted[0], row[:-2], table, (row[-2], row[-1]))
+        row = tuple(example or ())
+        return Count(total[0], row[:-2], table, (row[-2], row[-1]))
 
     def _stream(self, query: str) -> "_Stream":
         # Use a separate cursor, because another statement on the same cursor would end the stream.
@@ -182,29 +182,29 @@ class _Stream:
         self._reader = reader
         self._rest: pa.Table = reader.schema.empty_table()
 
-    def upto(self, rows: int) -> list[Array]:
+    def take(self, rows: int) -> list[Array]:
         """The columns of the next rows; see `Rows`."""
         parts = [self._rest]
         missing = rows - self._rest.num_rows
-        with _translated():
+        with _translate_errors():
             while missing > 0:
                 batch = next(self._reader, None)
                 if batch is None:
                     break
                 parts.append(pa.Table.from_batches([batch]))
                 missing -= batch.num_rows
-        found = _arrow.concat_tables(parts)
-        self._rest = found.slice(rows)
-        return [_one(column) for column in found.slice(0, rows).columns]
+        combined = _arrow.concat_tables(parts)
+        self._rest = combined.slice(rows)
+        return [_as_array(column) for column in combined.slice(0, rows).columns]
 
 
-def _one(column: Any) -> Array:
+def _as_array(column: Any) -> Array:
     """A table's column as one array."""
-    found: Array = _arrow.concat_arrays(column.chunks) if column.num_chunks else _arrow.array([], column.type)
-    return found
+    array: Array = _arrow.concat_arrays(column.chunks) if column.num_chunks else _arrow.array([], column.type)
+    return array
 
 
-def _connected(folder: str, memory: int) -> "DuckDBPyConnection":
+def _connect(folder: str, memory: int) -> "DuckDBPyConnection":
     import duckdb
 
     connection = duckdb.connect(
@@ -232,16 +232,16 @@ def _connected(folder: str, memory: int) -> "DuckDBPyConnection":
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Converts DuckDB's errors to errors of this project."""
     import duckdb
 
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as exc:
-        said = str(exc).partition("\n")[0]
+        message = str(exc).partition("\n")[0]
         if "max_temp_directory_size" in str(exc) or "No space left" in str(exc):
-            raise StoreFull(f"The join needs more room for temporary files than {tempfile.gettempdir()} has: {said}") from exc
+            raise StoreFull(f"The join needs more room for temporary files than {tempfile.gettempdir()} has: {message}") from exc
         if isinstance(exc, duckdb.OutOfMemoryException):
-            raise ConvertError(f"The join needs more memory; raise workers.resources.limits.memory: {said}") from exc
-        raise ConvertError(f"The join failed: {said}") from exc
+            raise ConvertError(f"The join needs more memory; raise workers.resources.limits.memory: {message}") from exc
+        raise ConvertError(f"The join failed: {message}") from exc

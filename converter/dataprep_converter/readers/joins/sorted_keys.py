@@ -32,82 +32,82 @@ class SortedKeys:
         self._tables = tables
         self._rows = rows
         self._keys = keys
-        self._sorted = list(pool.map(_Sorted.of, map(_numbers, keys)))
+        self._sorted_tables = list(pool.map(_SortedTable.of, map(_numbers, keys)))
 
     def close(self) -> None:
         """Frees the memory."""
-        self._rows, self._keys, self._sorted = [], [], []
+        self._rows, self._keys, self._sorted_tables = [], [], []
 
-    def doubled(self, table: int) -> Count:
+    def duplicates(self, table: int) -> Count:
         """Counts the keys that occur in several rows of a table."""
-        return self._count(table, self._sorted[table].doubled())
+        return self._count(table, self._sorted_tables[table].duplicates())
 
     def missing(self, table: int) -> Count:
         """Counts the keys that are missing in a table but exist in another. The example is taken from the first table that contains this
         key."""
-        here = self._sorted[table].numbers
-        lacking = len(self._any) - len(here)
+        numbers = self._sorted_tables[table].numbers
+        lacking = len(self._keys_in_any) - len(numbers)
         if not lacking:
             return Count(0)
-        others = (other for other in range(len(self._sorted)) if other != table)
-        counts = [self._count(other, np.flatnonzero(_places_in(self._sorted[other].numbers, here) < 0)) for other in others]
+        others = (other for other in range(len(self._sorted_tables)) if other != table)
+        counts = [self._count(other, np.flatnonzero(_places_in(self._sorted_tables[other].numbers, numbers) < 0)) for other in others]
         return first_of(counts, lacking)
 
-    def kept(self) -> int:
+    def keys_in_all(self) -> int:
         """The number of keys that exist in all tables."""
-        return len(self._kept)
+        return len(self._keys_in_all)
 
     def keys_in_any(self) -> int:
         """The number of distinct keys in all tables together."""
-        return len(self._any)
+        return len(self._keys_in_any)
 
-    def chosen(self) -> list[Places]:
+    def chosen_rows(self) -> list[Places]:
         """For each table, the rows of the keys that exist in all tables."""
-        return [self._chosen(table) for table in range(len(self._tables))]
+        return [self._chosen_rows(table) for table in range(len(self._tables))]
 
-    def _chosen(self, table: int) -> Places:
-        found = self._sorted[table]
-        places = found.last if self._tables[table].last else found.first
-        if len(found.numbers) != len(self._kept):
-            places = places[_places_in(self._kept, found.numbers)]
+    def _chosen_rows(self, table: int) -> Places:
+        sorted_table = self._sorted_tables[table]
+        places = sorted_table.last if self._tables[table].last else sorted_table.first
+        if len(sorted_table.numbers) != len(self._keys_in_all):
+            places = places[_places_in(self._keys_in_all, sorted_table.numbers)]
         rows: Places = self._rows[table].to_numpy()
         # The position of a row differs from the row's number if bad rows before this row are missing.
         return rows[places] if len(rows) and rows[-1] != len(rows) - 1 else places
 
     @cached_property
     def _has_same_keys(self) -> bool:
-        first, *others = (each.numbers for each in self._sorted)
+        first, *others = (each.numbers for each in self._sorted_tables)
         return all(np.array_equal(first, other) for other in others)
 
     @cached_property
-    def _any(self) -> Numbers:
+    def _keys_in_any(self) -> Numbers:
         if self._has_same_keys:
-            return self._sorted[0].numbers
-        together = np.concatenate([each.numbers for each in self._sorted])
-        together.sort()
-        return together[_is_first(together)]
+            return self._sorted_tables[0].numbers
+        merged = np.concatenate([each.numbers for each in self._sorted_tables])
+        merged.sort()
+        return merged[_is_first(merged)]
 
     @cached_property
-    def _kept(self) -> Numbers:
-        kept, *others = (each.numbers for each in self._sorted)
+    def _keys_in_all(self) -> Numbers:
+        keys, *others = (each.numbers for each in self._sorted_tables)
         if not self._has_same_keys:
             for other in others:
-                kept = kept[_places_in(kept, other) >= 0]
-        return kept
+                keys = keys[_places_in(keys, other) >= 0]
+        return keys
 
     def _count(self, table: int, keys: npt.NDArray[np.intp]) -> Count:
         """A `Count` of some keys of a table. `keys` contains the positions of the counted keys among the table's distinct keys."""
         if not len(keys):
             return Count(0)
-        found = self._sorted[table]
-        first, last = (places[keys[0]] for places in (found.first, found.last))
+        sorted_table = self._sorted_tables[table]
+        first, last = (places[keys[0]] for places in (sorted_table.first, sorted_table.last))
         rows: Any = self._rows[table]
         column: Any = self._keys[table]
         return Count(len(keys), (column[first].as_py(),), table, (rows[first].as_py(), rows[last].as_py()))
 
 
 @dataclass(frozen=True)
-class _Sorted:
+class _SortedTable:
     """The rows of a table, sorted by key. Rows with the same key stay in their original order."""
 
     numbers: Numbers
@@ -118,13 +118,13 @@ class _Sorted:
     """The position in `order` at which the rows of each key begin. `starts` is None if every key has only one row."""
 
     @classmethod
-    def of(cls, numbers: Numbers) -> "_Sorted":
+    def of(cls, numbers: Numbers) -> "_SortedTable":
         """Sorts a table's rows, given the key of each row."""
-        found, order = _in_order(numbers)
-        is_first = _is_first(found)
+        ascending, order = _sort(numbers)
+        is_first = _is_first(ascending)
         if is_first.all():
-            return cls(found, order, None)
-        return cls(found[is_first], order, np.flatnonzero(is_first))
+            return cls(ascending, order, None)
+        return cls(ascending[is_first], order, np.flatnonzero(is_first))
 
     @cached_property
     def first(self) -> Places:
@@ -136,7 +136,7 @@ class _Sorted:
         """The position of each key's last row."""
         return self.order if self.starts is None else self.order[np.append(self.starts[1:], len(self.order)) - 1]
 
-    def doubled(self) -> npt.NDArray[np.intp]:
+    def duplicates(self) -> npt.NDArray[np.intp]:
         """The positions of the keys that have several rows."""
         if self.starts is None:
             return np.empty(0, np.intp)
@@ -146,11 +146,11 @@ class _Sorted:
 def _numbers(keys: Any) -> Numbers:
     values: Any = keys.to_numpy()
     # Flipping the highest bit converts unsigned numbers to signed numbers with the same order.
-    found: Numbers = (values ^ _SIGN).view(np.int64) if values.dtype == np.uint64 else values
-    return found
+    numbers: Numbers = (values ^ _SIGN).view(np.int64) if values.dtype == np.uint64 else values
+    return numbers
 
 
-def _in_order(numbers: Numbers) -> tuple[Numbers, Places]:
+def _sort(numbers: Numbers) -> tuple[Numbers, Places]:
     """The sorted numbers, and the original position of each. The positions of equal numbers ascend."""
     bits = len(numbers).bit_length()
     low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
@@ -170,8 +170,8 @@ def _in_order(numbers: Numbers) -> tuple[Numbers, Places]:
 
 def _is_first(numbers: Numbers) -> npt.NDArray[np.bool_]:
     """For sorted numbers, whether each differs from the number before it."""
-    found: npt.NDArray[np.bool_] = np.concatenate([np.ones(min(1, len(numbers)), np.bool_), numbers[1:] != numbers[:-1]])
-    return found
+    is_first: npt.NDArray[np.bool_] = np.concatenate([np.ones(min(1, len(numbers)), np.bool_), numbers[1:] != numbers[:-1]])
+    return is_first
 
 
 def _places_in(numbers: Numbers, among: Numbers) -> npt.NDArray[np.intp]:

@@ -57,14 +57,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 def plain(column: Array, kind: pa.DataType) -> Array:
     """A column, converted to its type `kind` in `Columns.plain()`."""
     storage: Any = column.storage if is_tensor(column.type) else column  # type: ignore[attr-defined]
-    found: Array = storage if storage.type == kind else storage.cast(plain_type(column.type)).cast(kind)
-    return found
+    converted: Array = storage if storage.type == kind else storage.cast(plain_type(column.type)).cast(kind)
+    return converted
 
 
-def restored(column: Array, kind: pa.DataType) -> Array:
+def restore(column: Array, kind: pa.DataType) -> Array:
     """A joined column, converted back to its original type. Readers return no nulls, so equal values have equal bytes."""
     if isinstance(kind, pa.FixedShapeTensorType):
-        found: Array = _arrow.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
-        return found
-    wanted = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-    return column if column.type.equals(wanted, check_metadata=True) else column.cast(wanted)
+        tensors: Array = _arrow.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
+        return tensors
+    value_type = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+    return column if column.type.equals(value_type, check_metadata=True) else column.cast(value_type)
