@@ -55,7 +55,7 @@ class DatasetReader(BlockReader):
     def __init__(self, source: DatasetSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         del source
-        self._manifest = _frozen(state)
+        self._manifest = _manifest_of(state)
         self._features: Sequence[Mapping[str, Any]] = self._manifest.features
         self._examples = examples_of(self._features) if format_of(self._manifest.format).holds_examples else None
         self._walks: LruCache[str, _Walk] = self._files.views(_KEPT_WALKS, close=_Walk.close)
@@ -74,24 +74,24 @@ class DatasetReader(BlockReader):
         for number in np.unique(rows // size).tolist():
             first = number * size
             count = min(size, unit.records - first)
-            yield first, self.kept(unit, 0, first, lambda first=first, count=count: self._decoded(unit, source, first, count))  # type: ignore[misc]  # mypy can't type a lambda's default
+            yield first, self.cached_block(unit, 0, first, lambda first=first, count=count: self._decode_block(unit, source, first, count))  # type: ignore[misc]  # mypy can't type a lambda's default
 
-    def _decoded(self, unit: Unit, source: Input, first: int, count: int) -> Block:
+    def _decode_block(self, unit: Unit, source: Input, first: int, count: int) -> Block:
         walk = self._walks.get(unit.uri, lambda: _Walk(decoder(self._manifest), source, unit.uri))
-        found = walk.take(first, count)
-        if len(found) != count:
+        records = walk.take(first, count)
+        if len(records) != count:
             raise InputChanged(f"{unit.uri} has {walk.position} records, but {unit.records} were planned. Plan again.", uri=unit.uri)
-        if self._examples is not None and (together := _parsed(found, self._examples, self.schema())) is not None:
-            return Block.of(together)
+        if self._examples is not None and (batch := _parse_examples(records, self._examples, self.schema())) is not None:
+            return Block.of(batch)
         rows: list[Mapping[str, Any]] = []
         reasons: dict[int, str] = {}
-        for number, record in enumerate(found):
+        for number, record in enumerate(records):
             row, wrong = self._row(walk.format, record)
             if wrong:
                 reasons[number] = wrong
             else:
                 rows.append(row)
-        raws = {number: Raw.of(found[number]) for number in reasons if isinstance(found[number], bytes)}
+        raws = {number: Raw.of(records[number]) for number in reasons if isinstance(records[number], bytes)}
         is_good = np.ones(count, np.bool_)
         is_good[list(reasons)] = False
         return Block(values.columns(self._features, rows), np.where(is_good, np.cumsum(is_good) - 1, -1), reasons, raws)
@@ -107,19 +107,23 @@ class DatasetReader(BlockReader):
 def examples_of(features: Sequence[Mapping[str, Any]]) -> list[ColumnFeature] | None:
     """The features in the form that the batch parser of plain tf.train.Examples expects; None for records of another kind."""
     if any(
-        each.get("sequence") or each.get("record") or (each["dtype"] == "bytes" and each["shape"] not in ([], [-1])) for each in features
+        feature.get("sequence") or feature.get("record") or (feature["dtype"] == "bytes" and feature["shape"] not in ([], [-1]))
+        for feature in features
     ):
         return None
     tags = {"int64": INTS, "float": FLOATS, "bytes": BYTES}
     return [
         ColumnFeature(
-            each["name"], tags[each["kind"]], None if -1 in each["shape"] else tuple(each["shape"]), each["dtype"] if each["raw"] else None
+            feature["name"],
+            tags[feature["kind"]],
+            None if -1 in feature["shape"] else tuple(feature["shape"]),
+            feature["dtype"] if feature["raw"] else None,
         )
-        for each in features
+        for feature in features
     ]
 
 
-def _parsed(records: Sequence[bytes], expected: Sequence[ColumnFeature], schema: pa.Schema) -> pa.RecordBatch | None:
+def _parse_examples(records: Sequence[bytes], expected: Sequence[ColumnFeature], schema: pa.Schema) -> pa.RecordBatch | None:
     """The records as columns. Returns None if a record has a null or an error, because each record must then be parsed separately."""
     ends = np.cumsum([len(record) for record in records], dtype=np.int64)
     starts = np.concatenate((np.zeros(1, np.int64), ends))[:-1]
@@ -135,8 +139,8 @@ def cast(column: Array, kind: pa.DataType) -> Array:
         return column
     if is_tensor(kind):
         return to_arrow(to_numpy(column).astype(NUMPY_NAMES[value_type(kind)]))
-    made: Array = pc.cast(column, kind)
-    return made
+    converted: Array = pc.cast(column, kind)
+    return converted
 
 
 class _Walk(Closeable):
@@ -146,7 +150,7 @@ class _Walk(Closeable):
         self.format = format_
         self._source = source
         self._uri = uri
-        self._records = self._started()
+        self._records = self._start_reading()
         self.position = 0
 
     def take(self, first: int, count: int) -> list[Any]:
@@ -154,21 +158,21 @@ class _Walk(Closeable):
         BadData, which names the file and the offset."""
         if first < self.position:
             self.close()
-            self._records = self._started()
+            self._records = self._start_reading()
             self.position = 0
         try:
             self.position += sum(1 for _ in itertools.islice(self._records, first - self.position))
-            found = [record for _, record in itertools.islice(self._records, count)]
+            records = [record for _, record in itertools.islice(self._records, count)]
         except BrokenRecord as exc:
             raise BadData(f"{self._uri}: {exc}.", uri=self._uri) from exc
-        self.position += len(found)
-        return found
+        self.position += len(records)
+        return records
 
     def close(self) -> None:
         """Stops reading the shard."""
         close_generator(self._records)
 
-    def _started(self) -> Iterator[tuple[int, Any]]:
+    def _start_reading(self) -> Iterator[tuple[int, Any]]:
         return self.format.read(self._source.stream())
 
 
@@ -181,13 +185,13 @@ def _state(manifest: Manifest) -> dict[str, Any]:
     return {name: value for name, value in manifest.document().items() if name not in _GROWING}
 
 
-def _frozen(state: Mapping[str, Any]) -> Manifest:
+def _manifest_of(state: Mapping[str, Any]) -> Manifest:
     return Manifest.model_validate({**state["manifest"], "files": []})
 
 
 def _units(manifest: Manifest, uri: str, access: Access) -> Listing[Unit]:
     folder = OutputFolder(uri, access)
-    listed = dict(folder.visible())
+    entries = dict(folder.visible())
     fault = listing_fault(manifest, folder)
     if fault is not None:
         raise BadData(f"{uri}: {fault}. See dataprep verify.", uri=uri)
@@ -198,7 +202,7 @@ def _units(manifest: Manifest, uri: str, access: Access) -> Listing[Unit]:
             uri=folder.at(file.file),
             records=file.records,
             size=file.size,
-            pin=listed[file.file].pin,
+            pin=entries[file.file].pin,
             subset=file.split,
         )
     return {"manifest": _state(manifest)}

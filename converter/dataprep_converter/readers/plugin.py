@@ -50,7 +50,7 @@ class PluginReader(BlockReader):
         super().__init__(access)
         self._source = source
         self._schema = parse_schema(state["schema"]) if "schema" in state else pa.schema([])
-        self._running: LruCache[str, _PluginRun] = self._files.views(_OPEN_FILES, close=_PluginRun.close)
+        self._runs: LruCache[str, _PluginRun] = self._files.views(_OPEN_FILES, close=_PluginRun.close)
 
     def schema(self) -> pa.Schema:
         """The columns that the spec declares, or else the columns of the first record."""
@@ -58,8 +58,8 @@ class PluginReader(BlockReader):
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """The function's batches that contain the rows."""
-        running = self._running.get(unit.uri, lambda: _PluginRun(unit, lambda: _batches(self._source, source, unit.uri, self._schema)))
-        for first, records in running.parts(int(rows.min()), int(rows.max())):
+        run = self._runs.get(unit.uri, lambda: _PluginRun(unit, lambda: _batches(self._source, source, unit.uri, self._schema)))
+        for first, records in run.parts(int(rows.min()), int(rows.max())):
             yield first, Block.of(records)
 
 
@@ -71,14 +71,14 @@ class _PluginRun(Closeable):
         self._start = start
         self._batches = start()
         self._latest: tuple[int, pa.RecordBatch] | None = None
-        self._kept: _BatchFile | None = None
+        self._batch_file: _BatchFile | None = None
 
     def parts(self, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yields every batch that has records from `low` to `high` (inclusive), as a pair: the number of its first record, and the batch."""
-        if self._latest is not None and low < self._latest[0] and self._kept is None:
-            self._kept = _BatchFile(self._start())
-        if self._kept is not None:
-            yield from self._kept.parts(low, high)
+        if self._latest is not None and low < self._latest[0] and self._batch_file is None:
+            self._batch_file = _BatchFile(self._start())
+        if self._batch_file is not None:
+            yield from self._batch_file.parts(low, high)
             return
         while True:
             if self._latest is not None:
@@ -99,8 +99,8 @@ class _PluginRun(Closeable):
     def close(self) -> None:
         """Stops the function and removes the temporary file."""
         close_generator(self._batches)
-        if self._kept is not None:
-            self._kept.close()
+        if self._batch_file is not None:
+            self._batch_file.close()
 
 
 class _BatchFile(Closeable):
@@ -133,12 +133,12 @@ class _BatchFile(Closeable):
         self._file.close()
 
 
-def _units(written: PluginSource, access: Access) -> Listing[Unit]:
-    schema = plugins.schema_of(written.columns) if written.columns is not None else None
-    for root, path, entry in input_files(access, written.uris):
+def _units(spec: PluginSource, access: Access) -> Listing[Unit]:
+    schema = plugins.schema_of(spec.columns) if spec.columns is not None else None
+    for root, path, entry in input_files(access, spec.uris):
         records = 0
         with access.store(entry.uri).open(entry.uri) as source:
-            for batch in _batches(written, source, entry.uri, schema):
+            for batch in _batches(spec, source, entry.uri, schema):
                 if schema is None:
                     schema = batch.schema
                 records += batch.num_rows
@@ -147,52 +147,52 @@ def _units(written: PluginSource, access: Access) -> Listing[Unit]:
     return {} if schema is None else {"schema": schema_text(schema)}
 
 
-def _batches(written: PluginSource, source: Input, uri: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _batches(spec: PluginSource, source: Input, uri: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """Yields the records that the function produces from a file, as batches with the same schema. Raises BadData, which names the file and
     the record, for any error."""
-    of = f"The plug-in {written.callable!r}"
-    function = plugins.load(written.callable, of="source.plugin")
-    made = 0
-    waiting: list[Mapping[str, Any]] = []
+    of = f"The plug-in {spec.callable!r}"
+    function = plugins.load(spec.callable, of="source.plugin")
+    count = 0
+    rows: list[Mapping[str, Any]] = []
     name = uri.rpartition("/")[2]
     stream = io.BufferedReader(_Stream(source), _BUFFER)
 
-    def finished(items: list[Mapping[str, Any]]) -> pa.RecordBatch:
-        nonlocal schema, made
+    def finish(items: list[Mapping[str, Any]]) -> pa.RecordBatch:
+        nonlocal schema, count
         try:
             batch = plugins.table(items, schema)
         except BadSample as exc:
-            raise BadData(f"{uri}: {of}: behind record {made}: {exc}.", uri=uri) from exc
+            raise BadData(f"{uri}: {of}: behind record {count}: {exc}.", uri=uri) from exc
         schema = batch.schema
-        made += batch.num_rows
+        count += batch.num_rows
         return batch
 
     try:
-        items = iter(function(stream, name, **written.options.values()))
+        items = iter(function(stream, name, **spec.options.values()))
     except Exception as exc:  # whatever the user's code raises
         raise BadData(f"{uri}: {of} failed: {plugins.describe(exc)}.", uri=uri) from exc
     while True:
         try:
             item = next(items, None)
         except Exception as exc:  # whatever the user's code raises
-            raise BadData(f"{uri}: {of} failed behind record {made + len(waiting)}: {plugins.describe(exc)}.", uri=uri) from exc
-        if waiting and (item is None or not isinstance(item, Mapping) or len(waiting) >= _GROUP):
-            yield finished(waiting)
-            waiting = []
+            raise BadData(f"{uri}: {of} failed behind record {count + len(rows)}: {plugins.describe(exc)}.", uri=uri) from exc
+        if rows and (item is None or not isinstance(item, Mapping) or len(rows) >= _GROUP):
+            yield finish(rows)
+            rows = []
         if item is None:
             return
         if isinstance(item, Mapping):
-            waiting.append(item)
+            rows.append(item)
             continue
-        for batch in _arrow(item, uri, of):
-            fitting = _fitting(batch, schema, uri, of)
+        for batch in _to_batches(item, uri, of):
+            fitting = _cast(batch, schema, uri, of)
             schema = fitting.schema
-            made += fitting.num_rows
+            count += fitting.num_rows
             if fitting.num_rows:
                 yield fitting
 
 
-def _arrow(item: Any, uri: str, of: str) -> list[pa.RecordBatch]:
+def _to_batches(item: Any, uri: str, of: str) -> list[pa.RecordBatch]:
     if isinstance(item, pa.RecordBatch):
         return [item]
     if isinstance(item, pa.Table):
@@ -212,7 +212,7 @@ def _from_numpy(values: npt.NDArray[Any], uri: str, of: str) -> Array:
         raise BadData(f"{uri}: {of} made an array of {values.dtype}{list(values.shape)}, which records can't hold.", uri=uri) from exc
 
 
-def _fitting(batch: pa.RecordBatch, schema: pa.Schema | None, uri: str, of: str) -> pa.RecordBatch:
+def _cast(batch: pa.RecordBatch, schema: pa.Schema | None, uri: str, of: str) -> pa.RecordBatch:
     if schema is None or batch.schema.equals(schema):
         return batch
     try:

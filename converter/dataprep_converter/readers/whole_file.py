@@ -58,9 +58,9 @@ class WholeFileReader(FilesReader[WholeFile]):
         (content,) = contents
         return WholeFile(row["path"], content)
 
-    lays_out: ClassVar[bool] = True
+    uses_room: ClassVar[bool] = True
 
-    def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array]:
+    def columns_of_room(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array]:
         """The columns of the schema."""
         return {
             "content": binary(room, offsets),
@@ -68,21 +68,25 @@ class WholeFileReader(FilesReader[WholeFile]):
             "size": to_arrow(np.diff(offsets)),
         }
 
-    def columns(self, found: Sequence[WholeFile]) -> dict[str, Array]:
+    def columns(self, samples: Sequence[WholeFile]) -> dict[str, Array]:
         """The columns of the schema."""
         return {
-            "content": binaries([file.content for file in found]),
-            "path": pa.array([file.path for file in found], pa.string()),
-            "size": pa.array([len(file.content) for file in found], pa.int64()),
+            "content": binaries([file.content for file in samples]),
+            "path": pa.array([file.path for file in samples], pa.string()),
+            "size": pa.array([len(file.content) for file in samples], pa.int64()),
         }
 
 
-def _units(written: WholeFileSource, access: Access) -> Listing[Files]:
+def _units(source: WholeFileSource, access: Access) -> Listing[Files]:
     ignored = 0
-    for found in input_folders(access, written.uris):
-        files = found.only([_is_wanted(name, written.extensions) for name in found.names]) if written.extensions is not None else found
+    for folder_files in input_folders(access, source.uris):
+        files = (
+            folder_files.only([_is_wanted(name, source.extensions) for name in folder_files.names])
+            if source.extensions is not None
+            else folder_files
+        )
         count = len(files.names)
-        ignored += len(found.names) - count
+        ignored += len(folder_files.names) - count
         yield Files(files.root, files.paths, files.uris, list(files.sizes), list(files.pins), [""] * count, [""] * count)
     return {"ignored": ignored}
 

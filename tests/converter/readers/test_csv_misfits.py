@@ -51,14 +51,14 @@ def test_the_rows_at_fault_are_those_that_halving_finds(types: list[str], rows: 
 
 def test_arrow_is_asked_once_for_each_text_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
-    parsed = csv_cells.parsed
+    parsed = csv_cells.parse_rows
 
     def counted(*given: Any, **named: Any) -> pa.Table:
         nonlocal calls
         calls += 1
         return parsed(*given, **named)
 
-    monkeypatch.setattr(csv_cells, "parsed", counted)
+    monkeypatch.setattr(csv_cells, "parse_rows", counted)
     cells = [["oops" if number % 7 == 0 else str(number), ("-", "?")[number % 2] if number % 11 == 0 else "1.5"] for number in range(5000)]
     records, bad = said(a_parser("Int64", "Float32"), b"".join(map(row, cells)))
     assert bad.keys() == {number for number in range(5000) if number % 7 == 0 or number % 11 == 0}

@@ -36,13 +36,13 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The names of the threads that have read a file."""
     monkeypatch.setattr(FileStore, "read_files", one_by_one)
     seen: set[str] = set()
-    whole = files_ahead.whole
+    whole = files_ahead.read_whole_file
 
     def watched(*args: object) -> bytes:
         seen.add(threading.current_thread().name)
         return whole(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(files_ahead, "whole", watched)
+    monkeypatch.setattr(files_ahead, "read_whole_file", watched)
     return seen
 
 
@@ -56,7 +56,7 @@ def test_files_that_come_slowly_are_read_several_at_once(source: Source, readers
     expected = rows(batches(WholeFileReader, source, size=30))
     readers.clear()
     monkeypatch.setattr(files_ahead, "_SLOW_SECONDS", -1.0)
-    whole, together = files_ahead.whole, threading.Barrier(_TOGETHER)
+    whole, together = files_ahead.read_whole_file, threading.Barrier(_TOGETHER)
     begun: set[str] = set()
 
     def waiting(store: object, file: files_ahead.File) -> bytes:
@@ -67,7 +67,7 @@ def test_files_that_come_slowly_are_read_several_at_once(source: Source, readers
             together.wait(timeout=30)
         return whole(store, file)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(files_ahead, "whole", waiting)
+    monkeypatch.setattr(files_ahead, "read_whole_file", waiting)
     found = rows(batches(WholeFileReader, source, size=30))
     assert found == expected
     assert len({name for name in readers if name.startswith("files")}) >= _TOGETHER

@@ -400,7 +400,7 @@ def test_what_is_read_does_not_depend_on_whether_files_are_looked_at_together(
         return [(batch.records.to_pylist(), batch.bad) for batch in batches(ImagesReader, source, size=10)]
 
     together = found()
-    monkeypatch.setattr(ImagesReader, "lays_out", False)
+    monkeypatch.setattr(ImagesReader, "uses_room", False)
     assert found() == together
 
 

@@ -48,7 +48,7 @@ class FolderColumns(Protocol):
         """The reason why all records of the unit are bad, or None if there is no such reason."""
         ...
 
-    def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
+    def with_columns(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
         """The given records of the unit, with the columns from its path added."""
         ...
 
@@ -66,7 +66,7 @@ class Block:
     """Maps the number of each bad row within the block to the reason why the row is bad."""
     raws: Mapping[int, Raw] = field(default_factory=dict)
     """The input text of bad rows, where known."""
-    held: int = 0
+    extra_bytes: int = 0
     """The bytes of memory that the block keeps alive in addition to its columns."""
 
     @classmethod
@@ -102,10 +102,10 @@ class BlockReader(Closeable):
         self._count = self._files.count
         self._kept_bytes = min(KEPT_BYTES, limits.memory_bytes() // _SHARE_KEPT)
         self._blocks: LruCache[tuple[str, int, int], Block] = LruCache(
-            KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.held
+            KEPT_BLOCKS, self._kept_bytes, lambda block: block.records.nbytes + block.extra_bytes
         )
-        self._gathering = ShuffleWindows()
-        self._weighed: int | None = None
+        self._windows = ShuffleWindows()
+        self._measured_row_bytes: int | None = None
 
     def schema(self) -> pa.Schema:
         """The columns of the reader's blocks."""
@@ -125,11 +125,11 @@ class BlockReader(Closeable):
         row in `rows` is in exactly one of the blocks.
 
         By default, yields a single block, which `load` returns and which is cached. Subclasses that override this method cache their blocks
-        with `kept`.
+        with `cached_block`.
         """
-        yield 0, self.kept(unit, unit.offset, unit.row, lambda: self._whole(unit, source))
+        yield 0, self.cached_block(unit, unit.offset, unit.row, lambda: self._load_unit(unit, source))
 
-    def kept(self, unit: Unit, offset: int, row: int, load: Callable[[], Block]) -> Block:
+    def cached_block(self, unit: Unit, offset: int, row: int, load: Callable[[], Block]) -> Block:
         """The block from the cache, or from `load` if it isn't cached. `offset` and `row` identify the block within the unit's file."""
         return self._blocks.get((unit.uri, offset, row), load)
 
@@ -147,55 +147,57 @@ class BlockReader(Closeable):
         samples = itertools.chain([first], samples)
         row_bytes = self._row_bytes(units, first) if np.any(np.diff(first) < 0) else 0
         if row_bytes * units.samples <= self._kept_bytes:
-            for wanted in samples:
-                yield self._told(self._batch(units, wanted))
+            for numbers in samples:
+                yield self._split_lost_digits(self._batch(units, numbers))
             return
-        for batch in self._gathering.batches(lambda wanted: self._batch(units, wanted), samples, row_bytes=row_bytes):
-            yield self._told(batch)
+        for batch in self._windows.batches(lambda numbers: self._batch(units, numbers), samples, row_bytes=row_bytes):
+            yield self._split_lost_digits(batch)
 
     def accept_read_plan(self, coming: Callable[[], Iterator[Iterator[npt.NDArray[np.int64]]]]) -> None:
         """Stores the arrays that will be passed to each future call of `read`, starting with the next call."""
-        self._gathering.coming = coming
+        self._windows.coming = coming
 
-    def _row_bytes(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> int:
+    def _row_bytes(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> int:
         """The approximate bytes per decoded row, measured on the first requested unit."""
-        if self._weighed is None:
-            index, within = units.locate(wanted[:1])
-            first = int(wanted[0] - within[0])
+        if self._measured_row_bytes is None:
+            index, within = units.locate(samples[:1])
+            first = int(samples[0] - within[0])
             records = self._batch(units, np.arange(first, first + min(_PROBED_ROWS, units.unit(int(index[0])).records))).records
-            self._weighed = max(1, records.nbytes // max(1, records.num_rows))
-        return self._weighed
+            self._measured_row_bytes = max(1, records.nbytes // max(1, records.num_rows))
+        return self._measured_row_bytes
 
-    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
-        index, rows = units.locate(wanted)
+    def _batch(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> Batch:
+        index, rows = units.locate(samples)
         pieces: list[pa.RecordBatch] = []
         order: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
         bad: dict[int, RejectedSample] = {}
-        for here in _grouped(index):
-            unit = units.unit(int(index[here[0]]))
+        for positions in _group_positions(index):
+            unit = units.unit(int(index[positions[0]]))
             refusal = self._folders.refusal(unit) if self._folders is not None else None
             if refusal is not None:
-                bad |= {int(at): RejectedSample(int(wanted[at]), refusal) for at in here.tolist()}
+                bad |= {int(at): RejectedSample(int(samples[at]), refusal) for at in positions.tolist()}
                 continue
-            for first, block in self.parts(unit, self._file(unit), rows[here]):
-                within = rows[here] - first
+            for first, block in self.parts(unit, self._file(unit), rows[positions]):
+                within = rows[positions] - first
                 inside = (within >= 0) & (within < len(block))
-                asked, within = here[inside], within[inside]
+                selected, within = positions[inside], within[inside]
                 places = block.places[within]
                 is_good = places >= 0
-                good = _rows_of(block.records, places[is_good])
-                pieces.append(good if self._folders is None else self._folders.added(good, unit))
-                order.append(asked[is_good])
-                for at, row in zip(asked[~is_good].tolist(), within[~is_good].tolist(), strict=True):
-                    bad[at] = RejectedSample(int(wanted[at]), block.reasons[row], block.raws.get(row))
-        asked = np.concatenate(order)
+                good = _take_rows(block.records, places[is_good])
+                pieces.append(good if self._folders is None else self._folders.with_columns(good, unit))
+                order.append(selected[is_good])
+                for at, row in zip(selected[~is_good].tolist(), within[~is_good].tolist(), strict=True):
+                    bad[at] = RejectedSample(int(samples[at]), block.reasons[row], block.raws.get(row))
+        selected = np.concatenate(order)
         schema = pa.schema([*self.schema(), *((lost_name(name), pa.string()) for name in self._lost_of)])
-        records = _in_order(pieces, asked, schema)
+        records = _sort_rows(pieces, selected, schema)
         columns: list[Any] = [records.column(name) for name in schema.names]
-        found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted[np.sort(asked)])], schema=schema.append(pa.field(SAMPLE, pa.int64())))
-        return Batch(records=found, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.take_count())
+        numbered_records = pa.RecordBatch.from_arrays(
+            [*columns, to_arrow(samples[np.sort(selected)])], schema=schema.append(pa.field(SAMPLE, pa.int64()))
+        )
+        return Batch(records=numbered_records, bad=[bad[at] for at in sorted(bad)], bytes_in=self._count.take_count())
 
-    def _told(self, batch: Batch) -> Batch:
+    def _split_lost_digits(self, batch: Batch) -> Batch:
         """The batch, with the columns of lost digits moved from `records` to `lost`."""
         if not self._lost_of:
             return batch
@@ -208,7 +210,7 @@ class BlockReader(Closeable):
                 lost.append(LostDigits(name, samples[texts.is_valid().to_numpy(zero_copy_only=False)], texts.drop_null().to_pylist()))
         return replace(batch, records=records, lost=lost)
 
-    def _whole(self, unit: Unit, source: Input) -> Block:
+    def _load_unit(self, unit: Unit, source: Input) -> Block:
         block = self.load(unit, source)
         if len(block) != unit.records:
             raise InputChanged(
@@ -221,7 +223,7 @@ class BlockReader(Closeable):
 
     def close(self) -> None:
         """Closes the files and drops the decoded blocks."""
-        self._gathering.close()
+        self._windows.close()
         self._files.close()
         self._blocks.clear()
 
@@ -236,7 +238,7 @@ def without_lost(records: pa.RecordBatch) -> pa.RecordBatch:
     return records.select([name for name in records.schema.names if not name.startswith(_LOST)])
 
 
-def _grouped(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+def _group_positions(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """For each distinct number in `index`, in ascending order, the positions at which it occurs."""
     if not len(index):
         return []
@@ -244,17 +246,17 @@ def _grouped(index: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     return np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
 
 
-def _rows_of(records: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
+def _take_rows(records: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
     if len(places) and np.all(np.diff(places) == 1):
         return records.slice(int(places[0]), len(places))
     return records.take(to_arrow(places))
 
 
-def _in_order(pieces: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+def _sort_rows(pieces: Sequence[pa.RecordBatch], order: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
     """The rows of all pieces, sorted by `order`, which contains a number for each row."""
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema=schema)
-    whole: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)
+    rows: pa.RecordBatch = pieces[0] if len(pieces) == 1 else _arrow.concat_batches(pieces)
     if np.all(np.diff(order) > 0):
-        return whole
-    return whole.take(to_arrow(np.argsort(order)))
+        return rows
+    return rows.take(to_arrow(np.argsort(order)))

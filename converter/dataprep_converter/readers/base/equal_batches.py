@@ -10,21 +10,21 @@ _arrow: Any = pa  # the type stubs lack some functions
 
 def equal_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Yields the given rows, regrouped into batches of `rows` rows. The last batch may be shorter."""
-    waiting: list[pa.RecordBatch] = []
-    there = 0
+    parts: list[pa.RecordBatch] = []
+    count = 0
     for batch in batches:
         rest = batch
-        while there + rest.num_rows >= rows:
-            cut = rows - there
-            yield _joined([*waiting, rest.slice(0, cut)])
-            waiting, there, rest = [], 0, rest.slice(cut)
+        while count + rest.num_rows >= rows:
+            cut = rows - count
+            yield _concatenate([*parts, rest.slice(0, cut)])
+            parts, count, rest = [], 0, rest.slice(cut)
         if rest.num_rows:
-            waiting.append(rest)
-            there += rest.num_rows
-    if waiting:
-        yield _joined(waiting)
+            parts.append(rest)
+            count += rest.num_rows
+    if parts:
+        yield _concatenate(parts)
 
 
-def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    whole: pa.RecordBatch = parts[0] if len(parts) == 1 else _arrow.concat_batches(parts)
-    return whole
+def _concatenate(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    batch: pa.RecordBatch = parts[0] if len(parts) == 1 else _arrow.concat_batches(parts)
+    return batch

@@ -76,7 +76,7 @@ class _Task:
 
     def files(self) -> list[tuple[Store, File]]:
         """The files of all samples."""
-        return [each for wanted in self.samples for each in wanted.files]
+        return [each for request in self.samples for each in request.files]
 
 
 _Content: TypeAlias = bytes | memoryview
@@ -103,15 +103,15 @@ class FilesReader(Closeable, Generic[T]):
         """Interprets the contents of a sample's files. Raises BadSample."""
         raise NotImplementedError
 
-    lays_out: ClassVar[bool] = False
-    """Whether each sample is a single file and the subclass implements `laid_out`."""
+    uses_room: ClassVar[bool] = False
+    """Whether each sample is a single file and the subclass implements `columns_of_room`."""
 
-    def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:  # noqa: ARG002 - see above
+    def columns_of_room(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:  # noqa: ARG002 - see above
         """The columns of samples whose files are in one buffer: file `n` is `room[offsets[n]:offsets[n + 1]]`. Returns None if each sample
         must be interpreted separately."""
         return None
 
-    def columns(self, found: Sequence[T]) -> dict[str, Array]:
+    def columns(self, samples: Sequence[T]) -> dict[str, Array]:
         """The columns of `schema()`. May return further columns."""
         raise NotImplementedError
 
@@ -119,9 +119,9 @@ class FilesReader(Closeable, Generic[T]):
         """Yields a batch for each array of sample numbers. Reading costs the same in any order, because each sample has its own files."""
         batch: list[_SampleRequest] = []
         contents: list[_Content] = []
-        for task, read in self._in_order(self._tasks(units, samples)):
+        for task, task_contents in self._run_tasks(self._tasks(units, samples)):
             batch += task.samples
-            contents += read
+            contents += task_contents
             if task.ends_batch:
                 yield self._batch(batch, contents, task.room)
                 batch, contents = [], []
@@ -132,18 +132,18 @@ class FilesReader(Closeable, Generic[T]):
     def _tasks(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[_Task]:
         """Divides the samples of each array into tasks."""
         for numbers in samples:
-            wanted = self._wanted(units, numbers)
-            task = _Task(_room_for(wanted) if self.lays_out else _NO_ROOM, 0)
-            for each in wanted:
+            requests = self._requests(units, numbers)
+            task = _Task(_room_for(requests) if self.uses_room else _NO_ROOM, 0)
+            for request in requests:
                 if len(task.samples) == _FILES_OF_A_TASK or task.size >= _BYTES_OF_A_TASK:
                     yield task
                     task = _Task(task.room, task.first + task.size)
-                task.samples.append(each)
-                task.size += sum([file.size for _, file in each.files])
+                task.samples.append(request)
+                task.size += sum([file.size for _, file in request.files])
             task.ends_batch = True
             yield task
 
-    def _wanted(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> list[_SampleRequest]:
+    def _requests(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> list[_SampleRequest]:
         index, _ = units.locate(samples)
         rows = units.rows(index, _COLUMNS)
         # Look up stores here rather than in the threads: the first look-up of a store creates its client.
@@ -152,46 +152,48 @@ class FilesReader(Closeable, Generic[T]):
             for sample, row in zip(samples.tolist(), rows, strict=True)
         ]
 
-    def _in_order(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Content]]]:
+    def _run_tasks(self, tasks: Iterator[_Task]) -> Iterator[tuple[_Task, list[_Content]]]:
         """Yields the tasks and their results, in order. Slow tasks run in parallel. At most _FILES_AHEAD samples and about _BYTES_AHEAD
         bytes are read ahead. Fast tasks run one at a time, because threads that needn't wait for a disk or a server mostly wait for each
         other.
         """
-        waiting: deque[tuple[_Task, Future[list[_Content]]]] = deque()
+        queue: deque[tuple[_Task, Future[list[_Content]]]] = deque()
         ahead = 0
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="files") as threads:
             try:
                 for task in tasks:
-                    if not waiting and not self._is_slow:
+                    if not queue and not self._is_slow:
                         yield task, self._read_task(task)
                         continue
-                    waiting.append((task, threads.submit(self._read_task, task)))
+                    queue.append((task, threads.submit(self._read_task, task)))
                     ahead += task.size
-                    while waiting and (not self._is_slow or ahead > _BYTES_AHEAD or len(waiting) * _FILES_OF_A_TASK > _FILES_AHEAD):
-                        done, reading = waiting.popleft()
-                        ahead -= done.size
-                        yield done, reading.result()
-                while waiting:
-                    done, reading = waiting.popleft()
-                    yield done, reading.result()
+                    while queue and (not self._is_slow or ahead > _BYTES_AHEAD or len(queue) * _FILES_OF_A_TASK > _FILES_AHEAD):
+                        first, reading = queue.popleft()
+                        ahead -= first.size
+                        yield first, reading.result()
+                while queue:
+                    first, reading = queue.popleft()
+                    yield first, reading.result()
             finally:
-                for _, unread in waiting:
+                for _, unread in queue:
                     unread.cancel()
 
     def _read_task(self, task: _Task) -> list[_Content]:
-        read = _contents(task)
+        timed_contents = _contents(task)
         # Judge by the fastest file only, because reads of other files may have waited for the GIL.
-        self._is_slow = min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in read], default=0.0) > _SLOW_SECONDS
-        return [content for content, _ in read]
+        self._is_slow = (
+            min([spent - len(content) / _DISK_BYTES_PER_SECOND for content, spent in timed_contents], default=0.0) > _SLOW_SECONDS
+        )
+        return [content for content, _ in timed_contents]
 
     def _batch(self, batch: Sequence[_SampleRequest], contents: Sequence[_Content], room: Room) -> Batch:
         bad: list[RejectedSample] = []
         columns = None
         if len(room) and all(isinstance(content, memoryview) for content in contents):
-            columns = self.laid_out([wanted.row for wanted in batch], room, np.cumsum([0, *map(len, contents)]))
-        samples = [wanted.sample for wanted in batch]
+            columns = self.columns_of_room([request.row for request in batch], room, np.cumsum([0, *map(len, contents)]))
+        samples = [request.sample for request in batch]
         if columns is None:
-            examined = self._examined(batch, iter(contents), bad)
+            examined = self._examine_samples(batch, iter(contents), bad)
             columns = self.columns(list(examined.values()))
             samples = list(examined)
         columns[SAMPLE] = pa.array(samples, pa.int64())
@@ -202,21 +204,21 @@ class FilesReader(Closeable, Generic[T]):
             bytes_in=sum(map(len, contents)),
         )
 
-    def _examined(self, batch: Sequence[_SampleRequest], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
+    def _examine_samples(self, batch: Sequence[_SampleRequest], contents: Iterator[_Content], bad: list[RejectedSample]) -> dict[int, T]:
         """Returns a dict that maps the number of each good sample to the interpreted sample. Bad samples are appended to `bad`."""
-        found: dict[int, T] = {}
-        for wanted in batch:
-            own = [bytes(next(contents)) for _ in wanted.files]
+        samples: dict[int, T] = {}
+        for request in batch:
+            own = [bytes(next(contents)) for _ in request.files]
             try:
-                found[wanted.sample] = self.examine(wanted.row, own)
+                samples[request.sample] = self.examine(request.row, own)
             except BadSample as exc:
-                bad.append(RejectedSample(wanted.sample, str(exc), Raw.of(own[0]) if own else None))
-        return found
+                bad.append(RejectedSample(request.sample, str(exc), Raw.of(own[0]) if own else None))
+        return samples
 
 
 def _room_for(batch: Sequence[_SampleRequest]) -> Room:
     """A buffer for all files if their store can read many files in one call; otherwise an empty buffer."""
-    files = [each for wanted in batch for each in wanted.files]
+    files = [each for request in batch for each in request.files]
     stores = {id(store): store for store, _ in files}
     if len(stores) != 1 or not all(isinstance(store, ReadsFiles) for store in stores.values()):
         return _NO_ROOM
@@ -229,22 +231,22 @@ def _contents(task: _Task) -> list[tuple[_Content, float]]:
     files = task.files()
     store = files[0][0] if len(task.room) and files else None
     if not isinstance(store, ReadsFiles):
-        return [_one(*each) for each in files]
+        return [_read_timed(*each) for each in files]
     sizes = [file.size for _, file in files]
     seconds = store.read_files([file.uri for _, file in files], sizes, [file.pin for _, file in files], task.room[task.first :])
     view = memoryview(task.room)
     return [
-        (view[start:end], spent) if spent is not None else _one(*each)
+        (view[start:end], spent) if spent is not None else _read_timed(*each)
         for each, spent, (start, end) in zip(files, seconds, pairwise(accumulate(sizes, initial=task.first)), strict=True)
     ]
 
 
-def _one(store: Store, file: File) -> tuple[_Content, float]:
+def _read_timed(store: Store, file: File) -> tuple[_Content, float]:
     began = perf_counter()
-    return whole(store, file), perf_counter() - began
+    return read_whole_file(store, file), perf_counter() - began
 
 
-def whole(store: Store, file: File) -> bytes:
+def read_whole_file(store: Store, file: File) -> bytes:
     """All bytes of a file. Raises InputChanged if the file has changed since planning."""
     with open_pinned(store, file.uri, file.pin) as source:
         content = source.read_at(0, file.size)

@@ -14,16 +14,16 @@ def good_runs(first: int, end: int, *, read: Callable[[int, int], T], refuse: Ca
 
     `read` must raise ArrowInvalid for a run that contains a faulty row. `refuse` is called with the number of each faulty row and the error.
     """
-    waiting = [(first, end)] if first < end else []
-    while waiting:
-        low, high = waiting.pop()
+    runs = [(first, end)] if first < end else []
+    while runs:
+        low, high = runs.pop()
         try:
-            found = read(low, high)
+            result = read(low, high)
         except pa.ArrowInvalid as exc:
             if high - low == 1:
                 refuse(low, exc)
             else:
                 middle = (low + high) // 2
-                waiting += [(middle, high), (low, middle)]
+                runs += [(middle, high), (low, middle)]
         else:
-            yield found
+            yield result

@@ -42,12 +42,15 @@ class FilesOfFolder:
         """The URIs of the files."""
         return [self.folder + name for name in self.names]
 
-    def only(self, kept: Sequence[bool]) -> "FilesOfFolder":
-        """The files for which `kept` is true."""
-        if all(kept):
+    def only(self, is_kept: Sequence[bool]) -> "FilesOfFolder":
+        """The files for which `is_kept` is true."""
+        if all(is_kept):
             return self
         return replace(
-            self, names=list(compress(self.names, kept)), sizes=list(compress(self.sizes, kept)), pins=list(compress(self.pins, kept))
+            self,
+            names=list(compress(self.names, is_kept)),
+            sizes=list(compress(self.sizes, is_kept)),
+            pins=list(compress(self.pins, is_kept)),
         )
 
 
@@ -76,25 +79,25 @@ def input_folders(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder
             raise NotFound(f"{uri} names no file{but}.", uri=uri)
 
 
-def visible(found: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
-    """The files of `found` that aren't hidden. Raises BadSpec for a name that is not UTF-8."""
-    below = relative_path(folder, found.folder)
+def visible_files(folder_files: FolderFiles, *, folder: str, root: int) -> FilesOfFolder:
+    """The files of `folder_files` that aren't hidden. Raises BadSpec for a name that is not UTF-8."""
+    below = relative_path(folder, folder_files.folder)
     # First search all names at once, as a single string, because hidden names are rare.
-    text = "/" + "/".join(found.names)
+    text = "/" + "/".join(folder_files.names)
     if not _is_utf8(text):
-        for name in found.names:
-            relative_path(folder, found.folder + name)
-    files = FilesOfFolder(root, found.folder, below, found.names, found.sizes, found.pins)
+        for name in folder_files.names:
+            relative_path(folder, folder_files.folder + name)
+    files = FilesOfFolder(root, folder_files.folder, below, folder_files.names, folder_files.sizes, folder_files.pins)
     if is_hidden(below):
         return files.only([False] * len(files.names))
     return files.only([not is_hidden(name) for name in files.names]) if "/_" in text or "/." in text else files
 
 
-def hidden_files(found: FolderFiles, shown: FilesOfFolder, pattern: re.Pattern[str] | None = None) -> int:
-    """The number of files in `found` that match the pattern but are hidden. Metadata of data sets is not counted."""
-    if len(shown.names) == len(found.names) or f"/{shown.below}".find(f"/{names.SIDE}/") >= 0:
+def hidden_files(folder_files: FolderFiles, visible: FilesOfFolder, pattern: re.Pattern[str] | None = None) -> int:
+    """The number of files in `folder_files` that match the pattern but are hidden. Metadata of data sets is not counted."""
+    if len(visible.names) == len(folder_files.names) or f"/{visible.below}".find(f"/{names.SIDE}/") >= 0:
         return 0
-    paths = [shown.below + name for name in found.names if is_hidden(shown.below + name)]
+    paths = [visible.below + name for name in folder_files.names if is_hidden(visible.below + name)]
     return len(paths) if pattern is None else sum(pattern.fullmatch(path) is not None for path in paths)
 
 
@@ -110,14 +113,14 @@ def _folders(access: Access, uri: str, root: int) -> Iterator[FilesOfFolder]:
     if wildcard := _WILDCARD.search(uri):
         folder = uri[: uri.rfind("/", 0, wildcard.start()) + 1].rstrip("/") or ("/" if uri.startswith("/") else ".")
         pattern = globs.compiled(uri[len(folder) :].lstrip("/") if folder != "." else uri)
-    listed = folders_of(store, folder)
+    listing = folders_of(store, folder)
     if pattern is None or "**" in uri[len(folder) :]:
         # A glob without ** names every folder of the path, so data sets in these folders are read deliberately.
-        listed = without_data_sets(listed, folder=folder, store=store, counts=access.skipped.in_data_sets)
+        listing = without_data_sets(listing, folder=folder, store=store, counts=access.skipped.in_data_sets)
     hidden = 0
-    for found in listed:
-        files = visible(found, folder=folder, root=root)
-        hidden += hidden_files(found, files, pattern)
+    for folder_files in listing:
+        files = visible_files(folder_files, folder=folder, root=root)
+        hidden += hidden_files(folder_files, files, pattern)
         yield files if pattern is None else files.only([pattern.fullmatch(path) is not None for path in files.paths])
     access.skipped.hidden[uri] = hidden
 

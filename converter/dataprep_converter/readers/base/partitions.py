@@ -37,7 +37,7 @@ _arrow: Any = pa  # the type stubs lack some functions
 S = TypeVar("S", CsvSource, JsonlSource, ParquetSource, ArrowSource, TextSource)
 
 
-def partitioned(written: S, access: Access, *, of: str, units: Callable[[S], Listing[Unit]]) -> Discovery:
+def discover_with_partitions(source: S, access: Access, *, of: str, units: Callable[[S], Listing[Unit]]) -> Discovery:
     """The units that the function `units` finds. The arguments of this function are the source without its partition columns, and the state
     to fill.
 
@@ -45,7 +45,7 @@ def partitioned(written: S, access: Access, *, of: str, units: Callable[[S], Lis
     keys differ from those of the first file, and for a value that doesn't have its column's type. If keys differ, the message names both
     files.
     """
-    return Discovery(units(written) if written.hive_partitions is None else _checked(written, access, of, units))
+    return Discovery(units(source) if source.hive_partitions is None else _list_units(source, access, of, units))
 
 
 @dataclass(frozen=True)
@@ -86,64 +86,64 @@ class Partitions:
                 return f"column {column.name!r} has no value and no default: the folder is {column.name}={NULL}"
         return None
 
-    def added(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
+    def with_columns(self, records: pa.RecordBatch, unit: Unit) -> pa.RecordBatch:
         """The given records of the unit, with the columns from its folder names added."""
         if not self._columns:
             return records
         values = self._values(unit)
-        made: list[Array] = []
+        arrays: list[Array] = []
         for column in self._columns:
             text = values[column.name]
             scalar = column.default if text is None else _scalar(text, column.type)
-            made.append(_arrow.repeat(scalar, records.num_rows))
-        return pa.RecordBatch.from_arrays([*records.columns, *made], schema=self.schema(records.schema))
+            arrays.append(_arrow.repeat(scalar, records.num_rows))
+        return pa.RecordBatch.from_arrays([*records.columns, *arrays], schema=self.schema(records.schema))
 
     def _values(self, unit: Unit) -> dict[str, str | None]:
         return dict(keys_of(self._uris[unit.root], unit.path, unit.uri)) if self._columns else {}
 
 
 def names_from(state: Mapping[str, Any]) -> list[str]:
-    """The names of the partition columns that `partitioned` stored in the state."""
+    """The names of the partition columns that `discover_with_partitions` stored in the state."""
     return [name for name, _, _ in state.get("partitions", [])]
 
 
-def of_files(written: S, names: Collection[str], *, of: str) -> S:
+def without_partition_columns(source: S, names: Collection[str], *, of: str) -> S:
     """The source without its settings for the partition columns `names`. Raises BadSpec if all columns that the source lists are partition
     columns."""
     changed: dict[str, Any] = {}
     for field in ("columns", "select"):
-        listed = getattr(written, field, None)
-        if listed is not None and names:
-            changed[field] = [each for each in listed if _name(each) not in names]
+        columns = getattr(source, field, None)
+        if columns is not None and names:
+            changed[field] = [each for each in columns if _name_of(each) not in names]
             if not changed[field]:
                 raise BadSpec(f"{of}.{field} names only columns of the folders' names; at least one of the files is needed.")
-    if getattr(written, "defaults", None) is not None:
-        changed["defaults"] = {name: default for name, default in getattr(written, "defaults").items() if name not in names}  # noqa: B009
-    return written.model_copy(update=changed)
+    if getattr(source, "defaults", None) is not None:
+        changed["defaults"] = {name: default for name, default in getattr(source, "defaults").items() if name not in names}  # noqa: B009
+    return source.model_copy(update=changed)
 
 
 # --- planning -----------------------------------------------------------------------------------------------------
 
 
-def _checked(written: S, access: Access, of: str, units: Callable[[S], Listing[Unit]]) -> Listing[Unit]:
-    root, path, entry = next(input_files(access, written.uris))
-    first = keys_of(written.uris[root], path, entry.uri)
+def _list_units(source: S, access: Access, of: str, units: Callable[[S], Listing[Unit]]) -> Listing[Unit]:
+    root, path, entry = next(input_files(access, source.uris))
+    first = keys_of(source.uris[root], path, entry.uri)
     names = [name for name, _ in first]
     if not names:
-        below = "" if entry.uri == written.uris[root] else f" below {written.uris[root]}"
+        below = "" if entry.uri == source.uris[root] else f" below {source.uris[root]}"
         raise BadSpec(f"{of}.hivePartitions: {entry.uri} is in no folder{below} that is named KEY=VALUE.", uri=entry.uri)
-    columns = _Types(names, written, of)
+    columns = _ColumnTypes(names, source, of)
     latest = ""
-    listing = units(of_files(written, names, of=of))
+    listing = units(without_partition_columns(source, names, of=of))
     state: dict[str, Any] = {}
 
-    def listed() -> Iterator[Unit]:
+    def units_with_state() -> Iterator[Unit]:
         state.update((yield from listing))
 
-    for unit in listed():
+    for unit in units_with_state():
         if unit.uri != latest:
             latest = unit.uri
-            values = dict(keys_of(written.uris[unit.root], unit.path, unit.uri))
+            values = dict(keys_of(source.uris[unit.root], unit.path, unit.uri))
             if values.keys() != set(names):
                 raise BadSpec(
                     f"{unit.uri} is in folders with the keys {', '.join(values) or 'none'}, "
@@ -152,23 +152,23 @@ def _checked(written: S, access: Access, of: str, units: Callable[[S], Listing[U
                 )
             columns.take(values, unit.uri)
         yield unit
-    return state | {"partitions": columns.frozen()}
+    return state | {"partitions": columns.as_json()}
 
 
-class _Types:
+class _ColumnTypes:
     """Determines the types of the partition columns: the types in the spec, or else types inferred from the values."""
 
-    def __init__(self, names: Sequence[str], written: S, of: str) -> None:
-        given = {column.name: column for column in getattr(written, "columns", None) or [] if not isinstance(column, str)}
-        defaults: Mapping[str, str] = getattr(written, "defaults", None) or {}
+    def __init__(self, names: Sequence[str], source: S, of: str) -> None:
+        spec_columns = {column.name: column for column in getattr(source, "columns", None) or [] if not isinstance(column, str)}
+        defaults: Mapping[str, str] = getattr(source, "defaults", None) or {}
         self._types: dict[str, str | None] = {}
         self._defaults: dict[str, str | None] = {}
         for name in names:
-            column = given.get(name)
+            column = spec_columns.get(name)
             if getattr(column, "list", False):
                 raise BadSpec(f"{of}.columns: {name!r} comes from the names of folders, so it can't be a list.")
             kind = getattr(column, "type", None)
-            self._types[name] = "String" if kind is None and written.hive_partitions == "String" else kind
+            self._types[name] = "String" if kind is None and source.hive_partitions == "String" else kind
             self._defaults[name] = defaults.get(name) if column is None else getattr(column, "default", None)
         self._are_numbers: dict[str, bool | None] = dict.fromkeys(names)
 
@@ -183,7 +183,7 @@ class _Types:
             elif _scalar(text, TYPES[kind]) is None:
                 raise BadSpec(f"{uri}: {shown(text)} in the name of its folder is not a {kind} (column {name!r}).", uri=uri)
 
-    def frozen(self) -> list[list[str | None]]:
+    def as_json(self) -> list[list[str | None]]:
         """The (name, type, default) of each column, as JSON values."""
         return [
             [name, kind or ("Int64" if self._are_numbers[name] else "String"), self._defaults[name]] for name, kind in self._types.items()
@@ -200,20 +200,20 @@ def keys_of(root: str, path: str, uri: str) -> list[tuple[str, str | None]]:
     for a name that is not UTF-8.
     """
     # The query string of a web address is not part of its path.
-    whole = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if unsigned(uri) == unsigned(root) else path
-    found: list[tuple[str, str | None]] = []
-    for folder in whole.split("/")[:-1]:
+    folder_path = (uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri) if unsigned(uri) == unsigned(root) else path
+    keys: list[tuple[str, str | None]] = []
+    for folder in folder_path.split("/")[:-1]:
         key, sign, value = folder.partition("=")
         if not (key and sign):
             continue
-        name = _decoded(key, folder, uri)
-        if any(name == other for other, _ in found):
+        name = _decode(key, folder, uri)
+        if any(name == other for other, _ in keys):
             raise BadSpec(f"{uri}: the key {name!r} is in the names of two of its folders.", uri=uri)
-        found.append((name, None if value == NULL else _decoded(value, folder, uri)))
-    return found
+        keys.append((name, None if value == NULL else _decode(value, folder, uri)))
+    return keys
 
 
-def _decoded(text: str, folder: str, uri: str) -> str:
+def _decode(text: str, folder: str, uri: str) -> str:
     try:
         return unquote_to_bytes(text.encode(errors="surrogateescape")).decode()
     except UnicodeDecodeError as exc:
@@ -235,7 +235,7 @@ def _scalar(text: str, kind: pa.DataType) -> Any:
         return None
 
 
-def _name(column: Any) -> str:
+def _name_of(column: Any) -> str:
     """The name of a column in the spec, where a column is either a model or just a name."""
     name: str = column if isinstance(column, str) else column.name
     return name

@@ -33,7 +33,7 @@ MOST_ROWS: Final = 8 << 20
 returned."""
 
 _PIECE_ROWS = 8192
-_LAID_ROWS, _LAID_BYTES = 65_536, 16 << 20
+_SPILL_ROWS, _SPILL_BYTES = 65_536, 16 << 20
 """The size of the pieces of rows that are divided among the windows. With larger pieces, a window has fewer parts."""
 _NUMBER_BYTES = 44
 """The memory that a pass needs for each row that it stores: the row's number, position and window, and space to sort them."""
@@ -52,13 +52,13 @@ Window = list[Samples]
 def windows(samples: Iterator[Samples], *, rows: int) -> Iterator[Window]:
     """Yields groups of consecutive arrays. The arrays of a group, of which there is at least one, have about `rows` samples in total."""
     window: Window = []
-    held = 0
-    for wanted in samples:
-        window.append(wanted)
-        held += len(wanted)
-        if held >= rows:
+    count = 0
+    for numbers in samples:
+        window.append(numbers)
+        count += len(numbers)
+        if count >= rows:
             yield window
-            window, held = [], 0
+            window, count = [], 0
     if window:
         yield window
 
@@ -68,7 +68,7 @@ class ShuffleWindows(Closeable):
     as memory and disk allow."""
 
     def __init__(self) -> None:
-        self._laid: _SpilledWindows | None = None
+        self._spilled: _SpilledWindows | None = None
         self.coming: Callable[[], Iterator[Iterator[Samples]]] = lambda: iter(())
         """The sample arrays of the current call of `batches` and of the calls that will follow."""
 
@@ -76,18 +76,18 @@ class ShuffleWindows(Closeable):
         """Yields a batch for each array of sample numbers, like `read` does. `row_bytes` is the approximate size of a decoded row."""
         rows = max(1, min(MOST_BYTES, limits.memory_bytes() // _SHARE) // row_bytes)
         for window in windows(samples, rows=rows):
-            found = self._laid.taken(window) if self._laid is not None else None
-            if found is None:
+            window_rows = self._spilled.take(window) if self._spilled is not None else None
+            if window_rows is None:
                 self.close()  # Remove the old temporary file first.
-                self._laid = _spilled(read, self._ahead(window, rows=rows, row_bytes=row_bytes), row_bytes=row_bytes)
-                found = self._laid.taken(window) if self._laid is not None else None
-            yield from _batches(window, _held(read, window) if found is None else found)
+                self._spilled = _spill_windows(read, self._ahead(window, rows=rows, row_bytes=row_bytes), row_bytes=row_bytes)
+                window_rows = self._spilled.take(window) if self._spilled is not None else None
+            yield from _batches(window, _read_window(read, window) if window_rows is None else window_rows)
 
     def close(self) -> None:
         """Removes the temporary file."""
-        laid, self._laid = self._laid, None
-        if laid is not None:
-            laid.close()
+        spilled, self._spilled = self._spilled, None
+        if spilled is not None:
+            spilled.close()
 
     def _ahead(self, window: Window, *, rows: int, row_bytes: int) -> list[Window]:
         """This window and the next windows. Includes as many windows as possible: their sample numbers must fit into the memory, and their
@@ -95,14 +95,14 @@ class ShuffleWindows(Closeable):
         room = free_bytes() // _SHARE_OF_DISK // row_bytes
         most = min(MOST_ROWS, limits.memory_bytes() // _SHARE // _NUMBER_BYTES, room)
         coming = (each for samples in self.coming() for each in windows(samples, rows=rows))
-        found: list[Window] = []
-        held = 0
+        ahead: list[Window] = []
+        count = 0
         for each in itertools.dropwhile(lambda other: not _are_equal(other, window), coming):
-            held += _rows(each)
-            if held > most:
+            count += _rows(each)
+            if count > most:
                 break
-            found.append(each)
-        return found
+            ahead.append(each)
+        return ahead
 
 
 @dataclass
@@ -115,30 +115,30 @@ class _WindowRows:
     bytes_in: int = 0
 
 
-def _held(read: Read, window: Window) -> _WindowRows:
+def _read_window(read: Read, window: Window) -> _WindowRows:
     """Reads the rows of `window` in a separate pass that stores no rows of other windows."""
     ordered = np.unique(np.concatenate(window))
-    held = _WindowRows([])
+    rows = _WindowRows([])
     for start in range(0, max(1, len(ordered)), _PIECE_ROWS):
         batch = read(ordered[start : start + _PIECE_ROWS])
-        held.pieces.append(batch.records)
-        held.bad |= {each.sample: each for each in batch.bad}
-        held.bytes_in += batch.bytes_in
-    return held
+        rows.pieces.append(batch.records)
+        rows.bad |= {each.sample: each for each in batch.bad}
+        rows.bytes_in += batch.bytes_in
+    return rows
 
 
-def _batches(window: Window, held: _WindowRows) -> Iterator[Batch]:
-    numbers = np.concatenate([to_numpy(piece.column(SAMPLE)) for piece in held.pieces])
-    firsts = np.cumsum([0, *(piece.num_rows for piece in held.pieces)])
+def _batches(window: Window, rows: _WindowRows) -> Iterator[Batch]:
+    numbers = np.concatenate([to_numpy(piece.column(SAMPLE)) for piece in rows.pieces])
+    firsts = np.cumsum([0, *(piece.num_rows for piece in rows.pieces)])
     for position, samples in enumerate(window):
         at = np.searchsorted(numbers, samples)
         is_good = np.zeros(len(samples), np.bool_)
         inside = at < len(numbers)
         is_good[inside] = numbers[at[inside]] == samples[inside]
         yield Batch(
-            records=_taken(held.pieces, firsts, at[is_good]),
-            bad=[held.bad[sample] for sample in samples[~is_good].tolist()],
-            bytes_in=held.bytes_in if position == 0 else 0,
+            records=_take_rows(rows.pieces, firsts, at[is_good]),
+            bad=[rows.bad[sample] for sample in samples[~is_good].tolist()],
+            bytes_in=rows.bytes_in if position == 0 else 0,
         )
 
 
@@ -152,7 +152,7 @@ class _SpilledWindows(Closeable):
         self._file = TemporaryFile("the rows of a shuffle")
         self.bytes_in = 0
         """The number of bytes that the pass has read, which is reported with the first window that is taken."""
-        self.none: pa.RecordBatch | None = None
+        self.empty: pa.RecordBatch | None = None
 
     def add(self, number: int, rows: pa.RecordBatch) -> None:
         """Adds rows to a window. The rows must be in the order of the input."""
@@ -167,16 +167,16 @@ class _SpilledWindows(Closeable):
         """Adds a bad sample to a window."""
         self._bad[number][bad.sample] = bad
 
-    def taken(self, window: Window) -> _WindowRows | None:
+    def take(self, window: Window) -> _WindowRows | None:
         """The rows of a window, or None if its rows were not stored or were already taken."""
-        number, there = self._windows.pop(_first(window), (0, None))
-        if there is None or not _are_equal(there, window) or self.none is None:
+        number, stored_window = self._windows.pop(_first(window), (0, None))
+        if stored_window is None or not _are_equal(stored_window, window) or self.empty is None:
             return None
-        pieces = [self._read(offset, length) for offset, length in self._parts[number]]
+        pieces = [self._read_piece(offset, length) for offset, length in self._parts[number]]
         bytes_in, self.bytes_in = self.bytes_in, 0
-        return _WindowRows(pieces or [self.none], self._bad[number], bytes_in)
+        return _WindowRows(pieces or [self.empty], self._bad[number], bytes_in)
 
-    def _read(self, offset: int, length: int) -> pa.RecordBatch:
+    def _read_piece(self, offset: int, length: int) -> pa.RecordBatch:
         with pa.ipc.open_stream(pa.py_buffer(self._file.read_at(offset, length))) as stream:
             return stream.read_next_batch()
 
@@ -185,7 +185,7 @@ class _SpilledWindows(Closeable):
         self._file.close()
 
 
-def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
+def _spill_windows(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _SpilledWindows | None:
     """Reads the rows of the windows `ahead` in one pass. Returns None if a common pass saves nothing or isn't possible; each window then
     needs a separate pass."""
     if len(ahead) < 2:
@@ -198,38 +198,38 @@ def _spilled(read: Read, ahead: Sequence[Window], *, row_bytes: int) -> _Spilled
     if np.any(numbers[1:] == numbers[:-1]):
         return None
     with ExitStack() as failed:
-        laid = failed.enter_context(_SpilledWindows(ahead))
+        spilled = failed.enter_context(_SpilledWindows(ahead))
         try:
-            is_whole = _spill(read, numbers, window_of, laid, rows=max(1, min(_LAID_ROWS, _LAID_BYTES // row_bytes)))
+            is_whole = _spill(read, numbers, window_of, spilled, rows=max(1, min(_SPILL_ROWS, _SPILL_BYTES // row_bytes)))
         except StoreFull as exc:
             logger.warning("%s The shuffle will read the input more often.", exc)
             return None
         if not is_whole:
             return None
         failed.pop_all()
-        return laid
+        return spilled
 
 
-def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], laid: _SpilledWindows, *, rows: int) -> bool:
+def _spill(read: Read, numbers: Samples, window_of: npt.NDArray[np.int32], spilled: _SpilledWindows, *, rows: int) -> bool:
     """Reads samples in ascending order and stores each with its window. Returns False if too many samples are bad."""
     count_of_bad = 0
     for start in range(0, len(numbers), rows):
         piece, windows_here = numbers[start : start + rows], window_of[start : start + rows]
         batch = read(piece)
-        laid.none = batch.records.slice(0, 0)
-        laid.bytes_in += batch.bytes_in
-        of_rows = windows_here[np.searchsorted(piece, to_numpy(batch.records.column(SAMPLE)))]
-        order = np.argsort(of_rows, kind="stable")
+        spilled.empty = batch.records.slice(0, 0)
+        spilled.bytes_in += batch.bytes_in
+        row_windows = windows_here[np.searchsorted(piece, to_numpy(batch.records.column(SAMPLE)))]
+        order = np.argsort(row_windows, kind="stable")
         records = batch.records.take(to_arrow(order.astype(np.int64)))
-        found, starts = np.unique(of_rows[order], return_index=True)
-        for number, low, high in zip(found.tolist(), starts.tolist(), [*starts.tolist()[1:], len(order)], strict=True):
-            laid.add(number, records.slice(low, high - low))
+        window_numbers, starts = np.unique(row_windows[order], return_index=True)
+        for number, low, high in zip(window_numbers.tolist(), starts.tolist(), [*starts.tolist()[1:], len(order)], strict=True):
+            spilled.add(number, records.slice(low, high - low))
         count_of_bad += len(batch.bad)
         if count_of_bad > _MOST_BAD:
             # Bad samples are kept in memory, so their number must be limited.
             return False
         for bad in batch.bad:
-            laid.add_bad(int(windows_here[np.searchsorted(piece, bad.sample)]), bad)
+            spilled.add_bad(int(windows_here[np.searchsorted(piece, bad.sample)]), bad)
     return True
 
 
@@ -246,7 +246,7 @@ def _are_equal(one: Window, other: Window) -> bool:
     return len(one) == len(other) and all(itertools.starmap(np.array_equal, zip(one, other, strict=True)))
 
 
-def _taken(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], places: Samples) -> pa.RecordBatch:
+def _take_rows(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], places: Samples) -> pa.RecordBatch:
     """The rows at positions `places` of the concatenated pieces, in that order."""
     if not len(places):
         return pieces[0].slice(0, 0)
@@ -260,5 +260,5 @@ def _taken(pieces: Sequence[pa.RecordBatch], firsts: npt.NDArray[np.int64], plac
     ]
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
-    found: pa.RecordBatch = _arrow.concat_batches(parts).take(to_arrow(back))
-    return found
+    rows: pa.RecordBatch = _arrow.concat_batches(parts).take(to_arrow(back))
+    return rows

@@ -19,7 +19,7 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import KEPT_BYTES, Block, BlockReader
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.base.open_files import KEPT_FILES
-from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
+from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
 from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry, Input
@@ -35,10 +35,10 @@ class ArrowReader(BlockReader):
     def discover(source: ArrowSource, access: Access) -> Discovery:
         """Reads schemas and lengths. Raises NotFound for a URI without files, BadData for a file that isn't Arrow IPC, and BadSpec for columns
         that can't be read or that differ between files."""
-        return partitioned(source, access, of=_OF, units=lambda arrow: _units(arrow, access))
+        return discover_with_partitions(source, access, of=_OF, units=lambda arrow: _units(arrow, access))
 
     def __init__(self, source: ArrowSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(of_files(source, names_from(state), of=_OF), columns_from(state), of=_OF)
+        table = Table(without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF)
         super().__init__(access, Partitions(source.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
         self._before: LruCache[tuple[str, str], bytes] = LruCache(KEPT_FILES, KEPT_BYTES, len)
@@ -60,7 +60,7 @@ class ArrowReader(BlockReader):
         except (OSError, pa.ArrowException, StopIteration) as exc:
             raise BadData(f"{unit.uri}: the record batch at byte {unit.offset:,} can't be read: {exc}", uri=unit.uri) from exc
         # The columns are views of the stream's memory, which also holds the columns that weren't selected.
-        return replace(self._table.block(records), held=len(stream))
+        return replace(self._table.block(records), extra_bytes=len(stream))
 
 
 def _pieces(source: Input, pieces: Sequence[tuple[int, int]], uri: str) -> bytes:

@@ -25,7 +25,7 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block, BlockReader
 from dataprep_converter.readers.base.equal_batches import equal_batches
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
+from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
 from dataprep_converter.readers.columnar.columns import Column
 from dataprep_converter.readers.columnar.tables import CommonSchema, Table, columns_from
 from dataprep_converter.sampling.units import Unit
@@ -52,10 +52,10 @@ class ParquetReader(BlockReader):
     def discover(source: ParquetSource, access: Access) -> Discovery:
         """Reads the footers. Raises NotFound for a URI without files, BadData for a file that isn't Parquet, and BadSpec for columns that can't
         be read or that differ between files."""
-        return partitioned(source, access, of=_OF, units=lambda parquet: _units(parquet, access))
+        return discover_with_partitions(source, access, of=_OF, units=lambda parquet: _units(parquet, access))
 
     def __init__(self, source: ParquetSource, state: Mapping[str, Any], access: Access) -> None:
-        table = Table(of_files(source, names_from(state), of=_OF), columns_from(state), of=_OF)
+        table = Table(without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF)
         super().__init__(access, Partitions(source.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
         self._opened: LruCache[str, _File] = self._files.views()
@@ -71,7 +71,7 @@ class ParquetReader(BlockReader):
         size = file.part_records(group)
         for number in np.flatnonzero(np.bincount(rows // size)).tolist():
             first = number * size
-            yield first, self.kept(unit, unit.offset, unit.row + first, partial(self._part, unit, file, group, number))
+            yield first, self.cached_block(unit, unit.offset, unit.row + first, partial(self._part, unit, file, group, number))
 
     def _part(self, unit: Unit, file: "_File", group: int, number: int) -> Block:
         return self._table.block(file.part(unit, group, number))

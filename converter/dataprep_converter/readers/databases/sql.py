@@ -69,7 +69,7 @@ class SqlReader(BlockReader):
             raise TypeError(f"expected a fetched part, got {type(part).__name__}")
         for number in np.unique(rows // BLOCK_ROWS).tolist():
             first = number * BLOCK_ROWS
-            yield first, self.kept(unit, unit.offset, first, partial(self._block, part, number))
+            yield first, self.cached_block(unit, unit.offset, first, partial(self._block, part, number))
 
     def _block(self, part: "_Part", number: int) -> Block:
         data, reasons = part.block(number)

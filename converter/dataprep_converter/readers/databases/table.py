@@ -81,7 +81,7 @@ class TableReader(BlockReader):
         """Yields the blocks of a slice that contain the rows."""
         extra = _Extra.loads(unit.extra)
         for number in np.unique(rows // extra.block_rows).tolist():
-            yield number * extra.block_rows, self.kept(unit, unit.row, number, partial(self._block, unit, extra, number))
+            yield number * extra.block_rows, self.cached_block(unit, unit.row, number, partial(self._block, unit, extra, number))
 
     def _file(self, unit: Unit) -> Input:  # noqa: ARG002 - see parts
         found: Input = _NO_FILE

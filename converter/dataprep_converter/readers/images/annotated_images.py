@@ -22,7 +22,7 @@ from dataprep_converter.images import image_headers
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.pinned import is_hidden
 from dataprep_converter.readers import Discovery, Listing
-from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, whole
+from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, read_whole_file
 from dataprep_converter.readers.images import coco, voc, yolo
 from dataprep_converter.readers.images.boxes import LARGEST_ANNOTATION, Annotation, check_size, relative_boxes
 from dataprep_converter.readers.images.image_labels import shown
@@ -189,7 +189,7 @@ def _classes_of(pair: Pair, access: Access, source: AnnotatedImagesSource) -> se
     if pair.partner is None:
         return set()
     entry = pair.partner.entry
-    content = whole(access.store(entry.uri), File(entry.uri, entry.size, entry.pin))
+    content = read_whole_file(access.store(entry.uri), File(entry.uri, entry.size, entry.pin))
     try:
         return {each.name for each in voc.parse(content, first_pixel=source.first_pixel).objects}
     except BadSample:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.readers.base.listing import FilesOfFolder, hidden_files, input_folders, visible
+from dataprep_converter.readers.base.listing import FilesOfFolder, hidden_files, input_folders, visible_files
 from dataprep_converter.stores import Entry, folders_of
 
 
@@ -119,7 +119,7 @@ def _flat(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
         hidden = 0
         for found in folders_of(access.store(uri), uri, recursive=False):
             is_folder = True
-            files = visible(found, folder=uri, root=root)
+            files = visible_files(found, folder=uri, root=root)
             hidden += hidden_files(found, files)
             yield files
         access.skipped.hidden[uri] = hidden

@@ -101,9 +101,9 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         (content,) = contents
         return Image(row["path"], content, image_headers.parse(content) if self._checked else None), row["extra"]
 
-    lays_out: ClassVar[bool] = True
+    uses_room: ClassVar[bool] = True
 
-    def laid_out(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:
+    def columns_of_room(self, rows: Sequence[Row], room: Room, offsets: npt.NDArray[np.int64]) -> dict[str, Array] | None:
         """The columns of a batch of ordinary JPEGs, whose headers are parsed together. None if any image of the batch isn't an ordinary
         JPEG."""
         columns = {"image/encoded": binary(room, offsets), "image/filename": pa.array([row["path"] for row in rows], pa.string())}

@@ -58,7 +58,7 @@ class Dialect:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, quotechar=self.quote, strict=False), [])
 
 
-def parsed(
+def parse_rows(
     data: bytes,
     names: Sequence[str],
     types: Mapping[str, pa.DataType],
@@ -100,7 +100,7 @@ class Parser:
 
     def __init__(self, columns: Sequence[CsvColumn], dialect: Dialect, *, select: Sequence[str] | None = None, of: str) -> None:
         """`select` names the columns to return, in this order; None means all. `of` is the source's name in messages, such as `source.csv`."""
-        self._of = of
+        self._source_name = of
         self._select = None if select is None else list(select)
         by_name = {column.name: column for column in columns}
         self._columns = list(columns) if select is None else [by_name[name] for name in select]
@@ -114,21 +114,21 @@ class Parser:
     def parse(self, data: bytes, *, records: int, line: int, uri: str) -> Block:
         """Parses the rows of a block that begins on line `line`. Raises InputChanged if the number of rows differs from the plan."""
         skipped: list[tuple[int, int]] = []
-        refused: dict[int, str] = {}
+        rejections: dict[int, str] = {}
         try:
-            table = parsed(data, self._names, self._types, self._dialect, skipped=skipped, only=self._select)
+            table = parse_rows(data, self._names, self._types, self._dialect, skipped=skipped, only=self._select)
         except pa.ArrowInvalid:
             skipped.clear()
-            refused = self._misfits(data)
-            table = self._good(data, skipped, refused)
-        if table.num_rows + len(skipped) + len(refused) != records:
+            rejections = self._misfits(data)
+            table = self._parse_good_rows(data, skipped, rejections)
+        if table.num_rows + len(skipped) + len(rejections) != records:
             raise InputChanged(f"{uri}: {records:,} rows were planned from line {line} on, got {table.num_rows + len(skipped):,}.", uri=uri)
-        missing = {row: f"expect {len(self._names)} fields but have {cells}" for row, cells in skipped} | refused
+        missing = {row: f"expect {len(self._names)} fields but have {cells}" for row, cells in skipped} | rejections
         numbers = np.setdiff1d(np.arange(records), list(missing), assume_unique=True) if missing else np.arange(records)
-        columns, wrong = self._finished(table)
-        reasons = missing | {int(numbers[place]): reason for place, reason in wrong.items()} | self._too_large(table, numbers, data)
-        whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return Block.of(whole, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
+        columns, misfits = self._final_columns(table)
+        reasons = missing | {int(numbers[place]): reason for place, reason in misfits.items()} | self._too_large(table, numbers, data)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return Block.of(batch, self._with_lines(reasons, data, line) if reasons else {}, missing=missing)
 
     def _misfits(self, data: bytes) -> dict[int, str]:
         """Finds rows with an invalid cell, and the reasons. Finds only the kinds of invalid cells that may occur in thousands of rows.
@@ -142,7 +142,7 @@ class Parser:
             names = [column.name for column in typed]
             as_text = dict.fromkeys(names, pa.string())
             table = (
-                parsed(data, self._names, as_text, replace(self._dialect, nulls=(), missing=()), skipped=skipped, only=names)
+                parse_rows(data, self._names, as_text, replace(self._dialect, nulls=(), missing=()), skipped=skipped, only=names)
                 if typed
                 else None
             )
@@ -152,49 +152,49 @@ class Parser:
             return {}
         numbers = np.setdiff1d(np.arange(table.num_rows + len(skipped)), [row for row, _ in skipped], assume_unique=True)
         words: Any = pa.array(["", *self._dialect.nulls, *self._dialect.missing])
-        found: dict[int, str] = {}
+        misfits: dict[int, str] = {}
         for column in typed:
-            cells: Any = _whole(table.column(column.name))
+            cells: Any = _as_array(table.column(column.name))
             fits = pc.match_substring_regex(pc.utf8_trim(cells, BLANKS), _PATTERNS[column.type])
             places = np.flatnonzero(pc.invert(pc.or_(fits, pc.is_in(cells, value_set=words))).to_numpy(zero_copy_only=False))
             doubtful = cells.take(pa.array(places)).dictionary_encode()
-            reasons = [None if self._is_value(text, column) else _not_a(text, column) for text in doubtful.dictionary.to_pylist()]
+            reasons = [None if self._is_value(text, column) else _type_mismatch(text, column) for text in doubtful.dictionary.to_pylist()]
             for number, word in zip(numbers[places].tolist(), doubtful.indices.to_pylist(), strict=True):
                 if (reason := reasons[word]) is not None:
-                    found.setdefault(number, reason)
-        return found
+                    misfits.setdefault(number, reason)
+        return misfits
 
     def _is_value(self, text: str, column: CsvColumn) -> bool:
         """Whether Arrow accepts a cell as a value of the column."""
         quote = self._dialect.quote
         cell = f"{quote}{text.replace(quote, quote * 2)}{quote}".encode()
         try:
-            parsed(cell, [column.name], {column.name: self._types[column.name]}, self._dialect, skipped=[])
+            parse_rows(cell, [column.name], {column.name: self._types[column.name]}, self._dialect, skipped=[])
         except pa.ArrowInvalid:
             return False
         return True
 
-    def _good(self, data: bytes, skipped: list[tuple[int, int]], refused: dict[int, str]) -> pa.Table:
-        """The good rows of a block that has faulty rows. Leaves out the rows in `refused`. If Arrow rejects further rows, adds them to
-        `refused`."""
+    def _parse_good_rows(self, data: bytes, skipped: list[tuple[int, int]], rejections: dict[int, str]) -> pa.Table:
+        """The good rows of a block that has faulty rows. Leaves out the rows in `rejections`. If Arrow rejects further rows, adds them to
+        `rejections`."""
         rows = self._dialect.rows(data)
-        kept = np.setdiff1d(np.arange(len(rows)), list(refused), assume_unique=True)
-        if refused:
+        row_numbers = np.setdiff1d(np.arange(len(rows)), list(rejections), assume_unique=True)
+        if rejections:
             borders = [0, *rows.starts[1:].tolist(), len(data)]
-            ends = np.append(np.flatnonzero(np.diff(kept) > 1) + 1, len(kept)).tolist()
-            runs = [(kept[begin], kept[end - 1] + 1) for begin, end in zip([0, *ends], ends, strict=False) if begin < end]
+            ends = np.append(np.flatnonzero(np.diff(row_numbers) > 1) + 1, len(row_numbers)).tolist()
+            runs = [(row_numbers[begin], row_numbers[end - 1] + 1) for begin, end in zip([0, *ends], ends, strict=False) if begin < end]
             data = b"".join(data[borders[low] : borders[high]] for low, high in runs)
             rows = self._dialect.rows(data)
 
         def read(low: int, high: int) -> pa.Table:
             left_out: list[tuple[int, int]] = []
             part = data[int(rows.starts[low]) : int(rows.stops[high - 1])]
-            table = parsed(part, self._names, self._types, self._dialect, skipped=left_out, only=self._select)
-            skipped.extend((int(kept[low + row]), cells) for row, cells in left_out)
+            table = parse_rows(part, self._names, self._types, self._dialect, skipped=left_out, only=self._select)
+            skipped.extend((int(row_numbers[low + row]), cells) for row, cells in left_out)
             return table
 
         def refuse(row: int, error: pa.ArrowInvalid) -> None:
-            refused[int(kept[row])] = self._fault(data[int(rows.starts[row]) : int(rows.stops[row])], error)
+            rejections[int(row_numbers[row])] = self._fault(data[int(rows.starts[row]) : int(rows.stops[row])], error)
 
         tables = list(good_runs(0, len(rows), read=read, refuse=refuse))
         return pa.concat_tables(tables) if tables else pa.schema([(c.name, self._types[c.name]) for c in self._columns]).empty_table()
@@ -206,34 +206,34 @@ class Parser:
             return f"expect {len(self._names)} fields but have {len(cells)}"
         for column in self._columns:
             try:
-                parsed(row, self._names, self._types, self._dialect, skipped=[], only=[column.name])
+                parse_rows(row, self._names, self._types, self._dialect, skipped=[], only=[column.name])
             except pa.ArrowInvalid:
                 if column.type == "String":
                     return f"column {column.name!r} is not UTF-8"
                 number = self._names.index(column.name)
-                return _not_a(cells[number] if number < len(cells) else "", column)
+                return _type_mismatch(cells[number] if number < len(cells) else "", column)
         return f"not a row: {error}"
 
-    def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
+    def _final_columns(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
         """Returns the columns in their final types, with defaults filled in, and a dict that maps the position of each bad row to the
         reason."""
         columns: list[Array] = []
         wrong: dict[int, str] = {}
         for column in self._columns:
-            values: Array = _whole(table.column(column.name))
+            values: Array = _as_array(table.column(column.name))
             if column.type == "String":
                 if values.null_count:
                     values = pc.fill_null(values, "")
                 if column.default:
                     values = pc.if_else(pc.equal(values, ""), column.default, values)
                 elif column.required:
-                    wrong = self._empty(column, pc.equal(values, "")) | wrong
+                    wrong = self._empty_cells(column, pc.equal(values, "")) | wrong
                 columns.append(values)
                 continue
             if values.null_count and column.name in self._defaults:
                 values = pc.fill_null(values, self._defaults[column.name])
             elif values.null_count:
-                wrong = self._empty(column, values.is_null()) | wrong
+                wrong = self._empty_cells(column, values.is_null()) | wrong
             if column.type == "Float32":
                 values, too_large = narrowed(values)
                 wrong = {place: f"{value!r} is not a Float32 (column {column.name!r})" for place, value in too_large.items()} | wrong
@@ -243,7 +243,7 @@ class Parser:
     def _too_large(self, table: pa.Table, numbers: npt.NDArray[np.int64], data: bytes) -> dict[int, str]:
         """The rows that have a number beyond the largest float64, and the reason. Arrow reads both the word `inf` and numbers that are too
         large as infinity, so this method looks for digits in the text."""
-        found: dict[int, str] = {}
+        misfits: dict[int, str] = {}
         for column in self._columns:
             values: Any = table.column(column.name)
             if not pa.types.is_floating(values.type) or not pc.any(pc.is_inf(values)).as_py():
@@ -253,10 +253,10 @@ class Parser:
             for number in numbers[np.isinf(values.to_numpy())].tolist():
                 cell = self._dialect.cells(data[int(rows.starts[number]) : int(rows.stops[number])])[place]
                 if _has_digits(cell):
-                    found.setdefault(number, _not_a(cell, column))
-        return found
+                    misfits.setdefault(number, _type_mismatch(cell, column))
+        return misfits
 
-    def _empty(self, column: CsvColumn, is_empty: Array) -> dict[int, str]:
+    def _empty_cells(self, column: CsvColumn, is_empty: Array) -> dict[int, str]:
         words = f" or one of {', '.join(self._dialect.nulls)}" if self._dialect.nulls else ""
         if self._dialect.missing and column.type != "String":
             words = f" or a word such as {self._dialect.missing[0]},"
@@ -264,14 +264,16 @@ class Parser:
         return dict.fromkeys(places, f"column {column.name!r} is empty{words} and has no default")
 
     def _default(self, column: CsvColumn) -> Any:
-        written = self._dialect.quote + (column.default or "").replace(self._dialect.quote, self._dialect.quote * 2) + self._dialect.quote
+        quoted = self._dialect.quote + (column.default or "").replace(self._dialect.quote, self._dialect.quote * 2) + self._dialect.quote
         try:
             dialect = replace(self._dialect, nulls=(), missing=())
-            value = parsed(written.encode(), [column.name], {column.name: self._types[column.name]}, dialect, skipped=[])[0][0]
+            value = parse_rows(quoted.encode(), [column.name], {column.name: self._types[column.name]}, dialect, skipped=[])[0][0]
         except pa.ArrowInvalid:
             value = None
         if value is None or not value.is_valid or (pa.types.is_floating(value.type) and self._is_infinite(value.as_py(), column)):
-            raise BadSpec(f"{self._of}.columns: the default {shown(column.default or '')} of {column.name!r} is not a {column.type}.")
+            raise BadSpec(
+                f"{self._source_name}.columns: the default {shown(column.default or '')} of {column.name!r} is not a {column.type}."
+            )
         return value
 
     def _is_infinite(self, value: float, column: CsvColumn) -> bool:
@@ -285,7 +287,7 @@ class Parser:
         return {row: f"line {line + rows.lines_before(int(rows.starts[row]))}: {reason}" for row, reason in reasons.items()}
 
 
-def _not_a(text: str, column: CsvColumn) -> str:
+def _type_mismatch(text: str, column: CsvColumn) -> str:
     return f"{shown(text)} is not a {column.type} (column {column.name!r})"
 
 
@@ -307,10 +309,10 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _whole(column: Any) -> Array:
+def _as_array(column: Any) -> Array:
     """A table's column as one array. Copies the column only if it has several chunks."""
     if column.num_chunks == 1:
         one: Array = column.chunk(0)
         return one
-    whole: Array = column.combine_chunks()
-    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    combined: Array = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataprep_converter.core.tensors import pc
 from dataprep_converter.readers.columnar.columns import shown
-from dataprep_converter.readers.text.csv_cells import BLANKS, DECIMAL, NUMBER, TRUTH, Dialect, parsed
+from dataprep_converter.readers.text.csv_cells import BLANKS, DECIMAL, NUMBER, TRUTH, Dialect, parse_rows
 from dataprep_converter.records.digits import keeps_all_digits
 
 MISSING: Final = (
@@ -61,24 +61,24 @@ def kinds_of(text: bytes, names: Sequence[str], dialect: Dialect, *, rule: int) 
     """Infers the types of the columns of UTF-8 text. Whole numbers are Int64, other numbers Float32 or Float64, `true` and `false` Bool, and
     everything else String. Raises ArrowInvalid."""
     skipped: list[tuple[int, int]] = []
-    table = parsed(text, names, {}, dialect, skipped=skipped)
-    found = table.schema.types
+    table = parse_rows(text, names, {}, dialect, skipped=skipped)
+    types = table.schema.types
     if rule == 1:
-        return [Kind(_type_of_all(kind)) for kind in found]
-    unclear = [name for name, kind in zip(names, found, strict=True) if pa.types.is_floating(kind) or _is_text(kind)]
+        return [Kind(_type_of_all(kind)) for kind in types]
+    unclear = [name for name, kind in zip(names, types, strict=True) if pa.types.is_floating(kind) or _is_text(kind)]
     cells: Any = None
     if unclear:
         as_text = dict.fromkeys(names, pa.string())
-        cells = parsed(text, names, as_text, replace(dialect, nulls=(), missing=()), skipped=[], only=unclear)
+        cells = parse_rows(text, names, as_text, replace(dialect, nulls=(), missing=()), skipped=[], only=unclear)
     rows = np.setdiff1d(np.arange(table.num_rows + len(skipped)), [row for row, _ in skipped])
     kinds = []
-    for name, kind in zip(names, found, strict=True):
+    for name, kind in zip(names, types, strict=True):
         if pa.types.is_floating(kind):
             values = table.column(name)
             kinds.append(Kind(_type_of_floats(cells.column(name).filter(values.is_valid()), values.drop_null())))
         elif _is_text(kind):
-            found_kind = _of_cells(cells.column(name).combine_chunks(), dialect)
-            kinds.append(replace(found_kind, row=int(rows[found_kind.row])) if found_kind.others else found_kind)
+            text_kind = _kind_of_cells(cells.column(name).combine_chunks(), dialect)
+            kinds.append(replace(text_kind, row=int(rows[text_kind.row])) if text_kind.others else text_kind)
         else:
             kinds.append(Kind(_type_of_all(kind)))
     return kinds
@@ -100,7 +100,7 @@ def _type_of_all(kind: pa.DataType) -> str:
     return "Bool" if pa.types.is_boolean(kind) else "String"
 
 
-def _of_cells(cells: Any, dialect: Dialect) -> Kind:
+def _kind_of_cells(cells: Any, dialect: Dialect) -> Kind:
     """The type that most cells of a column have. Called only for columns in which Arrow found no common type."""
     words: Any = pa.array(["", *dialect.nulls, *dialect.missing])
     filled = cells.filter(pc.invert(pc.is_in(cells, value_set=words)))
@@ -113,16 +113,16 @@ def _of_cells(cells: Any, dialect: Dialect) -> Kind:
         if not count or count < _FITTING * len(filled):
             continue
         fitting = trimmed.filter(fits)
-        values = parsed("\n".join(fitting.to_pylist()).encode(), ["cell"], {}, _PLAIN, skipped=[]).column(0)
+        values = parse_rows("\n".join(fitting.to_pylist()).encode(), ["cell"], {}, _PLAIN, skipped=[]).column(0)
         kind = _type_of_all(values.type)
         if kind == "Float32":
             kind = _type_of_floats(fitting, values)
         if kind != "String":
-            return _judged(kind, filled, fits, words=words, cells=cells)
-    return _judged("String", filled, are_numbers, words=words, cells=cells)
+            return _kind_with_misfits(kind, filled, fits, words=words, cells=cells)
+    return _kind_with_misfits("String", filled, are_numbers, words=words, cells=cells)
 
 
-def _judged(kind: str, filled: Any, fits: Any, *, words: Any, cells: Any) -> Kind:
+def _kind_with_misfits(kind: str, filled: Any, fits: Any, *, words: Any, cells: Any) -> Kind:
     """The type `kind`, the number of filled cells for which `fits` is false, and the first such cell."""
     others = np.flatnonzero(~fits.to_numpy(zero_copy_only=False))
     if not len(others):

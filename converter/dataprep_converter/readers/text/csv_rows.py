@@ -36,7 +36,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def unclosed(self) -> int | None:
+    def unclosed_quote(self) -> int | None:
         """The position of a quote that is never closed. The position is meaningful only for a complete text, because more text could close
         the quote."""
         return int(self.quotes[-1]) if len(self.quotes) % 2 else None
@@ -96,19 +96,19 @@ def _quotes(data: bytes, text: npt.NDArray[np.uint8], *, delimiter: int, quote: 
 
 def _quotes_one_by_one(data: bytes, places: Places, *, delimiter: int, quote: int) -> Places:
     """Like `_quotes`, but examines one quote after another. This function is needed if some quotes are text."""
-    found: list[int] = []
+    cell_quotes: list[int] = []
     inside = False
-    doubled = -1
+    second_quote = -1
     for place in places.tolist():
-        if place == doubled:
+        if place == second_quote:
             continue
         if not inside:
             inside = place == 0 or data[place - 1] in (delimiter, _LINE_FEED, _RETURN)
             if inside:
-                found.append(place)
+                cell_quotes.append(place)
         elif data[place + 1 : place + 2] == bytes([quote]):
-            doubled = place + 1
+            second_quote = place + 1
         else:
             inside = False
-            found.append(place)
-    return np.array(found, np.int64)
+            cell_quotes.append(place)
+    return np.array(cell_quotes, np.int64)

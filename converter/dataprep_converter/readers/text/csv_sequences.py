@@ -25,7 +25,7 @@ from dataprep_converter.readers import Discovery
 from dataprep_converter.readers.base.files_ahead import File, FilesReader, Row, binaries
 from dataprep_converter.readers.columnar.columns import shown
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
-from dataprep_converter.readers.text.csv_starts import Preamble, selected
+from dataprep_converter.readers.text.csv_starts import Preamble, selected_names
 from dataprep_converter.readers.text.sequence_listing import LABELS, OF, SequencePlanner, dialect_of_source
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw, RejectedSample
 from dataprep_converter.records.columns import IS_SEQUENCE, find_columns
@@ -52,14 +52,14 @@ class _Texts(FilesReader[list[_Text]]):
     """Reads the files of each sample as text: the sequence and, if the source has labels, the labels. Each of these files has its own
     columns `text`, `rows` and `line`."""
 
-    def __init__(self, written: CsvSequencesSource, names: Sequence[Sequence[str]], access: Access) -> None:
+    def __init__(self, source: CsvSequencesSource, names: Sequence[Sequence[str]], access: Access) -> None:
         super().__init__(access)
-        dialect = dialect_of_source(written)
-        self._preambles = [Preamble(dialect, written.skip_lines, written.header)]
+        dialect = dialect_of_source(source)
+        self._preambles = [Preamble(dialect, source.skip_lines, source.header)]
         self._per_step = True
-        if written.labels is not None:
-            self._preambles.append(Preamble(dialect, written.labels.skip_lines, written.labels.header))
-            self._per_step = written.labels.per == "Step"
+        if source.labels is not None:
+            self._preambles.append(Preamble(dialect, source.labels.skip_lines, source.labels.header))
+            self._per_step = source.labels.per == "Step"
         self._names = [list(each) for each in names]
 
     def schema(self) -> pa.Schema:
@@ -90,18 +90,18 @@ class _Texts(FilesReader[list[_Text]]):
             raise BadSample(f"its labels {uri} are {labels.rows} rows, expected {expected}")
         return [steps, labels]
 
-    def columns(self, found: Sequence[list[_Text]]) -> dict[str, Array]:
+    def columns(self, samples: Sequence[list[_Text]]) -> dict[str, Array]:
         """The columns of the schema."""
         columns: dict[str, Array] = {}
         for number in range(len(self._preambles)):
-            columns[f"text{number}"] = binaries([texts[number].data for texts in found])
-            columns[f"rows{number}"] = pa.array([texts[number].rows for texts in found], pa.int64())
-            columns[f"line{number}"] = pa.array([texts[number].line for texts in found], pa.int64())
+            columns[f"text{number}"] = binaries([texts[number].data for texts in samples])
+            columns[f"rows{number}"] = pa.array([texts[number].rows for texts in samples], pa.int64())
+            columns[f"line{number}"] = pa.array([texts[number].line for texts in samples], pa.int64())
         return columns
 
     def _text(self, number: int, content: bytes) -> _Text:
         preamble = self._preambles[number]
-        start = preamble.taken_off(_uncompressed(content), at_end=True)
+        start = preamble.strip_from(_decompress(content), at_end=True)
         if start is None or not start.data:
             raise BadSample(f"line {start.line if start else 1}: there is no row")
         if start.names is not None and start.names != self._names[number]:
@@ -109,7 +109,7 @@ class _Texts(FilesReader[list[_Text]]):
                 f"line {preamble.skip_lines + 1}: the header has the columns {', '.join(start.names)}; expected {', '.join(self._names[number])}"
             )
         rows = preamble.dialect.rows(start.data)
-        if (place := rows.unclosed()) is not None:
+        if (place := rows.unclosed_quote()) is not None:
             raise BadSample(f"line {start.line + rows.lines_before(place)}: a quote is never closed")
         if not len(rows):
             raise BadSample(f"line {start.line}: there is no row")
@@ -135,11 +135,11 @@ class CsvSequencesReader(Closeable):
         self._texts = _Texts(source, [[column.name for column in each] for each in columns], access)
         self._dialect = dialect
         missing = [replace(dialect, missing=tuple(state.get(part, ()))) for part in ("nullWords", "labelNullWords")]
-        self._steps = Parser(columns[0], missing[0], select=selected(columns[0], source.select, of=OF), of=OF)
+        self._steps = Parser(columns[0], missing[0], select=selected_names(columns[0], source.select, of=OF), of=OF)
         self._labels = None if source.labels is None else Parser(columns[1], missing[1], of=LABELS)
         self._labels_are_steps = source.labels is not None and source.labels.per == "Step"
         self._per_sequence = find_columns(source.per_sequence, self._steps.schema, of=f"{OF}.perSequence")
-        self._schema = self._made_schema()
+        self._schema = self._build_schema()
 
     def close(self) -> None:
         """Does nothing, because no file stays open."""
@@ -156,7 +156,7 @@ class CsvSequencesReader(Closeable):
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers. Reading costs the same in any order."""
         for batch in self._texts.read(units, samples):
-            yield self._parsed(batch)
+            yield self._parse_batch(batch)
 
     def places(self, units: UnitTable, bad: Sequence[RejectedSample]) -> list[str]:
         """The line of each bad step, in the file of the sequence or in the file of its labels. If the bad step is unknown, returns the line
@@ -164,7 +164,7 @@ class CsvSequencesReader(Closeable):
         of_labels = set(self._labels.schema.names) if self._labels is not None else set()
         order = sorted(bad, key=lambda each: each.sample)
         texts = next(self._texts.read(units, iter([np.array([each.sample for each in order], np.int64)]))).records
-        found: dict[int, str] = {}
+        places: dict[int, str] = {}
         for row, each in enumerate(order):
             number = 1 if each.column in of_labels else 0
             text, line = texts.column(f"text{number}")[row].as_py(), texts.column(f"line{number}")[row].as_py()
@@ -173,10 +173,10 @@ class CsvSequencesReader(Closeable):
             is_known = not of_labels or each.column in of_labels or each.column in self._steps.schema.names
             rows = self._dialect.rows(text)
             at = line + rows.lines_before(int(rows.starts[(each.step or 0) if is_known else 0]))
-            found[each.sample] = f"its labels, line {at}" if number else f"line {at}"
-        return [found[each.sample] for each in bad]
+            places[each.sample] = f"its labels, line {at}" if number else f"line {at}"
+        return [places[each.sample] for each in bad]
 
-    def _made_schema(self) -> pa.Schema:
+    def _build_schema(self) -> pa.Schema:
         fields = [field if field.name in self._per_sequence else _sequence(field) for field in self._steps.schema]
         for field in self._labels.schema if self._labels is not None else ():
             if field.name in self._steps.schema.names:
@@ -184,7 +184,7 @@ class CsvSequencesReader(Closeable):
             fields.append(_sequence(field) if self._labels_are_steps else field)
         return pa.schema(fields)
 
-    def _parsed(self, batch: Batch) -> Batch:
+    def _parse_batch(self, batch: Batch) -> Batch:
         """Parses the texts of a batch into columns."""
         parts = [_Part.of(batch, 0, self._steps)]
         if self._labels is not None:
@@ -192,7 +192,7 @@ class CsvSequencesReader(Closeable):
         faults = dict(parts[0].faults)
         for file, reason in (parts[1].faults if self._labels is not None else {}).items():
             faults.setdefault(file, f"its labels, {reason}")
-        for file, reason in parts[0].uneven(self._per_sequence, self._dialect).items():
+        for file, reason in parts[0].uneven_files(self._per_sequence, self._dialect).items():
             faults.setdefault(file, reason)
         is_good = np.ones(batch.records.num_rows, np.bool_)
         is_good[list(faults)] = False
@@ -234,8 +234,8 @@ class _Part:
         faults: dict[int, str] = {}
         for file in np.unique(file_of[list(block.reasons)]).tolist():
             # Parse the file separately, because line numbers in the joined text differ from those in the file.
-            alone = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
-            faults[file] = alone[min(alone)]
+            reasons = parser.parse(texts[file].as_py(), records=int(rows[file]), line=int(first_lines[file]), uri="").reasons
+            faults[file] = reasons[min(reasons)]
         return cls(texts, rows, first_lines, block.records, block.places, faults)
 
     def text(self, file: int) -> bytes:
@@ -257,7 +257,7 @@ class _Part:
         lists: Array = pa.ListArray.from_arrays(offsets, values)
         return lists
 
-    def uneven(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
+    def uneven_files(self, names: Sequence[str], dialect: Dialect) -> dict[int, str]:
         """If the rows of a file differ in one of the columns `names`, maps this file to a message about the difference. Files with a bad
         row are skipped."""
         faults: dict[int, str] = {}
@@ -287,7 +287,7 @@ def _sequence(field: "pa.Field[Any]") -> "pa.Field[Any]":
     return lists
 
 
-def _uncompressed(content: bytes) -> bytes:
+def _decompress(content: bytes) -> bytes:
     if not content.startswith(GZIP_MAGIC):
         return content
     pieces: list[bytes] = []

@@ -20,7 +20,7 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True)
-class Start:
+class FileStart:
     """The first bytes of a file after its preamble."""
 
     data: bytes
@@ -40,7 +40,7 @@ class Preamble:
     skip_lines: int
     header: bool
 
-    def taken_off(self, data: bytes, *, at_end: bool) -> Start | None:
+    def strip_from(self, data: bytes, *, at_end: bool) -> FileStart | None:
         """The first bytes after the preamble of a file that begins with `data`. Returns None if more bytes are needed. Raises BadSample for
         a header that never ends."""
         at = len(BOM) if data.startswith(BOM) else 0
@@ -48,20 +48,20 @@ class Preamble:
             # A skipped line ends at the next line end, even if that line end is inside quotes.
             end = _LINE_END.search(data, at)
             if end is None:
-                return Start(b"", len(data), skipped + 1, None, at_end=True) if at_end else None
+                return FileStart(b"", len(data), skipped + 1, None, at_end=True) if at_end else None
             at = end.end()
         line = self.skip_lines + 1
         if not self.header:
-            return Start(data[at:], at, line, None, at_end=at_end)
+            return FileStart(data[at:], at, line, None, at_end=at_end)
         rows = self.dialect.rows(data[at:], at_end=at_end)
         if not len(rows):
-            return Start(b"", len(data), line, None, at_end=True) if at_end else None
-        if len(rows) == 1 and at_end and (place := rows.unclosed()) is not None:
+            return FileStart(b"", len(data), line, None, at_end=True) if at_end else None
+        if len(rows) == 1 and at_end and (place := rows.unclosed_quote()) is not None:
             raise BadSample(f"line {line + rows.lines_before(place)}: a quote is never closed")
         cells = self.dialect.cells(data[at + int(rows.starts[0]) : at + int(rows.stops[0])])
         after = int(rows.starts[1]) if len(rows) > 1 else rows.size
         names = [name or str(number) for number, name in enumerate(cells)]
-        return Start(data[at + after :], at + after, line + rows.lines_before(after), names, at_end=at_end)
+        return FileStart(data[at + after :], at + after, line + rows.lines_before(after), names, at_end=at_end)
 
 
 def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> Dialect:
@@ -74,7 +74,7 @@ def dialect_of(delimiter: str, quote: str, nulls: Sequence[str], *, of: str) -> 
     return Dialect(delimiter, quote, tuple(nulls))
 
 
-def selected(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, of: str) -> list[str] | None:
+def selected_names(columns: Sequence[CsvColumn], references: Sequence[str] | None, *, of: str) -> list[str] | None:
     """The names of the columns that a source selects, or None for all columns. Raises BadSpec for a missing or duplicate column."""
     # If no file has a row, there are no columns to select from.
     if references is None or not columns:
@@ -102,7 +102,7 @@ class InferredColumns:
         return [f"{misfit}; {advice}" for name, misfit in self.misfits.items() if select is None or name in select]
 
 
-def inferred(start: Start, dialect: Dialect, *, rule: int, uri: str, of: str) -> InferredColumns | None:
+def infer_columns(start: FileStart, dialect: Dialect, *, rule: int, uri: str, of: str) -> InferredColumns | None:
     """Infers the names and types of the columns from the first rows. `rule` is the version of the inference rule.
 
     Returns None if there is neither a header nor a row. Raises BadSpec, which names the file, if the types can't be determined.

@@ -18,14 +18,14 @@ from dataprep_converter.inputs.pinned import ForwardReader
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.base.partitions import Partitions, names_from, of_files, partitioned
+from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions, names_from, without_partition_columns
 from dataprep_converter.readers.columnar.columns import check_names
 from dataprep_converter.readers.text import stretches
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_inference import with_missing
 from dataprep_converter.readers.text.csv_rows import Rows
-from dataprep_converter.readers.text.csv_starts import Preamble, Start, dialect_of, inferred, selected
-from dataprep_converter.readers.text.stretches import StretchReader, cut, opened, units_of
+from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dialect_of, infer_columns, selected_names
+from dataprep_converter.readers.text.stretches import StretchReader, cut, open_forward, units_of
 from dataprep_converter.records.batch import TEXT, TEXTS, marked
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
@@ -40,13 +40,13 @@ class CsvReader(StretchReader):
     @staticmethod
     def discover(source: CsvSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, and BadSpec for a header that doesn't match the columns."""
-        return partitioned(source, access, of=_OF, units=lambda csv: _Planner(csv, access).units())
+        return discover_with_partitions(source, access, of=_OF, units=lambda csv: _Planner(csv, access).units())
 
     def __init__(self, source: CsvSource, state: Mapping[str, Any], access: Access) -> None:
-        written = of_files(source, names_from(state), of=_OF)
-        super().__init__(access, Partitions(written.uris, state, of=_OF))
-        self._dialect = replace(_dialect(written), missing=tuple(state.get("nullWords", ())))
-        self._parser = _parser(written, self._dialect, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
+        file_source = without_partition_columns(source, names_from(state), of=_OF)
+        super().__init__(access, Partitions(file_source.uris, state, of=_OF))
+        self._dialect = replace(_dialect(file_source), missing=tuple(state.get("nullWords", ())))
+        self._parser = _parser(file_source, self._dialect, [CsvColumn.model_validate(column) for column in state.get("columns", [])])
         self._parser.schema = marked(self._parser.schema, TEXT, state.get(TEXTS, {}))
 
     def schema(self) -> pa.Schema:
@@ -68,7 +68,7 @@ def _dialect(source: CsvSource) -> Dialect:
 
 def _parser(source: CsvSource, dialect: Dialect, columns: Sequence[CsvColumn]) -> Parser:
     """A parser that returns the selected columns. Raises BadSpec if a selected column doesn't exist."""
-    return Parser(columns, dialect, select=selected(columns, source.select, of=_OF), of=_OF)
+    return Parser(columns, dialect, select=selected_names(columns, source.select, of=_OF), of=_OF)
 
 
 class _Planner:
@@ -96,25 +96,25 @@ class _Planner:
         return self._inference | {"columns": columns} | ({"nullWords": list(self._dialect.missing)} if self._dialect.missing else {})
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
-        with self._access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
+        with self._access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry) as forward:
             start = self._start(forward, entry.uri)
             self._settle(start, entry.uri)
-            found = cut(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, found, zipped=forward.zipped)
+            file_stretches = cut(forward, start.data, line=start.line, scan=self._scan, uri=entry.uri, limit=_LIMIT)
+            yield from units_of(root, path, entry, file_stretches, zipped=forward.zipped)
 
     def _scan(self, data: bytes, at_end: bool) -> Rows:
         return self._dialect.rows(data, at_end=at_end)
 
-    def _start(self, forward: ForwardReader, uri: str) -> Start:
+    def _start(self, forward: ForwardReader, uri: str) -> FileStart:
         """Reads the start of a file, and removes the byte order mark, the skipped lines and the header. Raises BadData if the header doesn't
         end."""
-        wanted = stretches.UNIT_BYTES
+        length = stretches.UNIT_BYTES
         data = b""
         while True:
-            data += forward.read(wanted - len(data))
-            at_end = len(data) < wanted
+            data += forward.read(length - len(data))
+            at_end = len(data) < length
             try:
-                start = self._preamble.taken_off(data, at_end=at_end)
+                start = self._preamble.strip_from(data, at_end=at_end)
             except BadSample as exc:
                 raise BadData(f"{uri}, {exc}.", uri=uri) from exc
             if start is not None:
@@ -123,20 +123,20 @@ class _Planner:
                 raise BadData(
                     f"{uri}: the header doesn't end within {stretches.LONGEST_RECORD >> 20} MiB; is a quote never closed?", uri=uri
                 )
-            wanted *= 2
+            length *= 2
 
-    def _settle(self, start: Start, uri: str) -> None:
+    def _settle(self, start: FileStart, uri: str) -> None:
         """Takes the columns from the first file, and compares the headers of the other files with them. For an invalid header or column,
         raises BadSpec, which names the file."""
         if self._columns is None:
-            found = inferred(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
+            inferred = infer_columns(start, self._dialect, rule=self._rule, uri=uri, of=_OF)
             self._named_by = uri
-            if found is not None:
-                self._columns = found.columns
-                if found.texts:
-                    self._inference[TEXTS] = found.texts
-                _parser(self._source, self._dialect, found.columns)
-                warnings = found.warnings(selected(found.columns, self._source.select, of=_OF), of=_OF)
+            if inferred is not None:
+                self._columns = inferred.columns
+                if inferred.texts:
+                    self._inference[TEXTS] = inferred.texts
+                _parser(self._source, self._dialect, inferred.columns)
+                warnings = inferred.warnings(selected_names(inferred.columns, self._source.select, of=_OF), of=_OF)
                 if warnings:
                     self._inference["warnings"] = warnings
         elif start.names is not None:

@@ -36,7 +36,7 @@ _LONG: Final = "long Int64"
 _NUMBERS: Final = frozenset({"Int64", _LONG, "Float32", "Float64"})
 
 
-def frozen(
+def infer_columns(
     lines: Sequence[tuple[int, bytes]], columns: Sequence[JsonlColumn] | None, uri: str, *, rule: int
 ) -> list[tuple[JsonlColumn, Path]]:
     """The columns and their paths in a record, inferred from some lines of the file `uri`. `rule` is the version of the inference rule.
@@ -46,7 +46,7 @@ def frozen(
     seen: dict[Path, _PathTypes] = {}
     for number, line in lines:
         try:
-            record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_number, parse_int=_whole)
+            record = json.loads(line) if rule == 1 else json.loads(line, parse_float=_parse_number, parse_int=_parse_whole_number)
         except (ValueError, RecursionError):
             # A broken line becomes a bad record later, so ignore it here.
             continue
@@ -55,19 +55,19 @@ def frozen(
                 seen.setdefault(path, _PathTypes()).kinds.setdefault(kind, number)
     if columns is not None:
         check_names([column.name for column in columns], "source.jsonl.columns")
-        found = [(column, _path(column.name, seen)) for column in columns]
+        columns_and_paths = [(column, _path(column.name, seen)) for column in columns]
     else:
-        found = [(_column(path, each, uri), path) for path, each in seen.items() if set(each.kinds) != {"object"}]
-        check_names([column.name for column, _ in found], uri)
-        if lines and not found:
+        columns_and_paths = [(_column(path, each, uri), path) for path, each in seen.items() if set(each.kinds) != {"object"}]
+        check_names([column.name for column, _ in columns_and_paths], uri)
+        if lines and not columns_and_paths:
             raise BadSpec(f"{uri}: there is no key in the first records; {_ADVICE}.")
-    paths = {path for _, path in found}
-    for column, path in found:
+    paths = {path for _, path in columns_and_paths}
+    for column, path in columns_and_paths:
         if any(path[:length] in paths for length in range(1, len(path))):
             raise BadSpec(
                 f"{uri if columns is None else 'source.jsonl.columns'}: {column.name!r} is inside a column that is not an object."
             )
-    return found
+    return columns_and_paths
 
 
 def _leaves(path: Path, value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -79,14 +79,14 @@ def _leaves(path: Path, value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
             yield (*path, key), _kind(each)
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     return float(text) if keeps_digits(text) else _Float64(text)
 
 
-def _whole(text: str) -> int | float:
+def _parse_whole_number(text: str) -> int | float:
     value = int(text)
     if not -(2**63) <= value < 2**63:
-        return _number(text)
+        return _parse_number(text)
     return value if keeps_digits(text) else _Int64(value)
 
 
@@ -141,8 +141,8 @@ def _column(path: Path, seen: _PathTypes, uri: str) -> JsonlColumn:
         first: dict[str, int] = {}
         for seen_kind, line in seen.kinds.items():
             first.setdefault(seen_kind.replace(_LONG, "Int64"), line)
-        told = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
-        raise BadSpec(f"{uri}: {name!r} has values of several types: {told}; {_ADVICE}, with or without it.")
+        types = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
+        raise BadSpec(f"{uri}: {name!r} has values of several types: {types}; {_ADVICE}, with or without it.")
     kind = next(iter(kinds))
     single = kind.removeprefix("list of ")
     if single not in ("Int64", "Float32", "Float64", "String", "Bool"):

@@ -85,17 +85,17 @@ class _Text:
 
     def one_of(self, characters: str) -> str:
         """Consumes and returns the next character. Raises BadData if this character is not one of `characters`."""
-        found = self.peek()
-        if not found or found not in characters:
-            raise self.fault(f"expected {' or '.join(map(repr, characters))}, got {found!r}" if found else "the text ends early")
+        character = self.peek()
+        if not character or character not in characters:
+            raise self.fault(f"expected {' or '.join(map(repr, characters))}, got {character!r}" if character else "the text ends early")
         self.skip()
-        return found
+        return character
 
     def expect(self, character: str, what: str) -> None:
         """Consumes the next character. Raises BadData if the next character is not `character`."""
-        found = self.peek()
-        if found != character:
-            raise self.fault(f"expected {what}, got {found!r}" if found else f"expected {what}, but the text ends")
+        next_character = self.peek()
+        if next_character != character:
+            raise self.fault(f"expected {what}, got {next_character!r}" if next_character else f"expected {what}, but the text ends")
         self.skip()
 
     def value(self) -> Any:
@@ -123,18 +123,18 @@ class _Text:
 
         Reads until the unconsumed text has become at least twice as long, so that the parsing of a long value isn't restarted too often.
         """
-        kept = self._text[self._at :]
-        parts = [kept]
-        wanted = max(1, len(kept))
-        while wanted > 0 and not self._ended:
+        rest = self._text[self._at :]
+        parts = [rest]
+        needed = max(1, len(rest))
+        while needed > 0 and not self._ended:
             piece = next(self._pieces, None)
             self._ended = piece is None
             try:
                 parts.append(self._decoder.decode(piece or b"", final=self._ended))
             except UnicodeDecodeError as exc:
                 raise self.fault(f"not UTF-8: {exc.reason}") from exc
-            wanted -= len(parts[-1])
+            needed -= len(parts[-1])
         self._before += self._at
         self._at = 0
         self._text = "".join(parts)
-        return len(self._text) > len(kept)
+        return len(self._text) > len(rest)

@@ -24,10 +24,10 @@ from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.good_runs import good_runs
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.base.partitions import Partitions, partitioned
+from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions
 from dataprep_converter.readers.columnar.columns import TYPES, Column, default_of, narrowed, settled, shown
 from dataprep_converter.readers.text import stretches
-from dataprep_converter.readers.text.json_columns import Path, frozen
+from dataprep_converter.readers.text.json_columns import Path, infer_columns
 from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import BOM, StretchReader, is_zipped
 from dataprep_converter.sampling.units import Unit
@@ -44,12 +44,12 @@ class JsonlReader(StretchReader):
     @staticmethod
     def discover(source: JsonlSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files, and BadSpec if the columns can't be determined."""
-        return partitioned(source, access, of=_OF, units=lambda jsonl: _units(jsonl, access))
+        return discover_with_partitions(source, access, of=_OF, units=lambda jsonl: _units(jsonl, access))
 
     def __init__(self, source: JsonlSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access, Partitions(source.uris, state, of=_OF))
-        found = [(JsonlColumn.model_validate(column), tuple(path)) for column, path in state.get("columns", [])]
-        self._parser = _Parser(found, strict=source.columns is None)
+        columns = [(JsonlColumn.model_validate(column), tuple(path)) for column, path in state.get("columns", [])]
+        self._parser = _Parser(columns, strict=source.columns is None)
 
     def schema(self) -> pa.Schema:
         """The columns in the spec, or else the keys in the order of their first occurrence."""
@@ -72,10 +72,10 @@ class JsonlReader(StretchReader):
 
 def _units(jsonl: JsonlSource, access: Access) -> Listing[Unit]:
     uri, lines = _sample(jsonl, access)
-    found = frozen(lines, jsonl.columns, uri, rule=access.version_of("inference"))
-    _Parser(found, strict=False)
+    columns = infer_columns(lines, jsonl.columns, uri, rule=access.version_of("inference"))
+    _Parser(columns, strict=False)
     yield from line_units(access, jsonl.uris, skip_blank=True, skip_mark=True)
-    return {"columns": [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in found]}
+    return {"columns": [[column.model_dump(by_alias=True, exclude_none=True), list(path)] for column, path in columns]}
 
 
 def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, bytes]]]:
@@ -87,17 +87,17 @@ def _sample(jsonl: JsonlSource, access: Access) -> tuple[str, list[tuple[int, by
         with access.store(entry.uri).open(entry.uri) as source:
             forward = ForwardReader(source, entry.uri, zipped=is_zipped(source))
             data = b""
-            wanted = _SAMPLE_BYTES
-            while wanted <= stretches.LONGEST_RECORD:
-                data += forward.read(wanted - len(data))
+            length = _SAMPLE_BYTES
+            while length <= stretches.LONGEST_RECORD:
+                data += forward.read(length - len(data))
                 text = data.removeprefix(BOM)
-                lines = scan(text, len(data) < wanted, skip_blank=True)
+                lines = scan(text, len(data) < length, skip_blank=True)
                 if len(lines):
                     spans = zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)
                     return entry.uri, [(lines.lines_before(start) + 1, text[start:end]) for start, end in spans]
-                if len(data) < wanted:
+                if len(data) < length:
                     break
-                wanted *= 2
+                length *= 2
     return "", []
 
 
@@ -127,37 +127,37 @@ class _Objects:
 class _Parser:
     """Parses lines into records that have the source's columns. If `strict`, a record with a key that isn't a column is bad."""
 
-    def __init__(self, found: Sequence[tuple[JsonlColumn, Path]], *, strict: bool) -> None:
+    def __init__(self, columns: Sequence[tuple[JsonlColumn, Path]], *, strict: bool) -> None:
         self._strict = strict
-        self._written = [column for column, _ in found]
-        self._columns = [Column(column.name, path, _type(column)) for column, path in found]
+        self._spec_columns = [column for column, _ in columns]
+        self._columns = [Column(column.name, path, _type(column)) for column, path in columns]
         self._schemas = [_schema([column]) for column in self._columns]
         self._schema = _schema(self._columns)
         self._defaults = {
             column.name: default_of(
-                column.default, _wide(_type(column)), column=column.name, of="source.jsonl.columns", called=_called(column)
+                column.default, _wide(_type(column)), column=column.name, of="source.jsonl.columns", called=_type_name(column)
             )
-            for column in self._written
+            for column in self._spec_columns
             if column.default is not None
         }
         self.schema: pa.Schema = pa.schema([(column.name, column.type) for column in self._columns])
 
     def parse(self, data: bytes, lines: Lines, line: int) -> Block:
         """Parses some lines. `line` is the line number of the first byte of `data`."""
-        refused = self._suspects(data, lines)
+        rejections = self._suspects(data, lines)
         table = None
-        if not refused:
+        if not rejections:
             try:
-                table = self._read(data, len(lines))
+                table = self._parse_lines(data, len(lines))
             except pa.ArrowInvalid:
                 table = None
         if table is None:
-            table = self._good(data, lines, refused)
-        numbers = np.setdiff1d(np.arange(len(lines)), list(refused), assume_unique=True) if refused else np.arange(len(lines))
-        columns, wrong = self._finished(table)
-        reasons = refused | {int(numbers[place]): reason for place, reason in wrong.items()}
+            table = self._parse_good_lines(data, lines, rejections)
+        numbers = np.setdiff1d(np.arange(len(lines)), list(rejections), assume_unique=True) if rejections else np.arange(len(lines))
+        columns, wrong = self._final_columns(table)
+        reasons = rejections | {int(numbers[place]): reason for place, reason in wrong.items()}
         records = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return Block.of(records, with_lines(reasons, lines, line) if reasons else {}, missing=refused)
+        return Block.of(records, with_lines(reasons, lines, line) if reasons else {}, missing=rejections)
 
     def _suspects(self, data: bytes, lines: Lines) -> dict[int, str]:
         """The lines that clearly aren't a single object, and the reasons.
@@ -181,7 +181,7 @@ class _Parser:
                 faults[row] = self._fault(line, "no object")
         return faults
 
-    def _read(self, data: bytes, records: int, schema: pa.Schema | None = None, *, strict: bool | None = None) -> pa.Table:
+    def _parse_lines(self, data: bytes, records: int, schema: pa.Schema | None = None, *, strict: bool | None = None) -> pa.Table:
         """Parses some lines with Arrow. Raises ArrowInvalid if Arrow rejects a line, or if the number of records isn't `records`."""
         strict = self._strict if strict is None else strict
         table: pa.Table = _arrow_json.read_json(
@@ -195,16 +195,16 @@ class _Parser:
             raise pa.ArrowInvalid(f"{table.num_rows} records in {records} lines")
         return table
 
-    def _good(self, data: bytes, lines: Lines, refused: dict[int, str]) -> pa.Table:
-        """Parses the good lines of a text in which Arrow rejects some lines. Adds the rejected lines to `refused`."""
+    def _parse_good_lines(self, data: bytes, lines: Lines, rejections: dict[int, str]) -> pa.Table:
+        """Parses the good lines of a text in which Arrow rejects some lines. Adds the rejected lines to `rejections`."""
 
         def read(low: int, high: int) -> pa.Table:
-            return self._read(data[int(lines.starts[low]) : int(lines.ends[high - 1])], high - low)
+            return self._parse_lines(data[int(lines.starts[low]) : int(lines.ends[high - 1])], high - low)
 
         def refuse(row: int, error: pa.ArrowInvalid) -> None:
-            refused[row] = self._fault(data[int(lines.starts[row]) : int(lines.ends[row])], str(error))
+            rejections[row] = self._fault(data[int(lines.starts[row]) : int(lines.ends[row])], str(error))
 
-        suspects = sorted(refused)
+        suspects = sorted(rejections)
         tables: list[pa.Table] = []
         for first, end in zip([0, *(row + 1 for row in suspects)], [*suspects, len(lines)], strict=True):
             tables += good_runs(first, end, read=read, refuse=refuse)
@@ -213,7 +213,7 @@ class _Parser:
     def _fault(self, line: bytes, error: str) -> str:
         """The reason why a line isn't a record."""
         try:
-            record = json.loads(line, object_pairs_hook=_unique)
+            record = json.loads(line, object_pairs_hook=_object_with_unique_keys)
         except json.JSONDecodeError as exc:
             return f"not JSON: {exc.msg} at character {exc.colno}"
         except RecursionError:
@@ -225,29 +225,29 @@ class _Parser:
             return f"not a record: it has an integer of more than {sys.get_int_max_str_digits():,} digits"
         if not isinstance(record, dict):
             return f"expect an object but have {shown(json.dumps(record))}"
-        for written, column, schema in zip(self._written, self._columns, self._schemas, strict=True):
+        for spec_column, column, schema in zip(self._spec_columns, self._columns, self._schemas, strict=True):
             try:
-                self._read(line, 1, schema, strict=False)
+                self._parse_lines(line, 1, schema, strict=False)
             except pa.ArrowInvalid:
-                return f"{shown(json.dumps(_at(record, column.path), ensure_ascii=False))} is not a {_called(written)} (column {column.name!r})"
-        if self._strict and (unknown := self._unknown(record, ())):
+                return f"{shown(json.dumps(_at(record, column.path), ensure_ascii=False))} is not a {_type_name(spec_column)} (column {column.name!r})"
+        if self._strict and (unknown := self._unknown_key(record, ())):
             return f"the key {unknown!r} is no column; give source.jsonl.columns to pass over such keys"
         return f"not a record: {error}"
 
-    def _unknown(self, record: Mapping[str, Any], path: Path) -> str | None:
+    def _unknown_key(self, record: Mapping[str, Any], path: Path) -> str | None:
         """The path of the first key that isn't part of a column."""
         for key, value in record.items():
-            here = (*path, key)
-            if not any(column.path[: len(here)] == here for column in self._columns):
-                return "/".join(here)
-            if isinstance(value, dict) and (found := self._unknown(value, here)):
-                return found
+            inner_path = (*path, key)
+            if not any(column.path[: len(inner_path)] == inner_path for column in self._columns):
+                return "/".join(inner_path)
+            if isinstance(value, dict) and (unknown := self._unknown_key(value, inner_path)):
+                return unknown
         return None
 
-    def _finished(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
+    def _final_columns(self, table: pa.Table) -> tuple[list[Array], dict[int, str]]:
         """Returns the columns in their final types, with defaults filled in, and a dict that maps each row whose values don't fit to the reason."""
-        whole = table.combine_chunks()
-        columns = [_taken(whole, column.path) for column in self._columns]
+        combined = table.combine_chunks()
+        columns = [_column_at(combined, column.path) for column in self._columns]
         columns, wrong = settled(columns, self._columns, self._defaults)
         for number, column in enumerate(self._columns):
             if pa.types.is_floating(_value_type(column.type)) and columns[number].type != column.type:
@@ -256,7 +256,7 @@ class _Parser:
         return columns, wrong
 
 
-def _called(column: JsonlColumn) -> str:
+def _type_name(column: JsonlColumn) -> str:
     return f"list of {column.type}" if column.list else column.type
 
 
@@ -283,12 +283,12 @@ def _schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema(tree.fields())
 
 
-def _taken(table: pa.Table, path: Path) -> Array:
+def _column_at(table: pa.Table, path: Path) -> Array:
     values: Any = table.column(path[0])
     for name in path[1:]:
         values = pc.struct_field(values, name)
-    whole: Array = values.combine_chunks()
-    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    combined: Array = values.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
@@ -300,21 +300,21 @@ def _narrow(values: Any) -> tuple[Array, dict[int, float]]:
     rows = pc.list_parent_indices(values).to_numpy()
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     lists: Any = pa.ListArray
-    made: Array = lists.from_arrays(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), flat)
-    return made, {int(rows[place]): value for place, value in too_large.items()}
+    narrowed_lists: Array = lists.from_arrays(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32), flat)
+    return narrowed_lists, {int(rows[place]): value for place, value in too_large.items()}
 
 
 class _DuplicateKey(ValueError):
     """Raised for an object that has the same key twice."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in members:
             raise _DuplicateKey(key)
-        made[key] = value
-    return made
+        members[key] = value
+    return members
 
 
 def _at(record: Mapping[str, Any], path: Path) -> Any:

@@ -23,7 +23,7 @@ from dataprep_converter.readers.base.blocks import Block
 from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.text.lines import Lines, with_lines
 from dataprep_converter.readers.text.lines import scan as scan_lines
-from dataprep_converter.readers.text.stretches import BOM, StretchReader, cut, opened, units_of
+from dataprep_converter.readers.text.stretches import BOM, StretchReader, cut, open_forward, units_of
 from dataprep_converter.records.batch import SAMPLE, Batch, Raw
 from dataprep_converter.sampling.units import Unit, UnitTable
 
@@ -94,10 +94,10 @@ class LibsvmReader(Closeable):
 
 def _units(source: LibsvmSource, access: Access) -> Listing[Unit]:
     for root, path, entry in input_files(access, source.uris):
-        with access.store(entry.uri).open(entry.uri) as file, opened(file, entry) as forward:
-            begun = forward.read(len(BOM))
-            found = cut(forward, b"" if begun == BOM else begun, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, found, zipped=forward.zipped)
+        with access.store(entry.uri).open(entry.uri) as file, open_forward(file, entry) as forward:
+            first_bytes = forward.read(len(BOM))
+            stretches = cut(forward, b"" if first_bytes == BOM else first_bytes, line=1, scan=scan, uri=entry.uri, limit=_LIMIT)
+            yield from units_of(root, path, entry, stretches, zipped=forward.zipped)
     return {}
 
 
@@ -129,7 +129,7 @@ class _Tokens:
     lines: _Places
     """The number of each token's line."""
 
-    def some(self, which: Any) -> "_Tokens":
+    def select(self, which: Any) -> "_Tokens":
         """The tokens that an index or mask selects."""
         return _Tokens(self.text, self.starts[which], self.ends[which], self.lines[which])
 
@@ -148,7 +148,7 @@ class _Tokens:
         )
         return column.take(to_arrow(np.arange(0, len(cuts) - 1, 2)))
 
-    def shown(self, number: int) -> str:
+    def describe(self, number: int) -> str:
         """A token as text for a message, shortened if it is long."""
         token = self.text[self.starts[number] : self.ends[number]].tobytes().decode("utf-8", "replace")
         return repr(token[:_SHOWN] + "…" if len(token) > _SHOWN else token)
@@ -206,29 +206,29 @@ class _SparseReader(StretchReader):
     def _columns(self, tokens: _Tokens, faults: _Faults) -> dict[str, Array]:
         rows = len(faults.is_good)
         is_first = np.diff(tokens.lines, prepend=-1) > 0
-        columns = {"label": self._labels(tokens.some(is_first), faults)}
-        pairs = tokens.some(~is_first)
+        columns = {"label": self._labels(tokens.select(is_first), faults)}
+        pairs = tokens.select(~is_first)
         is_query = self._are_queries(pairs)
         if self._source.qid:
-            columns["qid"] = self._queries(pairs.some(is_query), rows, faults)
-            pairs = pairs.some(~is_query)
+            columns["qid"] = self._queries(pairs.select(is_query), rows, faults)
+            pairs = pairs.select(~is_query)
         elif is_query.any():
             faults.add(pairs, is_query, lambda _: "it has a query id; set source.libsvm.qid")
         # From here on, check only lines that are good so far, so that every bad line is reported with its first fault.
-        keys, values, pairs = self._pairs(pairs.some(faults.is_good[pairs.lines]), faults)
-        kept = faults.is_good[pairs.lines]
-        counts = np.bincount(pairs.lines[kept], minlength=rows)
+        keys, values, pairs = self._pairs(pairs.select(faults.is_good[pairs.lines]), faults)
+        is_good = faults.is_good[pairs.lines]
+        counts = np.bincount(pairs.lines[is_good], minlength=rows)
         offsets = to_arrow(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))))
-        columns["keys"] = _arrow.LargeListArray.from_arrays(offsets, to_arrow(keys[kept]))
-        columns["values"] = _arrow.LargeListArray.from_arrays(offsets, to_arrow(values[kept]))
+        columns["keys"] = _arrow.LargeListArray.from_arrays(offsets, to_arrow(keys[is_good]))
+        columns["values"] = _arrow.LargeListArray.from_arrays(offsets, to_arrow(values[is_good]))
         if self._source.num_features is not None:
             columns["shape"] = to_arrow(np.full((rows, 1), self._source.num_features, np.int64))
         return columns
 
     def _labels(self, tokens: _Tokens, faults: _Faults) -> Array:
         labels, wrong = _numbers(tokens, _NUMBER, pa.float32())
-        faults.add(tokens, wrong, lambda number: f"the label {tokens.shown(number)} is not a number")
-        faults.add(tokens, _too_large(labels, tokens), lambda number: f"the label {tokens.shown(number)} is too large for a float32")
+        faults.add(tokens, wrong, lambda number: f"the label {tokens.describe(number)} is not a number")
+        faults.add(tokens, _too_large(labels, tokens), lambda number: f"the label {tokens.describe(number)} is too large for a float32")
         return to_arrow(labels)
 
     def _are_queries(self, tokens: _Tokens) -> npt.NDArray[np.bool_]:
@@ -243,29 +243,29 @@ class _SparseReader(StretchReader):
     def _queries(self, tokens: _Tokens, rows: int, faults: _Faults) -> Array:
         numbers = tokens.cut(tokens.starts + 4, np.maximum(tokens.ends, tokens.starts + 4))
         queries, wrong = _numbers(numbers, _WHOLE, pa.int64())
-        faults.add(tokens, wrong, lambda number: f"the query id {tokens.shown(number)} is not a whole number")
+        faults.add(tokens, wrong, lambda number: f"the query id {tokens.describe(number)} is not a whole number")
         missing = np.setdiff1d(np.arange(rows), tokens.lines)
         for row in missing.tolist():
             faults.reasons.setdefault(row, "it has no query id after its label")
         faults.is_good[missing] = False
-        found = np.zeros(rows, np.int64)
-        found[tokens.lines] = queries
-        return to_arrow(found)
+        query_ids = np.zeros(rows, np.int64)
+        query_ids[tokens.lines] = queries
+        return to_arrow(query_ids)
 
     def _pairs(self, tokens: _Tokens, faults: _Faults) -> tuple[_Places, npt.NDArray[np.float32], _Tokens]:
         """The keys (from 0) and values of the tokens that have the form `index:value`, and these tokens themselves."""
         colons = np.flatnonzero(tokens.text == ord(":"))
         before, after = np.searchsorted(colons, tokens.starts), np.searchsorted(colons, tokens.ends)
         has_one = after - before == 1
-        faults.add(tokens, ~has_one, lambda number: f"{tokens.shown(number)} is not index:value")
-        tokens, colon = tokens.some(has_one), colons[before[has_one]]
+        faults.add(tokens, ~has_one, lambda number: f"{tokens.describe(number)} is not index:value")
+        tokens, colon = tokens.select(has_one), colons[before[has_one]]
         indexes, no_index = _numbers(tokens.cut(tokens.starts, colon), _WHOLE, pa.int64())
-        written = tokens.cut(colon + 1, tokens.ends)
-        values, no_value = _numbers(written, _NUMBER, pa.float32())
-        faults.add(tokens, no_index, lambda number: f"the index of {tokens.shown(number)} is not a whole number")
-        faults.add(tokens, no_value, lambda number: f"the value of {tokens.shown(number)} is not a number")
-        too_large = _too_large(values, written)
-        faults.add(tokens, too_large, lambda number: f"the value of {tokens.shown(number)} is too large for a float32")
+        value_tokens = tokens.cut(colon + 1, tokens.ends)
+        values, no_value = _numbers(value_tokens, _NUMBER, pa.float32())
+        faults.add(tokens, no_index, lambda number: f"the index of {tokens.describe(number)} is not a whole number")
+        faults.add(tokens, no_value, lambda number: f"the value of {tokens.describe(number)} is not a number")
+        too_large = _too_large(values, value_tokens)
+        faults.add(tokens, too_large, lambda number: f"the value of {tokens.describe(number)} is too large for a float32")
         first = 1 if self._source.one_based else 0
         hint = "; set source.libsvm.oneBased: false if the first is 0" if first else ""
         faults.add(tokens, indexes < first, lambda number: f"the index {indexes[number]} is below the first, {first}{hint}")

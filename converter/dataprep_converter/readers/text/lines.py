@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dataprep_converter.core import native
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers.base.listing import input_files
-from dataprep_converter.readers.text.stretches import BOM, cut, opened, units_of
+from dataprep_converter.readers.text.stretches import BOM, cut, open_forward, units_of
 from dataprep_converter.sampling.units import Unit
 
 _LIMIT: Final = "a line of more than {} MiB; is the file not text?"
@@ -38,7 +38,7 @@ class Lines:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def unclosed(self) -> None:
+    def unclosed_quote(self) -> None:
         """None, because lines have no quotes that must be closed."""
 
     def lines_before(self, place: int) -> int:
@@ -70,11 +70,11 @@ def line_units(access: Access, uris: Sequence[str], *, skip_blank: bool, skip_ma
     """Yields the units of files whose records are lines. Reads every file once. Raises NotFound for a URI without files, and BadData for a
     line that is too long."""
     for root, path, entry in input_files(access, uris):
-        with access.store(entry.uri).open(entry.uri) as source, opened(source, entry) as forward:
-            begun = forward.read(len(BOM))
-            begun = b"" if skip_mark and begun == BOM else begun
-            found = cut(forward, begun, line=1, scan=partial(scan, skip_blank=skip_blank), uri=entry.uri, limit=_LIMIT)
-            yield from units_of(root, path, entry, found, zipped=forward.zipped)
+        with access.store(entry.uri).open(entry.uri) as source, open_forward(source, entry) as forward:
+            first_bytes = forward.read(len(BOM))
+            first_bytes = b"" if skip_mark and first_bytes == BOM else first_bytes
+            stretches = cut(forward, first_bytes, line=1, scan=partial(scan, skip_blank=skip_blank), uri=entry.uri, limit=_LIMIT)
+            yield from units_of(root, path, entry, stretches, zipped=forward.zipped)
 
 
 def not_utf8(data: bytes, lines: Lines) -> dict[int, str]:

@@ -24,7 +24,7 @@ from dataprep_converter.readers.base.listing import input_files
 from dataprep_converter.readers.columnar.columns import check_names
 from dataprep_converter.readers.text.csv_cells import Dialect, Parser
 from dataprep_converter.readers.text.csv_inference import kinds_of, with_missing
-from dataprep_converter.readers.text.csv_starts import Preamble, Start, dialect_of, inferred, selected
+from dataprep_converter.readers.text.csv_starts import FileStart, Preamble, dialect_of, infer_columns, selected_names
 from dataprep_converter.readers.text.stretches import is_zipped
 from dataprep_converter.sampling.units import Unit
 from dataprep_converter.stores import Entry
@@ -37,7 +37,7 @@ _SAMPLE_FILES: Final = 16
 _NUMBERS: Final = frozenset({"Int64", "Float32", "Float64"})
 _DIGITS: Final = re.compile(r"(\d+)")
 
-_Listed: TypeAlias = tuple[int, str, Entry]
+_ListedFile: TypeAlias = tuple[int, str, Entry]
 
 
 class SequencePlanner:
@@ -56,10 +56,10 @@ class SequencePlanner:
     def units(self) -> Listing[Unit]:
         """Yields a unit for each sequence file, in order."""
         state: dict[str, Any] = {}
-        listed = itertools.groupby(input_files(self._access, self._source.uris), key=lambda each: each[0])
-        for root, files in listed:
+        groups = itertools.groupby(input_files(self._access, self._source.uris), key=lambda each: each[0])
+        for root, files in groups:
             labels = self._labels_of(root)
-            for _, path, entry in _ordered(files, self._source.order):
+            for _, path, entry in _sort_files(files, self._source.order):
                 self._steps.look_at(entry)
                 yield Unit(
                     root=root,
@@ -73,12 +73,12 @@ class SequencePlanner:
                 labels.pop(path, None)
             if labels:
                 state["ignored"] = state.get("ignored", 0) + len(labels)
-        state["columns"] = self._steps.settled()
+        state["columns"] = self._steps.final_columns()
         if self._steps.missing:
             state["nullWords"] = list(self._steps.missing)
         warnings = self._steps.warnings
         if self._labels is not None:
-            state["labels"] = self._labels.settled(alone="label")
+            state["labels"] = self._labels.final_columns(alone="label")
             if self._labels.missing:
                 state["labelNullWords"] = list(self._labels.missing)
             warnings = [*warnings, *self._labels.warnings]
@@ -107,7 +107,7 @@ def dialect_of_source(source: CsvSequencesSource) -> Dialect:
     return dialect_of(source.delimiter, source.quote, source.null_words, of=OF)
 
 
-def _ordered(files: Iterable[_Listed], order: str) -> Iterable[_Listed]:
+def _sort_files(files: Iterable[_ListedFile], order: str) -> Iterable[_ListedFile]:
     # The listing is already sorted by the bytes of the paths.
     return sorted(files, key=lambda each: _by_numbers(each[1])) if order == "Numbers" else files
 
@@ -130,14 +130,14 @@ class _Columns:
         self._select = select
         self._access = access
         self._of = of
-        self._given = columns
-        self._starts: list[tuple[str, Start]] = []
+        self._spec_columns = columns
+        self._starts: list[tuple[str, FileStart]] = []
         self._files = 0
         self._bytes = 0
         self.missing = self._preamble.dialect.missing
         """The words for missing values, if the columns are inferred."""
         self.warnings: list[str] = []
-        """Warnings to the user. Complete after `settled`."""
+        """Warnings to the user. Complete after `final_columns`."""
         if columns is not None:
             check_names([column.name for column in columns], f"{of}.columns")
             Parser(columns, preamble.dialect, of=of)
@@ -146,13 +146,13 @@ class _Columns:
         """Reads the beginning of one of the first files. Does nothing if the columns are given, or if enough has been read."""
         self._files += 1
         is_enough = self._starts and (self._bytes >= _SAMPLE_BYTES or len(self._starts) >= _SAMPLE_FILES)
-        if self._given is not None or is_enough:
+        if self._spec_columns is not None or is_enough:
             return
         try:
             with self._access.store(entry.uri).open(entry.uri) as source:
                 data = ForwardReader(source, entry.uri, zipped=is_zipped(source)).read(_SAMPLE_BYTES)
             at_end = len(data) < _SAMPLE_BYTES
-            start = self._preamble.taken_off(data, at_end=at_end)
+            start = self._preamble.strip_from(data, at_end=at_end)
         except (BadData, BadSample):
             # Ignore a file with broken gzip or a header that never ends, because such a file becomes a bad record later.
             return
@@ -161,30 +161,30 @@ class _Columns:
         rows = self._preamble.dialect.rows(start.data, at_end=at_end)
         if len(rows) and len(rows.quotes) % 2 == 0:
             text = start.data[: rows.size].rstrip(b"\r\n") + b"\n"
-            self._starts.append((entry.uri, Start(text, start.offset, start.line, start.names, at_end=True)))
+            self._starts.append((entry.uri, FileStart(text, start.offset, start.line, start.names, at_end=True)))
             self._bytes += len(text)
 
-    def settled(self, *, alone: str | None = None) -> list[dict[str, Any]]:
+    def final_columns(self, *, alone: str | None = None) -> list[dict[str, Any]]:
         """The columns as JSON values for `state`. If there is only one column and no header, the column is named `alone`. Raises BadData if
         no file has a row."""
-        columns = self._given if self._given is not None else self._inferred()
-        if alone is not None and self._given is None and not self._preamble.header and len(columns) == 1:
+        columns = self._spec_columns if self._spec_columns is not None else self._infer_columns()
+        if alone is not None and self._spec_columns is None and not self._preamble.header and len(columns) == 1:
             columns = [columns[0].model_copy(update={"name": alone})]
         return [column.model_dump(by_alias=True, exclude_none=True) for column in columns]
 
-    def _inferred(self) -> list[CsvColumn]:
+    def _infer_columns(self) -> list[CsvColumn]:
         if not self._files:
             return []
         if not self._starts:
             raise BadData(f"{self._of}: none of the {self._files:,} files has a row.")
         uri, first = self._starts[0]
-        whole = Start(b"".join(start.data for _, start in self._starts), first.offset, first.line, first.names, at_end=True)
-        found = inferred(whole, self._preamble.dialect, rule=self._rule, uri=uri, of=self._of)
-        columns = found.columns if found is not None else []
+        combined = FileStart(b"".join(start.data for _, start in self._starts), first.offset, first.line, first.names, at_end=True)
+        inferred = infer_columns(combined, self._preamble.dialect, rule=self._rule, uri=uri, of=self._of)
+        columns = inferred.columns if inferred is not None else []
         if first.names is None and (self._rule > 1 or any(column.type == "String" for column in columns)):
             self._check_for_headers(columns)
-        if found is not None:
-            self.warnings = found.warnings(selected(columns, self._select, of=self._of), of=self._of)
+        if inferred is not None:
+            self.warnings = inferred.warnings(selected_names(columns, self._select, of=self._of), of=self._of)
         return columns
 
     def _check_for_headers(self, columns: list[CsvColumn]) -> None:

@@ -45,7 +45,7 @@ class RecordScan(Protocol):
 
     def __len__(self) -> int: ...
 
-    def unclosed(self) -> int | None:
+    def unclosed_quote(self) -> int | None:
         """The position of a quote that is never closed, if the text is complete."""
         ...
 
@@ -76,38 +76,38 @@ def is_zipped(source: Input) -> bool:
     return source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
-def opened(source: Input, entry: Entry) -> closing[ForwardReader]:
+def open_forward(source: Input, entry: Entry) -> closing[ForwardReader]:
     """Opens the file for reading from its beginning. A file that is larger than one stretch is read ahead."""
     return closing(ForwardReader(source, entry.uri, zipped=is_zipped(source), ahead=entry.size > UNIT_BYTES))
 
 
-def cut(forward: ForwardReader, begun: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
+def cut(forward: ForwardReader, first_bytes: bytes, *, line: int, scan: Scan, uri: str, limit: str) -> Iterator[tuple[Stretch, bytes]]:
     """Yields a pair for each stretch in the rest of a file: the stretch, and bytes that begin with the stretch's bytes.
 
-    `begun` contains those bytes of the rest that have already been read, and `line` is the line number of the first byte in `begun`. Raises
-    BadData for a record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {} MiB". Also raises
-    BadData for a quote that is still open at the end of the file, because all rows after it would become one record.
+    `first_bytes` contains those bytes of the rest that have already been read, and `line` is the line number of the first byte in
+    `first_bytes`. Raises BadData for a record of more than LONGEST_RECORD bytes, with the message `limit`, such as "a row of more than {}
+    MiB". Also raises BadData for a quote that is still open at the end of the file, because all rows after it would become one record.
     """
-    data = begun
+    data = first_bytes
     first = 0
-    wanted = UNIT_BYTES
+    length = UNIT_BYTES
     while True:
-        data = forward.read(max(0, wanted - len(data)), after=data)
-        at_end = len(data) < wanted
-        found = scan(data, at_end)
-        if found.size == 0 and not at_end:
+        data = forward.read(max(0, length - len(data)), after=data)
+        at_end = len(data) < length
+        records = scan(data, at_end)
+        if records.size == 0 and not at_end:
             if len(data) >= LONGEST_RECORD:
                 raise BadData(f"{uri}, line {line}: {limit.format(LONGEST_RECORD >> 20)}", uri=uri)
-            wanted *= 2
+            length *= 2
             continue
-        if at_end and (place := found.unclosed()) is not None:
-            raise BadData(f"{uri}, line {line + found.lines_before(place)}: a quote is never closed.", uri=uri)
-        if len(found):
-            yield Stretch(forward.position - len(data), found.size, first, len(found), line), data
-        first += len(found)
-        line += found.lines_before(found.size)
-        data = data[found.size :]
-        wanted = UNIT_BYTES
+        if at_end and (place := records.unclosed_quote()) is not None:
+            raise BadData(f"{uri}, line {line + records.lines_before(place)}: a quote is never closed.", uri=uri)
+        if len(records):
+            yield Stretch(forward.position - len(data), records.size, first, len(records), line), data
+        first += len(records)
+        line += records.lines_before(records.size)
+        data = data[records.size :]
+        length = UNIT_BYTES
         if at_end:
             return
 
@@ -131,7 +131,7 @@ class StretchReader(BlockReader):
 
     def __init__(self, access: Access, folders: FolderColumns | None = None) -> None:
         super().__init__(access, folders)
-        self._zipped: LruCache[str, _GzipFile] = self._files.views(close=_GzipFile.close)
+        self._gzip_files: LruCache[str, _GzipFile] = self._files.views(close=_GzipFile.close)
         self._lines: LruCache[tuple[str, int], npt.NDArray[np.int64]] = LruCache(KEPT_BLOCKS)
         self._lines_were_asked_for = False
 
@@ -157,9 +157,9 @@ class StretchReader(BlockReader):
         if not extra.get("gzip"):
             yield from super().parts(unit, source, rows)
             return
-        file = self._zipped.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
+        file = self._gzip_files.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
         for stretch in file.stretches(rows):
-            yield stretch.first, self.kept(unit, stretch.offset, stretch.first, partial(self._parsed, unit, file, stretch))
+            yield stretch.first, self.cached_block(unit, stretch.offset, stretch.first, partial(self._parse_stretch, unit, file, stretch))
 
     def lines(self, units: UnitTable, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the line on which each sample begins. Lines are numbered from 1. Reads and scans the stretches again, except the
@@ -167,15 +167,15 @@ class StretchReader(BlockReader):
         # Once line numbers have been requested, they are stored while a gzip file is parsed, because going back in the file is expensive.
         self._lines_were_asked_for = True
         index, rows = units.locate(samples)
-        found = np.zeros(len(samples), np.int64)
+        line_numbers = np.zeros(len(samples), np.int64)
         for number in np.unique(index).tolist():
             unit = units.unit(number)
-            here = np.flatnonzero(index == number)
-            for first, lines in self._lines_of(unit, rows[here]):
-                within = rows[here] - first
+            positions = np.flatnonzero(index == number)
+            for first, lines in self._lines_of(unit, rows[positions]):
+                within = rows[positions] - first
                 inside = (within >= 0) & (within < len(lines))
-                found[here[inside]] = lines[within[inside]]
-        return found
+                line_numbers[positions[inside]] = lines[within[inside]]
+        return line_numbers
 
     def _lines_of(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         """For each stretch that contains at least one of the given rows, yields the number of its first row and the line numbers of all its
@@ -183,23 +183,26 @@ class StretchReader(BlockReader):
         extra = json.loads(unit.extra)
         source = self._file(unit)
         if not extra.get("gzip"):
-            yield 0, self._lines.get((unit.uri, unit.offset), lambda: self._counted(source.read_at(unit.offset, unit.size), extra["line"]))
+            yield (
+                0,
+                self._lines.get((unit.uri, unit.offset), lambda: self._number_lines(source.read_at(unit.offset, unit.size), extra["line"])),
+            )
             return
-        file = self._zipped.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
+        file = self._gzip_files.get(unit.uri, partial(_GzipFile, source, unit.uri, extra, self.scan))
         for stretch in file.stretches(rows):
             yield stretch.first, self._lines.get((unit.uri, stretch.offset), partial(self._lines_in, file, stretch))
 
     def _lines_in(self, file: "_GzipFile", stretch: Stretch) -> npt.NDArray[np.int64]:
-        return self._counted(file.data(stretch), stretch.line)
+        return self._number_lines(file.data(stretch), stretch.line)
 
-    def _counted(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
+    def _number_lines(self, data: bytes, line: int) -> npt.NDArray[np.int64]:
         """The line number of each record in a stretch that begins on line `line`."""
         return line + self.scan(data, True).lines_before_each()
 
-    def _parsed(self, unit: Unit, file: "_GzipFile", stretch: Stretch) -> Block:
+    def _parse_stretch(self, unit: Unit, file: "_GzipFile", stretch: Stretch) -> Block:
         data = file.data(stretch)
         if self._lines_were_asked_for:
-            self._lines.get((unit.uri, stretch.offset), lambda: self._counted(data, stretch.line))
+            self._lines.get((unit.uri, stretch.offset), lambda: self._number_lines(data, stretch.line))
         return self._with_raws(self.parse(data, records=stretch.records, line=stretch.line, uri=unit.uri), data)
 
     def _with_raws(self, block: Block, data: bytes) -> Block:
@@ -220,24 +223,24 @@ class _GzipFile(Closeable):
         self._forward = ForwardReader(source, uri, zipped=True)
         self._forward.skip_to(extra["start"])
         self._ahead = cut(self._forward, b"", line=extra["line"], scan=scan, uri=uri, limit="a record of more than {} MiB.")
-        self._found: list[Stretch] = []
+        self._stretches: list[Stretch] = []
         self._latest: tuple[Stretch, bytes] | None = None
         self._spool: InputCopy | None = None
 
     def stretches(self, rows: npt.NDArray[np.int64]) -> Iterator[Stretch]:
         """Yields the stretches that contain the given rows, each stretch once."""
         last = int(rows.max())
-        waiting = rows
-        while not self._found or self._found[-1].first + self._found[-1].records <= last:
-            stretch = self._next()
+        remaining = rows
+        while not self._stretches or self._stretches[-1].first + self._stretches[-1].records <= last:
+            stretch = self._next_stretch()
             # Use the latest stretch now, because later this stretch would have to be read again.
-            inside = (waiting >= stretch.first) & (waiting < stretch.first + stretch.records)
+            inside = (remaining >= stretch.first) & (remaining < stretch.first + stretch.records)
             if inside.any():
                 yield stretch
-                waiting = waiting[~inside]
-        firsts = np.array([stretch.first for stretch in self._found])
-        for number in np.unique(np.searchsorted(firsts, waiting, side="right") - 1).tolist():
-            yield self._found[number]
+                remaining = remaining[~inside]
+        firsts = np.array([stretch.first for stretch in self._stretches])
+        for number in np.unique(np.searchsorted(firsts, remaining, side="right") - 1).tolist():
+            yield self._stretches[number]
 
     def data(self, stretch: Stretch) -> bytes:
         """The uncompressed bytes of the stretch."""
@@ -253,10 +256,10 @@ class _GzipFile(Closeable):
         if self._spool is not None:
             self._spool.close()
 
-    def _next(self) -> Stretch:
+    def _next_stretch(self) -> Stretch:
         stretch, data = next(self._ahead, (None, b""))
         if stretch is None:
             raise InputChanged(f"{self._uri} has fewer records than were planned.", uri=self._uri)
         self._latest = stretch, data[: stretch.size]
-        self._found.append(stretch)
+        self._stretches.append(stretch)
         return stretch

@@ -13,7 +13,7 @@ from dataprep_converter.core.tensors import Array, pc, to_arrow
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.readers import Discovery, Listing
 from dataprep_converter.readers.base.blocks import Block
-from dataprep_converter.readers.base.partitions import Partitions, partitioned
+from dataprep_converter.readers.base.partitions import Partitions, discover_with_partitions
 from dataprep_converter.readers.text.lines import Lines, line_units, not_utf8, scan, with_lines
 from dataprep_converter.readers.text.stretches import StretchReader
 from dataprep_converter.sampling.units import Unit
@@ -27,7 +27,7 @@ class TextReader(StretchReader):
     @staticmethod
     def discover(source: TextSource, access: Access) -> Discovery:
         """Reads every file once. Raises NotFound for a URI without files."""
-        return partitioned(source, access, of="source.text", units=lambda text: _units(text, access))
+        return discover_with_partitions(source, access, of="source.text", units=lambda text: _units(text, access))
 
     def __init__(self, source: TextSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access, Partitions(source.uris, state, of="source.text"))
