@@ -55,7 +55,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         self._pairing = _pairing(self._source, state.get("partners", []))
         self._names: list[str] = state.get("names", [])
         self._classes: list[str] = state.get("classes", [])
-        self._known = frozenset(self._classes)
+        self._class_set = frozenset(self._classes)
         self._columns = ObjectColumns(self._source, self._classes)
 
     def schema(self) -> pa.Schema:
@@ -75,7 +75,7 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         extra = extra_of(row)
         refuse_bad(extra)
         header = image_headers.parse(contents[0])
-        annotation = _parsed(self._source, extra, contents[1:], self._names)
+        annotation = _parse_annotation(self._source, extra, contents[1:], self._names)
         check_size(annotation, header)
         annotation = self._of_known_classes(annotation)
         if not annotation.objects and self._source.without_objects == "Bad":
@@ -83,26 +83,26 @@ class AnnotatedImagesReader(FilesReader[tuple[Image, ImageObjects]]):
         boxes = relative_boxes(annotation, header, clip=self._source.outside_boxes == "Clip")
         return Image(row["path"], contents[0], header), ImageObjects(annotation.objects, boxes)
 
-    def columns(self, found: Sequence[tuple[Image, ImageObjects]]) -> dict[str, Array]:
+    def columns(self, samples: Sequence[tuple[Image, ImageObjects]]) -> dict[str, Array]:
         """The columns of the schema."""
-        return image_columns([image for image, _ in found]) | self._columns.arrays([boxed for _, boxed in found])
+        return image_columns([image for image, _ in samples]) | self._columns.arrays([objects for _, objects in samples])
 
-    def _whose(self) -> str:
-        of = self._source.classes_from
-        return f"{_OPTION}.classes" if of is None else f"the subset {of!r} ({_OPTION}.classesFrom)"
+    def _describe_classes(self) -> str:
+        subset = self._source.classes_from
+        return f"{_OPTION}.classes" if subset is None else f"the subset {subset!r} ({_OPTION}.classesFrom)"
 
     def _of_known_classes(self, annotation: Annotation) -> Annotation:
-        unknown = [number for number, each in enumerate(annotation.objects) if each.name not in self._known]
+        unknown = [number for number, obj in enumerate(annotation.objects) if obj.name not in self._class_set]
         if not unknown:
             return annotation
         if self._source.unknown_classes == "Bad":
             first = annotation.objects[unknown[0]].name
             raise BadSample(
                 f"object {unknown[0] + 1} of its annotation is of the class {first!r},"
-                f" which {self._whose()} doesn't have: {shown(self._classes)}"
+                f" which {self._describe_classes()} doesn't have: {shown(self._classes)}"
             )
         return Annotation(
-            [each for each in annotation.objects if each.name in self._known], annotation.size, is_relative=annotation.is_relative
+            [obj for obj in annotation.objects if obj.name in self._class_set], annotation.size, is_relative=annotation.is_relative
         )
 
 
@@ -111,7 +111,9 @@ def _pairing(source: AnnotatedImagesSource, folders: Sequence[str] = ()) -> Pair
     return Pairing(Tree(source.images, source.extensions), Tree(source.annotations, [extension]), folders)
 
 
-def _parsed(source: AnnotatedImagesSource, extra: Mapping[str, Any], contents: Sequence[bytes], names: Sequence[str]) -> Annotation:
+def _parse_annotation(
+    source: AnnotatedImagesSource, extra: Mapping[str, Any], contents: Sequence[bytes], names: Sequence[str]
+) -> Annotation:
     if source.format == "Coco":
         return coco.annotation_of(extra) if "objects" in extra else Annotation([])
     if not contents:
@@ -138,9 +140,9 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, missing: Unmatc
     pairing = _pairing(source)
     ignored = IgnoredFiles()
     pairs = pairing.pairs(access, subset_from=source.subset_from, ignored=ignored)
-    found: dict[str, list[str]] = {}
+    class_subsets: dict[str, list[str]] = {}
     if source.format == "Voc" and source.classes is None:
-        pairs = _with_classes(pairs, access, source, found)
+        pairs = _with_classes(pairs, access, source, class_subsets)
     for pair in pairs:
         if pair.image is None or pair.partner is None:
             if missing.takes(pair):
@@ -153,34 +155,36 @@ def _paired_units(source: AnnotatedImagesSource, access: Access, missing: Unmatc
     return state | {
         "partners": pairing.folders,
         "ignored": ignored.count,
-        "classes": source.classes or state.get("names") or _classes_found(source, found),
-        "warnings": _subset_warnings(found, of=source.classes_from or "train"),
+        "classes": source.classes or state.get("names") or _class_names(source, class_subsets),
+        "warnings": _subset_warnings(class_subsets, training_subset=source.classes_from or "train"),
     }
 
 
-def _with_classes(pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, found: dict[str, list[str]]) -> Iterator[Pair]:
-    """Yields the pairs, and reads their annotations in a few threads. Adds to `found` each class in a valid annotation, with the subsets in
-    which the class occurs."""
-    waiting: deque[tuple[Pair, Future[set[str]] | None]] = deque()
+def _with_classes(
+    pairs: Iterator[Pair], access: Access, source: AnnotatedImagesSource, class_subsets: dict[str, list[str]]
+) -> Iterator[Pair]:
+    """Yields the pairs, and reads their annotations in a few threads. Adds to `class_subsets` each class in a valid annotation, with the
+    subsets in which the class occurs."""
+    pending: deque[tuple[Pair, Future[set[str]] | None]] = deque()
     subsets: dict[str, set[str]] = {}
 
     def note(pair: Pair, classes: Future[set[str]] | None) -> Pair:
         for name in classes.result() if classes else ():
             subsets.setdefault(name, set()).add(pair.present.subset)
-            found[name] = sorted(subsets[name])
+            class_subsets[name] = sorted(subsets[name])
         return pair
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="annotations") as threads:
         try:
             for pair in pairs:
                 is_read = pair.image is not None and pair.partner is not None and pair.partner.entry.size <= LARGEST_ANNOTATION
-                waiting.append((pair, threads.submit(_classes_of, pair, access, source) if is_read else None))
-                if len(waiting) >= _AHEAD:
-                    yield note(*waiting.popleft())
-            while waiting:
-                yield note(*waiting.popleft())
+                pending.append((pair, threads.submit(_classes_of, pair, access, source) if is_read else None))
+                if len(pending) >= _AHEAD:
+                    yield note(*pending.popleft())
+            while pending:
+                yield note(*pending.popleft())
         finally:
-            for _, unread in waiting:
+            for _, unread in pending:
                 if unread is not None:
                     unread.cancel()
 
@@ -191,30 +195,32 @@ def _classes_of(pair: Pair, access: Access, source: AnnotatedImagesSource) -> se
     entry = pair.partner.entry
     content = read_whole_file(access.store(entry.uri), File(entry.uri, entry.size, entry.pin))
     try:
-        return {each.name for each in voc.parse(content, first_pixel=source.first_pixel).objects}
+        return {obj.name for obj in voc.parse(content, first_pixel=source.first_pixel).objects}
     except BadSample:
         # The worker reports this sample as bad, with its reason.
         return set()
 
 
-def _classes_found(source: AnnotatedImagesSource, found: Mapping[str, Sequence[str]]) -> list[str]:
+def _class_names(source: AnnotatedImagesSource, class_subsets: Mapping[str, Sequence[str]]) -> list[str]:
     """The classes found in all subsets, or only in the subset `classesFrom`. Raises BadSpec if the subset `classesFrom` has no classes."""
-    of = source.classes_from
-    classes = sorted(name for name, subsets in found.items() if of is None or of in subsets)
-    if of is not None and not classes:
-        there = sorted({subset for subsets in found.values() for subset in subsets})
-        raise BadSpec(f"{_OPTION}.classesFrom: the subset {of!r} has no objects; subsets with objects: {shown(there) or 'none'}.")
+    only_subset = source.classes_from
+    classes = sorted(name for name, subsets in class_subsets.items() if only_subset is None or only_subset in subsets)
+    if only_subset is not None and not classes:
+        subsets_with_objects = sorted({subset for subsets in class_subsets.values() for subset in subsets})
+        raise BadSpec(
+            f"{_OPTION}.classesFrom: the subset {only_subset!r} has no objects; subsets with objects: {shown(subsets_with_objects) or 'none'}."
+        )
     return classes
 
 
-def _subset_warnings(found: Mapping[str, Sequence[str]], *, of: str) -> list[str]:
+def _subset_warnings(class_subsets: Mapping[str, Sequence[str]], *, training_subset: str) -> list[str]:
     """Returns a warning for each class that a model can't learn because the class doesn't occur in the subset for training."""
-    if not any(of in subsets for subsets in found.values()):
+    if not any(training_subset in subsets for subsets in class_subsets.values()):
         return []
     return [
-        f"the class {name!r} is only in the subset {', '.join(subsets)}, not in {of}"
-        for name, subsets in sorted(found.items())
-        if of not in subsets
+        f"the class {name!r} is only in the subset {', '.join(subsets)}, not in {training_subset}"
+        for name, subsets in sorted(class_subsets.items())
+        if training_subset not in subsets
     ]
 
 
@@ -225,12 +231,12 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
         file = coco.CocoFile(access, annotations)
         classes.update(dict.fromkeys(file.categories))
         names = _digest(file.categories)
-        found = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, ignored=ignored)
+        images = images_below(access, [uri], extensions=source.extensions, recursive=True, subset_from=source.subset_from, ignored=ignored)
         # If the COCO file is in the folder of the images, the listing of the images counts the COCO file as ignored. Undo that.
         place = annotations.removeprefix(f"{uri.rstrip('/')}/")
         within = place != annotations and not is_hidden(place) and extension_of(place) not in source.extensions
         ignored.count -= within
-        for image in found:
+        for image in images:
             pair = Pair(replace(image, root=root), None)
             extra = file.take(image.path)
             if extra is not None and len(json.dumps(extra)) > LARGEST_ANNOTATION:
@@ -242,8 +248,8 @@ def _coco_units(source: AnnotatedImagesSource, access: Access, missing: Unmatche
         for name in file.left():
             if source.missing == "BadRecord":
                 entry = Entry(uri=annotations, size=0, pin="")
-                left = listed(root, name, entry, folders=name.split("/")[:-1], uri=uri, subset_from=source.subset_from)
-                yield unit_of(Pair(None, left), {"bad": f"the image {name} of the annotations is not there", "names": names})
+                missing_image = listed(root, name, entry, folders=name.split("/")[:-1], uri=uri, subset_from=source.subset_from)
+                yield unit_of(Pair(None, missing_image), {"bad": f"the image {name} of the annotations is not there", "names": names})
             else:
                 missing.add(f"{annotations}: {name}", is_image=False)
     return {"ignored": ignored.count, "classes": source.classes or list(classes)}

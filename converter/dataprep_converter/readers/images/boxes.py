@@ -72,7 +72,7 @@ def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -
     `clip`, raises BadSample for a box that is completely outside the image, inverted or empty. The message gives the box.
     """
     size = np.array([header.width, header.height] * 2, np.float64)
-    boxes: npt.NDArray[np.float64] = np.array([each.box for each in annotation.objects], np.float64).reshape(-1, 4)
+    boxes: npt.NDArray[np.float64] = np.array([obj.box for obj in annotation.objects], np.float64).reshape(-1, 4)
     if not annotation.is_relative:
         boxes = boxes / size
     empty = (boxes[:, 2] <= boxes[:, 0]) | (boxes[:, 3] <= boxes[:, 1])
@@ -89,9 +89,9 @@ def relative_boxes(annotation: Annotation, header: ImageHeader, *, clip: bool) -
 def _refuse(annotation: Annotation, wrong: npt.NDArray[np.bool_], header: ImageHeader, fault: str) -> None:
     if wrong.any():
         first = int(wrong.argmax())
-        found = annotation.objects[first]
-        numbers = ", ".join(f"{value:g}" for value in found.box)
+        obj = annotation.objects[first]
+        numbers = ", ".join(f"{value:g}" for value in obj.box)
         raise BadSample(
-            f"object {first + 1} ({found.name}): its box {numbers} (xmin, ymin, xmax, ymax) {fault}; the image has"
+            f"object {first + 1} ({obj.name}): its box {numbers} (xmin, ymin, xmax, ymax) {fault}; the image has"
             f" {header.width:,} x {header.height:,} pixels"
         )

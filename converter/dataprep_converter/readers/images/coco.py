@@ -42,10 +42,10 @@ class CocoFile:
         with store.open(uri) as source:
             zipped = source.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
             arrays: set[str] = set()
-            self._read(elements(ForwardReader(source, uri, zipped=zipped).pieces(), uri=uri, arrays=arrays))
+            self._add_elements(elements(ForwardReader(source, uri, zipped=zipped).pieces(), uri=uri, arrays=arrays))
         if "images" not in arrays:
             raise BadData(f"{uri}: no images; a COCO file is an object with images, annotations and categories.", uri=uri)
-        self._order, self._starts = self._grouped()
+        self._order, self._starts = self._group_by_image()
 
     @property
     def categories(self) -> list[str]:
@@ -62,7 +62,7 @@ class CocoFile:
         return {
             "width": self._sizes[2 * row],
             "height": self._sizes[2 * row + 1],
-            "objects": [self._object(each) for each in rows.tolist()],
+            "objects": [self._object(number) for number in rows.tolist()],
         }
 
     def left(self) -> Iterator[str]:
@@ -75,7 +75,7 @@ class CocoFile:
             return [self._names[self._categories[row]], None, self._crowds[row]]
         return [self._names[self._categories[row]], [x, y, x + width, y + height], self._crowds[row]]
 
-    def _read(self, members: Iterator[tuple[str, Any]]) -> None:
+    def _add_elements(self, members: Iterator[tuple[str, Any]]) -> None:
         kinds = {"images": self._image, "categories": self._category, "annotations": self._annotation}
         counts = dict.fromkeys(kinds, 0)
         for member, element in members:
@@ -94,34 +94,34 @@ class CocoFile:
         if name in self._rows:
             raise ValueError(f"file_name {name!r} is there twice")
         self._rows[name] = len(self._ids)
-        self._ids.append(_whole(image, "id"))
+        self._ids.append(_integer(image, "id"))
         for side in ("width", "height"):
-            self._sizes.append(_whole(image, side) if side in image else 0)
+            self._sizes.append(_integer(image, side) if side in image else 0)
 
     def _category(self, category: Mapping[str, Any]) -> None:
         # Two ids may have the same name, because some tools write an unused category with the name of the first category.
-        name, number = _text(category, "name"), _whole(category, "id")
+        name, number = _text(category, "name"), _integer(category, "id")
         if number in self._names:
             raise ValueError(f"category {number} is there twice")
         self._names[number] = name
 
     def _annotation(self, annotation: Mapping[str, Any]) -> None:
-        self._of_image.append(_whole(annotation, "image_id"))
-        self._categories.append(_whole(annotation, "category_id"))
+        self._of_image.append(_integer(annotation, "image_id"))
+        self._categories.append(_integer(annotation, "category_id"))
         self._boxes.extend(_box(annotation.get("bbox")))
         self._crowds.append(1 if annotation.get("iscrowd") else 0)
 
-    def _grouped(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _group_by_image(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The indexes of the annotations, sorted by image, and the position in this order at which each image's annotations begin."""
         ids = np.array(self._ids, np.int64)
         by_id = np.argsort(ids, kind="stable")
         if len(np.unique(ids)) < len(ids):
             raise BadData(f"{self._uri}: two images have the same id.", uri=self._uri)
-        wanted = np.array(self._of_image, np.int64)
-        places = np.searchsorted(ids, wanted, sorter=by_id)
-        known = places < len(ids)
-        known[known] = ids[by_id[places[known]]] == wanted[known]
-        self._refuse(~known, wanted, "image_id", "images")
+        image_ids = np.array(self._of_image, np.int64)
+        places = np.searchsorted(ids, image_ids, sorter=by_id)
+        is_known = places < len(ids)
+        is_known[is_known] = ids[by_id[places[is_known]]] == image_ids[is_known]
+        self._refuse(~is_known, image_ids, "image_id", "images")
         categories = np.array(self._categories, np.int64)
         self._refuse(~np.isin(categories, list(self._names)), categories, "category_id", "categories")
         rows = by_id[places]
@@ -130,9 +130,9 @@ class CocoFile:
 
     def _refuse(self, wrong: npt.NDArray[np.bool_], values: npt.NDArray[np.int64], name: str, member: str) -> None:
         if wrong.any():
-            shown = ", ".join(map(str, np.unique(values[wrong])[:_SHOWN].tolist()))
+            examples = ", ".join(map(str, np.unique(values[wrong])[:_SHOWN].tolist()))
             count = int(wrong.sum())
-            raise BadData(f"{self._uri}: the {name} of {count:,} of the annotations is not among {member}: {shown}.", uri=self._uri)
+            raise BadData(f"{self._uri}: the {name} of {count:,} of the annotations is not among {member}: {examples}.", uri=self._uri)
 
 
 def annotation_of(extra: Mapping[str, Any]) -> Annotation:
@@ -146,7 +146,7 @@ def annotation_of(extra: Mapping[str, Any]) -> Annotation:
     return Annotation(objects, size=size if all(side > 0 for side in size) else None)
 
 
-def _whole(values: Mapping[str, Any], name: str) -> int:
+def _integer(values: Mapping[str, Any], name: str) -> int:
     value = values[name]
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} {value!r} is not a whole number")

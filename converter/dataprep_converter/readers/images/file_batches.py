@@ -33,8 +33,8 @@ def images_of_batches(
     for uri in uris:
         if split_archive_uri(uri) is not None:
             raise BadSpec(f"{uri}: labelFrom: OriginalUri takes FileBatch files: name the zip, or a folder of zips.", uri=uri)
-    found = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, ignored=ignored)
-    for batches in found:
+    folders = folders_of_images(access, uris, extensions=["zip"], recursive=recursive, subset_from=subset_from, ignored=ignored)
+    for batches in folders:
         files = batches.files
         for path, uri in zip(files.paths, files.uris, strict=True):
             images = _images(access, uri, extensions, ignored)
@@ -55,15 +55,15 @@ def _images(access: Access, uri: str, extensions: Sequence[str], ignored: Ignore
     within = f"{uri}!/"
     members = {entry.uri.removeprefix(within): entry for entry in access.store(within).list(within)}
     originals = _originals(access, uri, members)
-    numbered = {int(found[1]): name for name in members if (found := _NAME.fullmatch(name))}
-    if len(numbered) != len(members) - 1 or set(numbered) != set(range(len(originals))):
+    names = {int(match[1]): name for name in members if (match := _NAME.fullmatch(name))}
+    if len(names) != len(members) - 1 or set(names) != set(range(len(originals))):
         raise BadData(
             f"{uri} is not a FileBatch: {URIS} has {len(originals):,} lines, and its other {len(members) - 1:,} members are not one file_<n> for each.",
             uri=uri,
         )
-    taken = [number for number in range(len(originals)) if extension_of(numbered[number]) in extensions]
-    ignored.count += len(originals) - len(taken)
-    return [(members[numbered[number]], _folder(originals[number], where=f"{uri}: line {number + 1} of {URIS}")) for number in taken]
+    numbers = [number for number in range(len(originals)) if extension_of(names[number]) in extensions]
+    ignored.count += len(originals) - len(numbers)
+    return [(members[names[number]], _folder(originals[number], where=f"{uri}: line {number + 1} of {URIS}")) for number in numbers]
 
 
 def _originals(access: Access, uri: str, members: Mapping[str, Entry]) -> list[str]:

@@ -28,11 +28,11 @@ def parent(folders: Sequence[str], *, where: str) -> str:
 def named(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
     """The classes of images, taken from the file names (labelFrom: FileName). Raises BadSpec, which names the URI, for a name without a
     class."""
-    found = _by_pattern(names, uris, rule.pattern) if rule.pattern else _by_part(names, uris, rule)
-    for label, uri in zip(found, uris, strict=True):
+    labels = _by_pattern(names, uris, rule.pattern) if rule.pattern else _by_part(names, uris, rule)
+    for label, uri in zip(labels, uris, strict=True):
         if not label:
             raise BadSpec(f"{uri}: the part of its name that gives the class is empty (source.images.fileName).")
-    return found
+    return labels
 
 
 def number(text: str, *, where: str) -> int:
@@ -45,34 +45,34 @@ def number(text: str, *, where: str) -> int:
 class Classes:
     """The classes of a source, which are given in the spec, or collected from the images of all subsets or of one subset."""
 
-    def __init__(self, given: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
+    def __init__(self, names: Sequence[str] | None, *, option: str, of: str | None = None) -> None:
         self._option = option
-        self._given = given
-        self._of = of
-        self._known = set(given or [])
+        self._spec_names = names
+        self._only_subset = of
+        self._names = set(names or [])
         self._others: dict[str, str] = {}
 
     def add(self, name: str, *, where: str, subset: str) -> None:
         """Adds the class of an image. Raises BadSpec, with `where` in its message, if the spec gives the classes and this class is not one of them."""
-        if self._given is None and self._of in (None, subset):
-            self._known.add(name)
-        elif self._given is None:
+        if self._spec_names is None and self._only_subset in (None, subset):
+            self._names.add(name)
+        elif self._spec_names is None:
             self._others.setdefault(name, where)
-        elif name not in self._known:
-            raise BadSpec(f"{where} is of the class {name!r}, which {self._option} doesn't have: {shown(self._given)}.")
+        elif name not in self._names:
+            raise BadSpec(f"{where} is of the class {name!r}, which {self._option} doesn't have: {shown(self._spec_names)}.")
 
     def names(self) -> list[str]:
         """The classes in the order of their numbers. If the spec lists the classes, the list's order is used; otherwise the classes are
         sorted. Raises BadSpec, which names an image, if the class of the image doesn't occur in the subset that determines the classes."""
-        if self._of is not None and not self._known:
-            raise BadSpec(f"{self._option}From: the subset {self._of!r} has no images.")
+        if self._only_subset is not None and not self._names:
+            raise BadSpec(f"{self._option}From: the subset {self._only_subset!r} has no images.")
         for name, where in sorted(self._others.items()):
-            if name not in self._known:
+            if name not in self._names:
                 raise BadSpec(
-                    f"{where} is of the class {name!r}, which the subset {self._of!r} doesn't have ({self._option}From): {shown(sorted(self._known))}."
+                    f"{where} is of the class {name!r}, which the subset {self._only_subset!r} doesn't have ({self._option}From): {shown(sorted(self._names))}."
                 )
         # Python compares strings by code points, which gives the same order as comparing their UTF-8 bytes.
-        return list(self._given) if self._given is not None else sorted(self._known)
+        return list(self._spec_names) if self._spec_names is not None else sorted(self._names)
 
 
 def shown(names: Sequence[Any]) -> str:
@@ -82,7 +82,7 @@ def shown(names: Sequence[Any]) -> str:
 
 def _by_part(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> list[str]:
     separator = rule.split or ""
-    found = []
+    labels = []
     for name, uri in zip(names, uris, strict=True):
         stem = name.rpartition(".")[0]
         parts = stem.split(separator)
@@ -91,18 +91,18 @@ def _by_part(names: Sequence[str], uris: Sequence[str], rule: FileNameLabel) -> 
                 f"{uri}: {stem!r} split by {separator!r} has no part {rule.index} that could be its class"
                 f" (it has {len(parts)}; source.images.fileName)."
             )
-        found.append(parts[rule.index])
-    return found
+        labels.append(parts[rule.index])
+    return labels
 
 
 def _by_pattern(names: Sequence[str], uris: Sequence[str], pattern: str) -> list[str]:
     # Arrow's regular expressions are RE2, which needs linear time for any pattern.
     _check(pattern)
-    found = pc.extract_regex(pa.array(names, pa.string()), pattern=pattern)
-    for is_found, uri in zip(found.is_valid().to_pylist(), uris, strict=True):
-        if not is_found:
+    matches = pc.extract_regex(pa.array(names, pa.string()), pattern=pattern)
+    for is_match, uri in zip(matches.is_valid().to_pylist(), uris, strict=True):
+        if not is_match:
             raise BadSpec(f"{uri}: its name doesn't match source.images.fileName.pattern {pattern!r}.")
-    labels: list[str] = found.field("label").to_pylist()
+    labels: list[str] = matches.field("label").to_pylist()
     return labels
 
 

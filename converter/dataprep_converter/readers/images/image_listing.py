@@ -55,8 +55,8 @@ def images_below(
 
     Raises NotFound for a URI without files, and BadSpec for an image without a subset.
     """
-    found = folders_of_images(access, uris, extensions=extensions, recursive=recursive, subset_from=subset_from, ignored=ignored)
-    for images in found:
+    folders = folders_of_images(access, uris, extensions=extensions, recursive=recursive, subset_from=subset_from, ignored=ignored)
+    for images in folders:
         files = images.files
         for path, uri, size, pin in zip(files.paths, files.uris, files.sizes, files.pins, strict=True):
             yield ListedFile(files.root, path, Entry(uri, size, pin), images.subset, images.folders)
@@ -73,11 +73,11 @@ def folders_of_images(
 ) -> Iterator[ImagesOfFolder]:
     """Like `images_below`, but yields groups of images from the same folder."""
     endings = tuple(f".{extension}" for extension in extensions)
-    for found in input_folders(access, uris) if recursive else _flat(access, uris):
-        files = found
-        if not _all_end_alike(found.names, endings):
-            files = found.only([name.endswith(endings) or extension_of(name) in extensions for name in found.names])
-        ignored.count += len(found.names) - len(files.names)
+    for folder in input_folders(access, uris) if recursive else _flat(access, uris):
+        files = folder
+        if not _all_end_alike(folder.names, endings):
+            files = folder.only([name.endswith(endings) or extension_of(name) in extensions for name in folder.names])
+        ignored.count += len(folder.names) - len(files.names)
         if files.names:
             uri = uris[files.root]
             subset, folders = _subset(files.folder + files.names[0], folders=_folders(uri, files), uri=uri, subset_from=subset_from)
@@ -117,10 +117,10 @@ def _flat(access: Access, uris: Sequence[str]) -> Iterator[FilesOfFolder]:
     for root, uri in enumerate(uris):
         is_folder = False
         hidden = 0
-        for found in folders_of(access.store(uri), uri, recursive=False):
+        for all_files in folders_of(access.store(uri), uri, recursive=False):
             is_folder = True
-            files = visible_files(found, folder=uri, root=root)
-            hidden += hidden_files(found, files)
+            files = visible_files(all_files, folder=uri, root=root)
+            hidden += hidden_files(all_files, files)
             yield files
         access.skipped.hidden[uri] = hidden
         if not is_folder:

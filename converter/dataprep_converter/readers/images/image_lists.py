@@ -37,29 +37,29 @@ def images_of(access: Access, source: ImageList, *, subset_from: str) -> Iterato
     Raises NotFound, which names the list and the line, for an image that doesn't exist, and BadSpec or BadData for an invalid list.
     """
     root = (source.root or source.uri.rpartition("/")[0] or ".").rstrip("/") or "/"
-    for line, uri, entry in _looked_up(access, source, root):
+    for line, uri, entry in _look_up_images(access, source, root):
         if entry is None:
             raise NotFound(f"{source.uri}, line {line.number}: {uri} does not exist.", uri=uri)
         path = uri.removeprefix(root.rstrip("/") + "/").removeprefix("./")
         yield listed(0, path, entry, folders=[name for name in path.split("/")[:-1] if name], uri=root, subset_from=subset_from), line.label
 
 
-def _looked_up(access: Access, source: ImageList, root: str) -> Iterator[tuple[_Line, str, Entry | None]]:
-    waiting: deque[tuple[_Line, str, Future[Entry | None]]] = deque()
+def _look_up_images(access: Access, source: ImageList, root: str) -> Iterator[tuple[_Line, str, Entry | None]]:
+    pending: deque[tuple[_Line, str, Future[Entry | None]]] = deque()
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="list") as threads:
         try:
             for line in _lines(access, source):
                 uri = _uri(line, root, source.uri)
-                waiting.append((line, uri, threads.submit(access.store(uri).stat, uri)))
-                if len(waiting) >= _AHEAD:
-                    first, uri, entry = waiting.popleft()
+                pending.append((line, uri, threads.submit(access.store(uri).stat, uri)))
+                if len(pending) >= _AHEAD:
+                    first, uri, entry = pending.popleft()
                     yield first, uri, entry.result()
-            while waiting:
-                first, uri, entry = waiting.popleft()
+            while pending:
+                first, uri, entry = pending.popleft()
                 yield first, uri, entry.result()
         finally:
-            for _, _, unasked in waiting:
-                unasked.cancel()
+            for _, _, lookup in pending:
+                lookup.cancel()
 
 
 def _uri(line: _Line, root: str, list_uri: str) -> str:
@@ -86,9 +86,9 @@ def _lines(access: Access, source: ImageList) -> Iterator[_Line]:
         )
     store = access.store(source.uri)
     entry_of(store, source.uri)
-    with store.open(source.uri) as opened:
-        zipped = opened.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
-        text = _text(ForwardReader(opened, source.uri, zipped=zipped), source.uri)
+    with store.open(source.uri) as file:
+        zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
+        text = _text(ForwardReader(file, source.uri, zipped=zipped), source.uri)
         if kind == "Csv":
             yield from _of_csv(text, source)
         elif kind == "Jsonl":
@@ -102,20 +102,20 @@ def _text(forward: ForwardReader, uri: str) -> Iterator[str]:
     rest = b""
     number = 0
     for piece in forward.pieces():
-        *whole, rest = (rest + piece).splitlines(keepends=True) or [b""]
+        *lines, rest = (rest + piece).splitlines(keepends=True) or [b""]
         # The last line may continue in the next piece. A \r at the end of this line may be the first half of \r\n.
         if rest.endswith(b"\n"):
-            whole, rest = [*whole, rest], b""
-        for line in whole:
+            lines, rest = [*lines, rest], b""
+        for line in lines:
             number += 1
-            yield _decoded(line, number, uri)
+            yield _decode_line(line, number, uri)
         if len(rest) > _LONGEST_LINE:
             raise BadData(f"{uri}, line {number + 1}: a line of more than 1 MiB; this is not a list of images.", uri=uri)
     if rest:
-        yield _decoded(rest, number + 1, uri)
+        yield _decode_line(rest, number + 1, uri)
 
 
-def _decoded(line: bytes, number: int, uri: str) -> str:
+def _decode_line(line: bytes, number: int, uri: str) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as exc:
@@ -139,13 +139,13 @@ def _of_csv(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
         names = next(rows, None) if source.header else None
         path_at = _position(source.path_column or "0", names, source.uri)
         label_at = None if source.label_column is None else _position(source.label_column, names, source.uri)
-        needed = max(path_at, label_at or 0) + 1
+        min_cells = max(path_at, label_at or 0) + 1
         for row in rows:
             if not row:
                 continue
-            if len(row) < needed:
-                raise BadSpec(f"{source.uri}, line {rows.line_num}: {len(row)} cells, at least {needed} are needed.", uri=source.uri)
-            yield _labelled(rows.line_num, row[path_at], None if label_at is None else row[label_at], source)
+            if len(row) < min_cells:
+                raise BadSpec(f"{source.uri}, line {rows.line_num}: {len(row)} cells, at least {min_cells} are needed.", uri=source.uri)
+            yield _make_line(rows.line_num, row[path_at], None if label_at is None else row[label_at], source)
     except csv.Error as exc:
         raise BadSpec(f"{source.uri}, line {rows.line_num}: not CSV: {exc}.", uri=source.uri) from exc
 
@@ -180,10 +180,10 @@ def _of_jsonl(text: Iterator[str], source: ImageList) -> Iterator[_Line]:
                     f"{source.uri}, line {number}: {source.label_column!r} is neither text nor a whole number: {label!r}.", uri=source.uri
                 )
             label = str(label)
-        yield _labelled(number, path, label, source)
+        yield _make_line(number, path, label, source)
 
 
-def _labelled(number: int, path: str, label: str | None, source: ImageList) -> _Line:
+def _make_line(number: int, path: str, label: str | None, source: ImageList) -> _Line:
     if label is not None and not label.strip():
         raise BadSpec(f"{source.uri}, line {number}: the label of {path!r} is empty.", uri=source.uri)
     return _Line(number, path.strip(), "" if label is None else label.strip())

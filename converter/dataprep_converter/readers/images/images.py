@@ -81,11 +81,11 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         self._numbers = {name: number for number, name in enumerate(self._classes or [])}
         self._has_label = source.label_from != "None"
         self._has_name = self._has_label and source.label_type == "Name"
-        self._checked = source.check == "Header"
+        self._checks_headers = source.check == "Header"
 
     def schema(self) -> pa.Schema:
         """The columns. `image/filename` is the path relative to the URI, and is written only on request."""
-        fields = list(IMAGE if self._checked else IMAGE[:1])
+        fields = list(IMAGE if self._checks_headers else IMAGE[:1])
         if self._has_label:
             fields.append(pa.field(LABEL, pa.int64()))
         if self._has_name:
@@ -99,7 +99,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
     def examine(self, row: Row, contents: Sequence[bytes]) -> tuple[Image, str]:
         """The image and its class. Raises BadSample for an invalid header."""
         (content,) = contents
-        return Image(row["path"], content, image_headers.parse(content) if self._checked else None), row["extra"]
+        return Image(row["path"], content, image_headers.parse(content) if self._checks_headers else None), row["extra"]
 
     uses_room: ClassVar[bool] = True
 
@@ -107,7 +107,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
         """The columns of a batch of ordinary JPEGs, whose headers are parsed together. None if any image of the batch isn't an ordinary
         JPEG."""
         columns = {"image/encoded": binary(room, offsets), "image/filename": pa.array([row["path"] for row in rows], pa.string())}
-        if self._checked:
+        if self._checks_headers:
             sizes = jpeg_sizes(room, offsets)
             if sizes is None or sizes.prod(axis=1).max(initial=0) > image_headers.MOST_PIXELS or not sizes.all():
                 return None
@@ -117,23 +117,23 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
 
     def read_columns(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]], columns: Sequence[str]) -> Iterator[Batch]:
         """Like `read`, but if only classes and paths are needed, takes them from the plan without reading files."""
-        known = [name for name in columns if name in (LABEL, TEXT, FILENAME.name)]
-        if len(known) < len(columns):
+        planned_columns = [name for name in columns if name in (LABEL, TEXT, FILENAME.name)]
+        if len(planned_columns) < len(columns):
             yield from self.read(units, samples)
             return
-        schema = pa.schema([*(self.schema().field(name) for name in known), pa.field(SAMPLE, pa.int64())])
-        for wanted in samples:
-            index, _ = units.locate(wanted)
+        schema = pa.schema([*(self.schema().field(name) for name in planned_columns), pa.field(SAMPLE, pa.int64())])
+        for sample_numbers in samples:
+            index, _ = units.locate(sample_numbers)
             rows = units.rows(index, ["path", "extra"])
-            found = self._labels([row["extra"] for row in rows]) | {
+            arrays = self._labels([row["extra"] for row in rows]) | {
                 FILENAME.name: pa.array([row["path"] for row in rows], pa.string()),
-                SAMPLE: pa.array(wanted.tolist(), pa.int64()),
+                SAMPLE: pa.array(sample_numbers.tolist(), pa.int64()),
             }
-            yield Batch(records=pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema), bad=[], bytes_in=0)
+            yield Batch(records=pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema), bad=[], bytes_in=0)
 
-    def columns(self, found: Sequence[tuple[Image, str]]) -> dict[str, Array]:
+    def columns(self, samples: Sequence[tuple[Image, str]]) -> dict[str, Array]:
         """The columns of the schema."""
-        return image_columns([image for image, _ in found]) | self._labels([label for _, label in found])
+        return image_columns([image for image, _ in samples]) | self._labels([label for _, label in samples])
 
     def _labels(self, labels: Sequence[str]) -> dict[str, Array]:
         if self._has_name:
@@ -144,7 +144,7 @@ class ImagesReader(FilesReader[tuple[Image, str]]):
 def _units(source: ImagesSource, access: Access) -> Listing[Files]:
     ignored = IgnoredFiles()
     classes = Classes(source.classes, option="source.images.classes", of=source.classes_from)
-    for files in _listed(source, access) if source.listed is not None else _below(source, access, ignored):
+    for files in _images_of_list(source, access) if source.listed is not None else _images_of_folders(source, access, ignored):
         yield replace(files, extras=checked(files.extras, files.subsets, files.uris, source, classes))
     state: dict[str, Any] = {} if source.listed is not None else {"ignored": ignored.count}
     if source.label_from != "None" and source.label_type == "Name":
@@ -152,7 +152,7 @@ def _units(source: ImagesSource, access: Access) -> Listing[Files]:
     return state
 
 
-def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Iterator[Files]:
+def _images_of_folders(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Iterator[Files]:
     """Yields the images in the source's folders. The labels of these images are still unchecked text."""
     if source.label_from == "OriginalUri":
         yield from images_of_batches(
@@ -164,7 +164,7 @@ def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Itera
             ignored=ignored,
         )
         return
-    found = folders_of_images(
+    folders = folders_of_images(
         access,
         source.uris or [],
         extensions=source.extensions,
@@ -172,7 +172,7 @@ def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Itera
         subset_from=source.subset_from,
         ignored=ignored,
     )
-    for images in found:
+    for images in folders:
         files, count = images.files, len(images.files.names)
         uris = files.uris
         if source.label_from == "ParentFolder":
@@ -182,11 +182,11 @@ def _below(source: ImagesSource, access: Access, ignored: IgnoredFiles) -> Itera
         yield Files(files.root, files.paths, uris, list(files.sizes), list(files.pins), [images.subset] * count, labels)
 
 
-def _listed(source: ImagesSource, access: Access) -> Iterator[Files]:
+def _images_of_list(source: ImagesSource, access: Access) -> Iterator[Files]:
     """Yields the images in the source's list. The labels of these images are still unchecked text."""
     assert source.listed is not None  # noqa: S101 - only called for sources with a list
-    found = images_of(access, source.listed, subset_from=source.subset_from)
-    while block := list(islice(found, _BLOCK)):
+    listed_images = images_of(access, source.listed, subset_from=source.subset_from)
+    while block := list(islice(listed_images, _BLOCK)):
         images = [image for image, _ in block]
         uris = [image.entry.uri for image in images]
         if source.label_from == "List":

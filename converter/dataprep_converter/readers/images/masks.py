@@ -21,11 +21,11 @@ from dataprep_converter.sampling.units import Unit
 MASK: Final = "image/segmentation/class/encoded"
 MASK_FORMAT: Final = "image/segmentation/class/format"
 
-_Masked: TypeAlias = tuple[Image, bytes, str]
+_ImageAndMask: TypeAlias = tuple[Image, bytes, str]
 """An image, its mask and the mask's format."""
 
 
-class MasksReader(FilesReader[_Masked]):
+class MasksReader(FilesReader[_ImageAndMask]):
     """See the module. The columns have the same names as in TensorFlow's DeepLab."""
 
     default_label: ClassVar[str] = MASK
@@ -51,7 +51,7 @@ class MasksReader(FilesReader[_Masked]):
         """The files of the image and of its mask."""
         return self._pairing.files(row, extra_of(row))
 
-    def examine(self, row: Row, contents: Sequence[bytes]) -> _Masked:
+    def examine(self, row: Row, contents: Sequence[bytes]) -> _ImageAndMask:
         """The image with its mask. Raises BadSample if the sizes in the headers of image and mask differ."""
         refuse_bad(extra_of(row))
         content, mask = contents
@@ -66,11 +66,11 @@ class MasksReader(FilesReader[_Masked]):
             )
         return Image(row["path"], content, header), mask, mask_header.format
 
-    def columns(self, found: Sequence[_Masked]) -> dict[str, Array]:
+    def columns(self, samples: Sequence[_ImageAndMask]) -> dict[str, Array]:
         """The columns of the schema."""
-        return image_columns([image for image, _, _ in found]) | {
-            MASK: binaries([mask for _, mask, _ in found]),
-            MASK_FORMAT: pa.array([kind for _, _, kind in found], pa.string()),
+        return image_columns([image for image, _, _ in samples]) | {
+            MASK: binaries([mask for _, mask, _ in samples]),
+            MASK_FORMAT: pa.array([kind for _, _, kind in samples], pa.string()),
         }
 
 

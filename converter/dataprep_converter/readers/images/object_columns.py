@@ -72,10 +72,10 @@ class ObjectColumns:
         if self._label == "LargestBox":
             return self._largest(images)
         if self._label == "ClassSet":
-            sets = [sorted({(self._numbers[each.name], each.name) for each in image.objects}) for image in images]
+            sets = [sorted({(self._numbers[obj.name], obj.name) for obj in image.objects}) for image in images]
             return {
-                LABEL: _lists([[number for number, _ in each] for each in sets], pa.int64()),
-                TEXT: _lists([[name for _, name in each] for each in sets], pa.string()),
+                LABEL: _lists([[number for number, _ in class_set] for class_set in sets], pa.int64()),
+                TEXT: _lists([[name for _, name in class_set] for class_set in sets], pa.string()),
             }
         return self._all(images)
 
@@ -89,19 +89,19 @@ class ObjectColumns:
     def _all(self, images: Sequence[ImageObjects]) -> dict[str, Array]:
         offsets = _offsets([len(image.objects) for image in images])
         boxes = np.concatenate([image.boxes for image in images] or [np.empty((0, 4))]).astype(np.float32)
-        objects = [each for image in images for each in image.objects]
+        objects = [obj for image in images for obj in image.objects]
 
         def column(values: list[Any], kind: pa.DataType) -> Array:
             return _list_array(offsets, pa.array(values, kind))
 
         columns = {name: _list_array(offsets, pa.array(boxes[:, edge].copy(), pa.float32())) for name, edge in _EDGES.items()}
         return columns | {
-            OBJECT_LABEL: column([self._numbers[each.name] for each in objects], pa.int64()),
-            OBJECT_TEXT: column([each.name for each in objects], pa.string()),
-            "image/object/difficult": column([each.difficult for each in objects], pa.int64()),
-            "image/object/truncated": column([each.truncated for each in objects], pa.int64()),
-            "image/object/view": column([each.view for each in objects], pa.string()),
-            "image/object/is_crowd": column([each.is_crowd for each in objects], pa.int64()),
+            OBJECT_LABEL: column([self._numbers[obj.name] for obj in objects], pa.int64()),
+            OBJECT_TEXT: column([obj.name for obj in objects], pa.string()),
+            "image/object/difficult": column([obj.difficult for obj in objects], pa.int64()),
+            "image/object/truncated": column([obj.truncated for obj in objects], pa.int64()),
+            "image/object/view": column([obj.view for obj in objects], pa.string()),
+            "image/object/is_crowd": column([obj.is_crowd for obj in objects], pa.int64()),
         }
 
 

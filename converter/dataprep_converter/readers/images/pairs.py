@@ -47,10 +47,10 @@ class Pair:
     @property
     def present(self) -> ListedFile:
         """The image, or the partner if there is no image."""
-        found = self.image or self.partner
-        if found is None:
+        file = self.image or self.partner
+        if file is None:
             raise ValueError("a pair without files")
-        return found
+        return file
 
 
 @dataclass
@@ -116,32 +116,34 @@ class Pairing:
         NotFound for a URI without files, and BadSpec for two files that have the same partner.
         """
         for root, (uri, partner_uri) in enumerate(zip(self._images.uris, self._partners.uris, strict=True)):
-            waiting, others = self._waiting(access, root, partner_uri, subset_from)
+            partners, others = self._partners_at(access, root, partner_uri, subset_from)
             is_common = uri.rstrip("/") == partner_uri.rstrip("/")
-            own = {partner.entry.uri for partner in waiting.values()} if is_common else set()
+            own = {partner.entry.uri for partner in partners.values()} if is_common else set()
             # If images and partners are in the same folder, the listing of the images counts the partners as ignored.
             counted_there = sum(extension_of(partner) not in self._images.extensions for partner in own)
             ignored.count += -counted_there if is_common else others
-            taken: dict[str, str] = {}
-            found = images_below(
+            image_uris: dict[str, str] = {}
+            images = images_below(
                 access, [uri], extensions=self._images.extensions, recursive=True, subset_from=subset_from, ignored=ignored
             )
-            for image in found:
+            for image in images:
                 stem = self._images.stem(image.path)
                 if stem is None or image.entry.uri in own:
                     ignored.count += stem is None
                     continue
-                if stem in taken:
-                    raise BadSpec(f"{taken[stem]} and {image.entry.uri} would belong to the same file; leave out one of their extensions.")
-                taken[stem] = image.entry.uri
-                yield Pair(replace(image, root=root), waiting.pop(stem, None))
-            for partner in waiting.values():
+                if stem in image_uris:
+                    raise BadSpec(
+                        f"{image_uris[stem]} and {image.entry.uri} would belong to the same file; leave out one of their extensions."
+                    )
+                image_uris[stem] = image.entry.uri
+                yield Pair(replace(image, root=root), partners.pop(stem, None))
+            for partner in partners.values():
                 yield Pair(None, partner)
 
-    def _waiting(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
+    def _partners_at(self, access: Access, root: int, uri: str, subset_from: str) -> tuple[dict[str, ListedFile], int]:
         """The partners at a URI, and the number of files that are not partners. The key of a partner is the part of its path that also
         occurs in the path of its image."""
-        waiting: dict[str, ListedFile] = {}
+        partners: dict[str, ListedFile] = {}
         folder, others = "", 0
         for _, path, entry in input_files(access, [uri]):
             folder = entry.uri.removesuffix(path)
@@ -149,11 +151,11 @@ class Pairing:
             if stem is None:
                 others += 1
                 continue
-            if stem in waiting:
-                raise BadSpec(f"{waiting[stem].entry.uri} and {entry.uri} would belong to the same image; leave out one of them.")
-            waiting[stem] = listed(root, path, entry, folders=path.split("/")[:-1], uri=uri, subset_from=subset_from)
+            if stem in partners:
+                raise BadSpec(f"{partners[stem].entry.uri} and {entry.uri} would belong to the same image; leave out one of them.")
+            partners[stem] = listed(root, path, entry, folders=path.split("/")[:-1], uri=uri, subset_from=subset_from)
         self.folders.append(folder)
-        return waiting, others
+        return partners, others
 
     def unit(self, pair: Pair, *, reason: str = "", **more: Any) -> Unit:
         """The unit of a pair. With a `reason`, the unit is a bad sample."""
@@ -178,7 +180,7 @@ class Pairing:
 def unit_of(pair: Pair, extra: Mapping[str, Any]) -> Unit:
     """The unit of a pair, or of a file without a counterpart. The unit's size is the total size of its files."""
     main = pair.present
-    size = sum(each.entry.size for each in (pair.image, pair.partner) if each is not None)
+    size = sum(file.entry.size for file in (pair.image, pair.partner) if file is not None)
     return Unit(
         root=main.root,
         path=main.path,
@@ -193,8 +195,8 @@ def unit_of(pair: Pair, extra: Mapping[str, Any]) -> Unit:
 
 def extra_of(row: Row) -> dict[str, Any]:
     """The JSON object in a unit's `extra`. Empty if the unit's `extra` is empty."""
-    found: dict[str, Any] = json.loads(row["extra"]) if row["extra"] else {}
-    return found
+    extra: dict[str, Any] = json.loads(row["extra"]) if row["extra"] else {}
+    return extra
 
 
 def refuse_bad(extra: Mapping[str, Any]) -> None:
