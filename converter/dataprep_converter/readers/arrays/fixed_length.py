@@ -62,38 +62,38 @@ class FixedLengthReader(Closeable):
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers."""
-        for wanted in samples:
-            yield self._batch(units, wanted)
+        for sample_numbers in samples:
+            yield self._batch(units, sample_numbers)
 
-    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64]) -> Batch:
         length = self._source.record_bytes
-        records = gathered(units, wanted, self._take) if len(wanted) else np.empty((0, length), np.uint8)
+        records = gathered(units, sample_numbers, self._take) if len(sample_numbers) else np.empty((0, length), np.uint8)
         columns = [field.column(records) for field in self._fields]
         schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
-        found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted)], schema=schema)
-        return Batch(records=found, bad=[], bytes_in=self._files.taken())
+        record_batch = pa.RecordBatch.from_arrays([*columns, to_arrow(sample_numbers)], schema=schema)
+        return Batch(records=record_batch, bad=[], bytes_in=self._files.taken())
 
     def _take(self, unit: Unit, rows: npt.NDArray[np.int64]) -> Bytes:
         return self._files.rows(unit.uri, unit.pin, start=unit.offset, row_bytes=self._source.record_bytes).take(rows)
 
 
-def _units(written: FixedLengthSource, access: Access) -> Listing[Unit]:
-    around = written.header_bytes + written.footer_bytes
-    for root, path, entry in input_files(access, written.uris):
-        records, rest = divmod(entry.size - around, written.record_bytes)
+def _units(source: FixedLengthSource, access: Access) -> Listing[Unit]:
+    around = source.header_bytes + source.footer_bytes
+    for root, path, entry in input_files(access, source.uris):
+        records, rest = divmod(entry.size - around, source.record_bytes)
         if rest or records < 0:
-            raise _no_whole_number(written, entry, records, rest)
+            raise _no_whole_number(source, entry, records, rest)
         if records:
-            yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, offset=written.header_bytes)
+            yield Unit(root=root, path=path, uri=entry.uri, records=records, size=entry.size, pin=entry.pin, offset=source.header_bytes)
     return {}
 
 
-def _no_whole_number(written: FixedLengthSource, entry: Entry, records: int, rest: int) -> BadData:
-    frame = f" after {written.header_bytes:,} bytes of header and {written.footer_bytes:,} of footer"
-    around = frame if written.header_bytes or written.footer_bytes else ""
+def _no_whole_number(source: FixedLengthSource, entry: Entry, records: int, rest: int) -> BadData:
+    frame = f" after {source.header_bytes:,} bytes of header and {source.footer_bytes:,} of footer"
+    around = frame if source.header_bytes or source.footer_bytes else ""
     what = f"{records:,} records and {rest:,} bytes are left over" if records >= 0 else "it is shorter than these"
     return BadData(
-        f"{entry.uri}: expected a whole number of records of {written.record_bytes:,} bytes{around}, got a file of {entry.size:,} bytes: {what}.",
+        f"{entry.uri}: expected a whole number of records of {source.record_bytes:,} bytes{around}, got a file of {entry.size:,} bytes: {what}.",
         uri=entry.uri,
     )
 
@@ -104,52 +104,52 @@ class _Field:
 
     name: str
     offset: int
-    stored: np.dtype[Any] | None
+    dtype: np.dtype[Any] | None
     """The type of the stored numbers, or None for a field of bytes."""
     shape: tuple[int, ...]
 
     @property
     def width(self) -> int:
         """The number of bytes of the field."""
-        return math.prod(self.shape) * (self.stored.itemsize if self.stored is not None else 1)
+        return math.prod(self.shape) * (self.dtype.itemsize if self.dtype is not None else 1)
 
     @property
     def kind(self) -> pa.DataType:
         """The type of the column."""
-        return pa.large_binary() if self.stored is None else arrow_type(self.stored.name, self.shape)
+        return pa.large_binary() if self.dtype is None else arrow_type(self.dtype.name, self.shape)
 
     def column(self, records: Bytes) -> Array:
         """The field's column for these records. `records` is a byte array of shape (records, bytes per record)."""
-        there = records[:, self.offset : self.offset + self.width]
-        if self.stored is None:
-            return binary(np.ascontiguousarray(there).reshape(-1), np.arange(len(records) + 1, dtype=np.int64) * self.width)
-        if self.stored.kind == "b":
-            return to_arrow((there != 0).reshape(len(records), *self.shape))
-        values = np.ascontiguousarray(there).view(self.stored).reshape(len(records), *self.shape)
-        return to_arrow(values.astype(self.stored.newbyteorder("="), copy=False))
+        field_bytes = records[:, self.offset : self.offset + self.width]
+        if self.dtype is None:
+            return binary(np.ascontiguousarray(field_bytes).reshape(-1), np.arange(len(records) + 1, dtype=np.int64) * self.width)
+        if self.dtype.kind == "b":
+            return to_arrow((field_bytes != 0).reshape(len(records), *self.shape))
+        values = np.ascontiguousarray(field_bytes).view(self.dtype).reshape(len(records), *self.shape)
+        return to_arrow(values.astype(self.dtype.newbyteorder("="), copy=False))
 
 
-def _fields(written: FixedLengthSource) -> list[_Field]:
+def _fields(source: FixedLengthSource) -> list[_Field]:
     """The fields with their offsets. Raises BadSpec for a field that ends outside the record."""
-    if written.fields is None:
-        return [_Field(RECORD, 0, None, (written.record_bytes,))]
-    found: list[_Field] = []
-    for field in written.fields:
-        after = found[-1].offset + found[-1].width if found else 0
-        placed = _placed(field, after)
-        end = placed.offset + placed.width
-        if end > written.record_bytes:
+    if source.fields is None:
+        return [_Field(RECORD, 0, None, (source.record_bytes,))]
+    fields: list[_Field] = []
+    for field in source.fields:
+        after = fields[-1].offset + fields[-1].width if fields else 0
+        placed_field = _place_field(field, after)
+        end = placed_field.offset + placed_field.width
+        if end > source.record_bytes:
             raise BadSpec(
-                f"source.fixedLength: the field {field.name!r} has the bytes {placed.offset:,} to {end - 1:,}, "
-                f"but a record ends after {written.record_bytes:,}."
+                f"source.fixedLength: the field {field.name!r} has the bytes {placed_field.offset:,} to {end - 1:,}, "
+                f"but a record ends after {source.record_bytes:,}."
             )
-        found.append(placed)
-    return found
+        fields.append(placed_field)
+    return fields
 
 
-def _placed(field: FixedField, after: int) -> _Field:
+def _place_field(field: FixedField, after: int) -> _Field:
     offset = after if field.offset is None else field.offset
     if field.length is not None:
         return _Field(field.name, offset, None, (field.length,))
-    stored = np.dtype(field.dtype).newbyteorder("<" if field.byte_order == "Little" else ">")
-    return _Field(field.name, offset, stored, tuple(field.shape))
+    dtype = np.dtype(field.dtype).newbyteorder("<" if field.byte_order == "Little" else ">")
+    return _Field(field.name, offset, dtype, tuple(field.shape))

@@ -82,7 +82,7 @@ class IdxReader(Closeable):
         self._access = access
         self._dtype: str = state.get("dtype", "uint8")
         self._shape: tuple[int, ...] = tuple(state.get("shape", ()))
-        self._labelled: bool = bool(state.get("labels", False))
+        self._has_labels: bool = bool(state.get("labels", False))
         self._count = ByteCounter()
         self._files: dict[str, _File] = {}
 
@@ -94,7 +94,7 @@ class IdxReader(Closeable):
     def schema(self) -> pa.Schema:
         """The columns. The image is a tensor with the shape and type in the file."""
         fields: list[tuple[str, pa.DataType]] = [("image", arrow_type(self._dtype, self._shape))]
-        if self._labelled:
+        if self._has_labels:
             fields.append(("label", pa.int64()))
         return pa.schema([*fields, *((name, pa.int64()) for name in self._constants())])
 
@@ -105,10 +105,10 @@ class IdxReader(Closeable):
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers. If the sample numbers are in order, this method is as fast as reading the file
         sequentially."""
-        for wanted in samples:
-            yield self._batch(units, wanted)
+        for sample_numbers in samples:
+            yield self._batch(units, sample_numbers)
 
-    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
+    def _batch(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64]) -> Batch:
         def images(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
             return self._file(unit.uri, unit.pin).take(rows)
 
@@ -116,11 +116,15 @@ class IdxReader(Closeable):
             extra = json.loads(unit.extra)
             return self._file(extra["labels"], extra["labelsPin"]).take(rows)
 
-        columns = {"image": to_arrow(gathered(units, wanted, images) if len(wanted) else np.empty((0, *self._shape), self._dtype))}
-        if self._labelled:
-            columns["label"] = to_arrow((gathered(units, wanted, labels) if len(wanted) else wanted).astype(np.int64))
-        columns |= {name: to_arrow(np.full(len(wanted), value, np.int64)) for name, value in self._constants().items()}
-        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(wanted)}), bad=[], bytes_in=self._count.take_count())
+        columns = {
+            "image": to_arrow(gathered(units, sample_numbers, images) if len(sample_numbers) else np.empty((0, *self._shape), self._dtype))
+        }
+        if self._has_labels:
+            columns["label"] = to_arrow(
+                (gathered(units, sample_numbers, labels) if len(sample_numbers) else sample_numbers).astype(np.int64)
+            )
+        columns |= {name: to_arrow(np.full(len(sample_numbers), value, np.int64)) for name, value in self._constants().items()}
+        return Batch(records=pa.record_batch({**columns, SAMPLE: to_arrow(sample_numbers)}), bad=[], bytes_in=self._count.take_count())
 
     def _constants(self) -> dict[str, int]:
         """The height, width and depth of every image. The dict is empty if images have fewer than two dimensions. If images have two
@@ -131,10 +135,10 @@ class IdxReader(Closeable):
 
     def _file(self, uri: str, pin: str) -> "_File":
         if uri not in self._files:
-            with ExitStack() as failed:
-                source = failed.enter_context(MeteredInput(open_pinned(self._access.store(uri), uri, pin), self._count))
+            with ExitStack() as cleanup:
+                source = cleanup.enter_context(MeteredInput(open_pinned(self._access.store(uri), uri, pin), self._count))
                 self._files[uri] = _File(source, uri)
-                failed.pop_all()
+                cleanup.pop_all()
         return self._files[uri]
 
 
@@ -146,7 +150,7 @@ def _units(idx: IdxSource, access: Access) -> Listing[Unit]:
         first = first or (subset, images)
         if (images.dtype, images.shape[1:]) != (first[1].dtype, first[1].shape[1:]):
             raise BadSpec(
-                f"All subsets need images of one type and shape: {first[0].images} has {_described(first[1])}, {subset.images} has {_described(images)}."
+                f"All subsets need images of one type and shape: {first[0].images} has {_describe(first[1])}, {subset.images} has {_describe(images)}."
             )
         if (subset.labels is None) != (first[0].labels is None):
             without = subset if subset.labels is None else first[0]
@@ -176,7 +180,7 @@ def _units(idx: IdxSource, access: Access) -> Listing[Unit]:
 def _check_labels(labels: Header, images: Header, subset: IdxSubset) -> None:
     if len(labels.shape) != 1 or labels.dtype.startswith("float"):
         raise BadData(
-            f"{subset.labels}: labels must be one whole number per record, got {_described(labels)} in {len(labels.shape)} dimensions.",
+            f"{subset.labels}: labels must be one whole number per record, got {_describe(labels)} in {len(labels.shape)} dimensions.",
             uri=subset.labels,
         )
     if labels.records != images.records:
@@ -186,7 +190,7 @@ def _check_labels(labels: Header, images: Header, subset: IdxSubset) -> None:
         )
 
 
-def _described(header: Header) -> str:
+def _describe(header: Header) -> str:
     return f"{header.dtype}{list(header.shape[1:])}"
 
 
@@ -206,7 +210,7 @@ def _is_zipped(source: Input) -> bool:
 def _wrong_size(uri: str, header: Header, size: int) -> ConvertError:
     what = "is truncated" if size < header.file_bytes else "is too long"
     return BadData(
-        f"{uri} {what}: with {header.records:,} x {_described(header)} in its header it needs {header.file_bytes:,} bytes, got {size:,}.",
+        f"{uri} {what}: with {header.records:,} x {_describe(header)} in its header it needs {header.file_bytes:,} bytes, got {size:,}.",
         uri=uri,
     )
 
@@ -216,15 +220,15 @@ def parse_header(start: ForwardReader, uri: str) -> Header:
     found."""
     magic = start.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
-        known = ", ".join(f"{code:02x} {name}" for code, name in TYPES.items())
+        types = ", ".join(f"{code:02x} {name}" for code, name in TYPES.items())
         raise BadData(
-            f"{uri} is not an IDX file: expected 00 00, a type ({known}) and the number of dimensions, got {magic.hex(' ') or 'an empty file'}.",
+            f"{uri} is not an IDX file: expected 00 00, a type ({types}) and the number of dimensions, got {magic.hex(' ') or 'an empty file'}.",
             uri=uri,
         )
-    written = start.read(4 * magic[3])
-    if len(written) < 4 * magic[3]:
-        raise BadData(f"{uri} is truncated: its header has {magic[3]} dimensions, the file ends after {4 + len(written)} bytes.", uri=uri)
-    shape = struct.unpack(f">{magic[3]}i", written)
+    sizes = start.read(4 * magic[3])
+    if len(sizes) < 4 * magic[3]:
+        raise BadData(f"{uri} is truncated: its header has {magic[3]} dimensions, the file ends after {4 + len(sizes)} bytes.", uri=uri)
+    shape = struct.unpack(f">{magic[3]}i", sizes)
     if min(shape) < 0 or 0 in shape[1:] or math.prod(shape) > _LARGEST_VALUE_COUNT:
         raise BadData(f"{uri}: the header's dimensions {list(shape)} can't be right.", uri=uri)
     if fault := shape_fault(shape[1:]):
@@ -238,49 +242,49 @@ class _File(Closeable):
     def __init__(self, source: Input, uri: str) -> None:
         self._source = source
         self._uri = uri
-        self._owned = ExitStack()
-        self._zipped = _is_zipped(source)
+        self._cleanup = ExitStack()
+        self._is_zipped = _is_zipped(source)
         self._is_far = scheme_of(uri) not in ("", "file")
-        self._forward = ForwardReader(source, uri, zipped=self._zipped)
+        self._forward = ForwardReader(source, uri, zipped=self._is_zipped)
         self.header = parse_header(self._forward, uri)
-        self._stored = np.dtype(self.header.dtype).newbyteorder(">")
-        self._rows = None if self._zipped else self._lying_in(source, copy=self._copied if self._is_far else None)
+        self._dtype_in_file = np.dtype(self.header.dtype).newbyteorder(">")
+        self._rows = None if self._is_zipped else self._open_rows(source, copy=self._make_copy if self._is_far else None)
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """The given rows, in this order. `rows` must not be empty."""
-        if (self._rows is None or (self._is_far and not self._rows.is_copied)) and self._goes_on(rows):
-            data = self._passed(rows)
+        if (self._rows is None or (self._is_far and not self._rows.is_copied)) and self._continue_pass(rows):
+            data = self._read_in_pass(rows)
         else:
-            self._rows = self._rows or self._lying_in(self._owned.enter_context(self._copied()), copy=None)
+            self._rows = self._rows or self._open_rows(self._cleanup.enter_context(self._make_copy()), copy=None)
             data = self._rows.take(rows)
-        return data.view(self._stored).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
+        return data.view(self._dtype_in_file).reshape(-1, *self.header.shape[1:]).astype(self.header.dtype, copy=False)
 
     def close(self) -> None:
         """Closes the file and removes its copy."""
         self._forward.close()
-        self._owned.close()
+        self._cleanup.close()
         if self._rows is not None:
             self._rows.close()
         self._source.close()
 
-    def _lying_in(self, source: Input | InputCopy, *, copy: Callable[[], InputCopy] | None) -> Rows:
+    def _open_rows(self, source: Input | InputCopy, *, copy: Callable[[], InputCopy] | None) -> Rows:
         return Rows(source, self._uri, start=self.header.size, row_bytes=self.header.row_bytes, copy=copy)
 
-    def _copied(self) -> InputCopy:
-        copy = InputCopy(ForwardReader(self._source, self._uri, zipped=self._zipped))
+    def _make_copy(self) -> InputCopy:
+        copy = InputCopy(ForwardReader(self._source, self._uri, zipped=self._is_zipped))
         if copy.size != self.header.file_bytes:
             copy.close()
             raise _wrong_size(self._uri, self.header, copy.size)
         return copy
 
-    def _goes_on(self, rows: npt.NDArray[np.int64]) -> bool:
+    def _continue_pass(self, rows: npt.NDArray[np.int64]) -> bool:
         """Returns whether it is best to read the given rows in one pass over the file. If one pass is best, prepares the pass to read these
         rows."""
         steps = np.diff(rows)
         offset = self._place(int(rows[0]))
-        if np.any(steps < 1) or (self._zipped and offset < self._forward.position):
+        if np.any(steps < 1) or (self._is_zipped and offset < self._forward.position):
             return False
-        if self._zipped:
+        if self._is_zipped:
             return True
         if len(steps) and int(steps.max()) * self.header.row_bytes > _SKIPPED_BYTES:
             return False
@@ -288,22 +292,22 @@ class _File(Closeable):
             self._forward = ForwardReader(self._source, self._uri, zipped=False, offset=offset)
         return True
 
-    def _passed(self, rows: npt.NDArray[np.int64]) -> Bytes:
+    def _read_in_pass(self, rows: npt.NDArray[np.int64]) -> Bytes:
         """Reads the given rows, which must ascend, in the current pass over the file."""
         out = np.empty((len(rows), self.header.row_bytes), np.uint8)
         for low, high in within_reads(rows, self.header.row_bytes):
             first = int(rows[low])
             self._forward.skip_to(self._place(first))
-            data = self._read((int(rows[high - 1]) + 1 - first) * self.header.row_bytes)
+            data = self._read_bytes((int(rows[high - 1]) + 1 - first) * self.header.row_bytes)
             out[low:high] = np.frombuffer(data, np.uint8).reshape(-1, self.header.row_bytes)[rows[low:high] - first]
         return out
 
-    def _read(self, length: int) -> bytes:
+    def _read_bytes(self, length: int) -> bytes:
         data = self._forward.read(length)
         if len(data) < length:
             raise _wrong_size(self._uri, self.header, self._forward.position)
         # The size and the CRC of a gzip file are known only at its end.
-        if self._zipped and self._forward.position == self.header.file_bytes and self._forward.read(1):
+        if self._is_zipped and self._forward.position == self.header.file_bytes and self._forward.read(1):
             raise _wrong_size(self._uri, self.header, self.header.file_bytes + 1)
         return data
 

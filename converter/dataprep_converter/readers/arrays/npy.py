@@ -127,18 +127,18 @@ class NumpyReader(Closeable):
 
     def read(self, units: UnitTable, samples: Iterator[npt.NDArray[np.int64]]) -> Iterator[Batch]:
         """Yields a batch for each array of sample numbers."""
-        for wanted in samples:
-            yield self._batch(units, wanted)
+        for sample_numbers in samples:
+            yield self._batch(units, sample_numbers)
 
-    def _batch(self, units: UnitTable, wanted: npt.NDArray[np.int64]) -> Batch:
-        columns = [column.column(self._rows(units, wanted, number)) for number, column in enumerate(self._columns)]
+    def _batch(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64]) -> Batch:
+        columns = [column.column(self._rows(units, sample_numbers, number)) for number, column in enumerate(self._columns)]
         schema = self.schema().append(pa.field(SAMPLE, pa.int64()))
-        found = pa.RecordBatch.from_arrays([*columns, to_arrow(wanted)], schema=schema)
-        return Batch(records=found, bad=[], bytes_in=self._files.taken())
+        record_batch = pa.RecordBatch.from_arrays([*columns, to_arrow(sample_numbers)], schema=schema)
+        return Batch(records=record_batch, bad=[], bytes_in=self._files.taken())
 
-    def _rows(self, units: UnitTable, wanted: npt.NDArray[np.int64], number: int) -> npt.NDArray[Any]:
+    def _rows(self, units: UnitTable, sample_numbers: npt.NDArray[np.int64], number: int) -> npt.NDArray[Any]:
         row_bytes = self._columns[number].row_bytes
-        if not len(wanted):
+        if not len(sample_numbers):
             return np.empty((0, row_bytes), np.uint8)
 
         def take(unit: Unit, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -147,7 +147,7 @@ class NumpyReader(Closeable):
             file = self._files.rows(place["uri"], place["pin"], start=place["start"], row_bytes=row_bytes, member=member)
             return file.take(rows)
 
-        return gathered(units, wanted, take)
+        return gathered(units, sample_numbers, take)
 
 
 _Arrays = dict[str, tuple[_Header, _Place]]
@@ -164,7 +164,7 @@ class _Planner:
     def units(self) -> Listing[Unit]:
         """Yields the units in the order of the files."""
         if self._source.arrays is not None:
-            yield from self._grouped(self._source.arrays)
+            yield from self._units_of_groups(self._source.arrays)
         else:
             for root, path, entry in input_files(self._access, self._source.uris or []):
                 yield from self._unit(root, path, [entry], self._arrays(entry))
@@ -173,7 +173,7 @@ class _Planner:
         columns = [{"name": name, "dtype": header.dtype.str, "shape": list(header.shape[1:])} for name, (header, _) in self._first.items()]
         return {"columns": columns}
 
-    def _grouped(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
+    def _units_of_groups(self, arrays: Mapping[str, str]) -> Iterator[Unit]:
         """Yields the units of a source that names separate files for each column. The n-th files of all columns together form one unit."""
         # Sort the columns, because the API server doesn't keep the order of keys.
         names = sorted(arrays, key=str.encode)
@@ -185,11 +185,11 @@ class _Planner:
                     "they need the same number of files."
                 )
         for group in zip(*files.values(), strict=True):
-            found: _Arrays = {}
+            group_arrays: _Arrays = {}
             for name, (_, _, entry) in zip(names, group, strict=True):
                 with self._access.store(entry.uri).open(entry.uri) as source:
-                    found[name] = _whole_file(source, entry)
-            yield from self._unit(0, group[0][1], [entry for _, _, entry in group], found)
+                    group_arrays[name] = _whole_file(source, entry)
+            yield from self._unit(0, group[0][1], [entry for _, _, entry in group], group_arrays)
 
     def _arrays(self, entry: Entry) -> _Arrays:
         """The arrays of a file, keyed by column."""
@@ -200,17 +200,17 @@ class _Planner:
                 raise BadSpec(f"{entry.uri} is not a .npz file, but source.numpy.members selects arrays of .npz files.", uri=entry.uri)
             return {VALUES: _whole_file(source, entry)}
 
-    def _unit(self, root: int, path: str, entries: Sequence[Entry], found: _Arrays) -> Iterator[Unit]:
+    def _unit(self, root: int, path: str, entries: Sequence[Entry], arrays: _Arrays) -> Iterator[Unit]:
         """Yields the unit, unless it has no records. Raises BadSpec if the arrays of a file differ in length, or if their types or shapes
         differ from those in the first file."""
-        names = list(found)
-        records = found[names[0]][0].shape[0]
+        names = list(arrays)
+        records = arrays[names[0]][0].shape[0]
         for name in names:
-            if found[name][0].shape[0] != records:
-                raise BadSpec(_different_lengths(names[0], found[names[0]], name, found[name]), uri=found[name][1].uri)
+            if arrays[name][0].shape[0] != records:
+                raise BadSpec(_different_lengths(names[0], arrays[names[0]], name, arrays[name]), uri=arrays[name][1].uri)
         if self._first is None:
-            self._first = found
-        self._check_alike(self._first, found)
+            self._first = arrays
+        self._check_alike(self._first, arrays)
         if records:
             yield Unit(
                 root=root,
@@ -219,15 +219,15 @@ class _Planner:
                 records=records,
                 size=sum(entry.size for entry in entries),
                 pin=entries[0].pin,
-                extra=json.dumps([asdict(found[name][1]) for name in self._first]),
+                extra=json.dumps([asdict(arrays[name][1]) for name in self._first]),
             )
 
-    def _check_alike(self, first: _Arrays, found: _Arrays) -> None:
-        if set(first) != set(found):
-            here, there = next(iter(first.values()))[1].uri, next(iter(found.values()))[1].uri
-            raise BadSpec(f"All files need the same arrays: {here} has {', '.join(first)}, {there} has {', '.join(found)}.", uri=there)
+    def _check_alike(self, first: _Arrays, arrays: _Arrays) -> None:
+        if set(first) != set(arrays):
+            first_uri, uri = next(iter(first.values()))[1].uri, next(iter(arrays.values()))[1].uri
+            raise BadSpec(f"All files need the same arrays: {first_uri} has {', '.join(first)}, {uri} has {', '.join(arrays)}.", uri=uri)
         for name, (header, place) in first.items():
-            other, where = found[name]
+            other, where = arrays[name]
             if header.kind != other.kind:
                 raise BadSpec(
                     f"The arrays of {name!r} need one type and shape: {place.uri} has {header}, {where.uri} has {other}.", uri=where.uri
@@ -246,18 +246,20 @@ def _whole_file(source: Input, entry: Entry) -> tuple[_Header, _Place]:
     return header, _Place(entry.uri, entry.pin, header.size)
 
 
-def _members(source: Input, entry: Entry, wanted: Mapping[str, str] | None) -> _Arrays:
+def _members(source: Input, entry: Entry, selection: Mapping[str, str] | None) -> _Arrays:
     """The arrays of a .npz file, keyed by column."""
-    there = {member.name.removesuffix(".npy"): member for member in zips.members(source, entry.uri)}
-    if not there:
+    members = {member.name.removesuffix(".npy"): member for member in zips.members(source, entry.uri)}
+    if not members:
         raise BadData(f"{entry.uri} holds no arrays.", uri=entry.uri)
-    columns = {name: name for name in sorted(there, key=str.encode)} if wanted is None else dict(sorted(wanted.items()))
-    found: _Arrays = {}
+    columns = {name: name for name in sorted(members, key=str.encode)} if selection is None else dict(sorted(selection.items()))
+    arrays: _Arrays = {}
     for column, name in columns.items():
-        if name not in there:
-            raise BadSpec(f"{entry.uri} has no array {name!r} for the column {column!r}; it has {', '.join(sorted(there))}.", uri=entry.uri)
-        found[column] = _member(source, entry, there[name])
-    return found
+        if name not in members:
+            raise BadSpec(
+                f"{entry.uri} has no array {name!r} for the column {column!r}; it has {', '.join(sorted(members))}.", uri=entry.uri
+            )
+        arrays[column] = _member(source, entry, members[name])
+    return arrays
 
 
 def _member(source: Input, entry: Entry, member: Member) -> tuple[_Header, _Place]:

@@ -58,16 +58,16 @@ class Rows(Closeable):
         if self._copy is not None and len(ends) >= _SCATTERED_RUNS:
             self._source, self._copy, self.is_copied = self.owned.enter_context(self._copy()), None, True
         if 2 * len(ends) > len(rows):
-            return self._each(rows)
-        joined = self._as_rows(b"".join([piece for run in np.split(unique, ends) for piece in self._run(run)]))
+            return self._read_each(rows)
+        unique_rows = self._as_rows(b"".join([piece for run in np.split(unique, ends) for piece in self._run(run)]))
         is_in_order = len(rows) == len(unique) and bool(np.all(np.diff(rows) > 0))
-        return joined if is_in_order else joined.take(places, axis=0)
+        return unique_rows if is_in_order else unique_rows.take(places, axis=0)
 
     def close(self) -> None:
         """Closes the objects in `owned`."""
         self.owned.close()
 
-    def _each(self, rows: npt.NDArray[np.int64]) -> Bytes:
+    def _read_each(self, rows: npt.NDArray[np.int64]) -> Bytes:
         """Reads each row with a separate request. This method is meant for rows that are mostly not adjacent."""
         data = read_each(self._source, self._start + rows * self._row_bytes, self._row_bytes)
         if len(data) != len(rows) * self._row_bytes:
@@ -117,15 +117,15 @@ class RowFiles(Closeable):
         """
 
         def make() -> Rows:
-            with ExitStack() as opened:
-                source: Input = opened.enter_context(MeteredInput(open_pinned(self._access.store(uri), uri, pin), self._count))
+            with ExitStack() as cleanup:
+                source: Input = cleanup.enter_context(MeteredInput(open_pinned(self._access.store(uri), uri, pin), self._count))
                 is_far = scheme_of(uri) not in ("", "file") and (member is None or not member.deflated)
                 if member is not None:
                     contents: Input = inflated(source, member, uri) if member.deflated else StoredMember(source, member, uri)
-                    source = opened.enter_context(contents)
+                    source = cleanup.enter_context(contents)
                 copy = (lambda: InputCopy(ForwardReader(source, uri, zipped=False))) if is_far else None
                 rows = Rows(source, uri, start=start, row_bytes=row_bytes, copy=copy)
-                rows.owned.push(opened.pop_all())
+                rows.owned.push(cleanup.pop_all())
                 return rows
 
         return self._open.get((uri, member.header if member else -1, start), make)
@@ -141,19 +141,19 @@ class RowFiles(Closeable):
 
 def gathered(
     units: UnitTable,
-    wanted: npt.NDArray[np.int64],
+    sample_numbers: npt.NDArray[np.int64],
     take: Callable[[Unit, npt.NDArray[np.int64]], npt.NDArray[Any]],
 ) -> npt.NDArray[Any]:
-    """Calls `take` for the rows of each unit, and returns all rows in the order of the samples. `wanted` must not be empty."""
-    index, rows = units.locate(wanted)
+    """Calls `take` for the rows of each unit, and returns all rows in the order of the samples. `sample_numbers` must not be empty."""
+    index, rows = units.locate(sample_numbers)
     numbers = np.unique(index)
     if len(numbers) == 1:
         return take(units.unit(int(numbers[0])), rows)
     out: npt.NDArray[Any] | None = None
     for number in numbers.tolist():
-        here = index == number
-        values = take(units.unit(number), rows[here])
+        is_in_unit = index == number
+        values = take(units.unit(number), rows[is_in_unit])
         if out is None:
-            out = np.empty((len(wanted), *values.shape[1:]), values.dtype)
-        out[here] = values
+            out = np.empty((len(sample_numbers), *values.shape[1:]), values.dtype)
+        out[is_in_unit] = values
     return out if out is not None else np.empty(0)
