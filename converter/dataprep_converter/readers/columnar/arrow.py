@@ -3,6 +3,7 @@
 The planner reads only the headers of the messages (`arrow_messages.py`). Each record batch is a unit, and is read and decoded as a whole.
 """
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -125,7 +126,7 @@ def _batches(root: int, path: str, entry: Entry, source: Input, settler: CommonS
             before = dictionaries.get(message.dictionary, []) if message.is_delta else []
             dictionaries[message.dictionary] = [*before, message]
         elif message.kind == RECORDS and message.rows:
-            needed = [schema, *(each for found in dictionaries.values() for each in found)]
+            needed = [schema, *itertools.chain.from_iterable(dictionaries.values())]
             yield Unit(
                 root=root,
                 path=path,
@@ -135,14 +136,14 @@ def _batches(root: int, path: str, entry: Entry, source: Input, settler: CommonS
                 pin=entry.pin,
                 offset=message.offset,
                 row=row,
-                extra=json.dumps({"before": [[each.offset, each.size] for each in needed]}),
+                extra=json.dumps({"before": [[part.offset, part.size] for part in needed]}),
             )
             row += message.rows
 
 
 def _schema(source: Input, message: Message, uri: str) -> pa.Schema:
     try:
-        found: pa.Schema = _ipc.read_schema(pa.py_buffer(source.read_at(message.offset, message.size)))
+        schema: pa.Schema = _ipc.read_schema(pa.py_buffer(source.read_at(message.offset, message.size)))
     except (OSError, pa.ArrowException) as exc:
         raise BadData(f"{uri} is not complete Arrow IPC data: {exc}", uri=uri) from exc
-    return found
+    return schema

@@ -51,8 +51,8 @@ class Column:
     def field(self) -> "pa.Field[Any]":
         """The column as a field of the reader's schema. The field's metadata contains the original type, which later steps need as well."""
         metadata = None if self.was is None else {WAS: schema_text(pa.schema([(self.name, self.was)]))}
-        made: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
-        return made
+        field: pa.Field[Any] = pa.field(self.name, self.type, metadata=metadata)
+        return field
 
 
 def shown(value: str) -> str:
@@ -70,8 +70,8 @@ def check_names(names: Sequence[str], where: str) -> None:
 # --- which columns ------------------------------------------------------------------------------------------------
 
 
-def columns_of(schema: pa.Schema, wanted: Sequence[str] | None, *, of: str, uri: str) -> list[Column]:
-    """The columns of batches for a file with this schema: all columns, or only the `wanted` ones in this order.
+def columns_of(schema: pa.Schema, selection: Sequence[str] | None, *, of: str, uri: str) -> list[Column]:
+    """The columns of batches for a file with this schema: all columns, or only those in `selection`, in this order.
 
     `of` is the source's name in messages, such as `source.parquet`. Raises BadSpec, which names the file and the column, for a column that is
     missing, duplicate, or of a type that records can't hold.
@@ -79,18 +79,18 @@ def columns_of(schema: pa.Schema, wanted: Sequence[str] | None, *, of: str, uri:
     leaves = [leaf for field in schema for leaf in _leaves((field.name,), field.type)]
     names = ["/".join(path) for path, _ in leaves]
     check_names(names, uri)
-    chosen = range(len(leaves)) if wanted is None else [place for name in wanted for place in _places(name, names, of=of, uri=uri)]
-    check_names([names[place] for place in chosen], f"{of}.columns")
+    places = range(len(leaves)) if selection is None else [place for name in selection for place in _places(name, names, of=of, uri=uri)]
+    check_names([names[place] for place in places], f"{of}.columns")
     columns = []
-    for place in chosen:
+    for place in places:
         path, kind = leaves[place]
-        held = _held(kind)
-        if held is None:
+        batch_type = _batch_type(kind)
+        if batch_type is None:
             raise BadSpec(
                 f"{uri}: the column {names[place]!r} is {kind}, which records can't hold. "
                 f"Leave it out of {of}.columns, or write the file with another type ({_advice(kind)})."
             )
-        columns.append(Column(names[place], path, held, _was(kind)))
+        columns.append(Column(names[place], path, batch_type, _was(kind)))
     return columns
 
 
@@ -104,38 +104,38 @@ def _leaves(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[tuple[st
 
 def _places(name: str, names: Sequence[str], *, of: str, uri: str) -> list[int]:
     """The position of the column with this name, or the positions of all columns in the struct with this name."""
-    found = [place for place, each in enumerate(names) if each == name] or [
-        place for place, each in enumerate(names) if each.startswith(f"{name}/")
+    places = [place for place, other in enumerate(names) if other == name] or [
+        place for place, other in enumerate(names) if other.startswith(f"{name}/")
     ]
-    if not found:
+    if not places:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         more = f" … and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
         raise BadSpec(
             f"{of}.columns: {uri} has no column {name!r}.{hint} It has {', '.join(names[:_SHOWN_COLUMNS]) or 'no columns'}{more}."
         )
-    return found
+    return places
 
 
-def _held(kind: pa.DataType) -> pa.DataType | None:
+def _batch_type(kind: pa.DataType) -> pa.DataType | None:
     """The type of a column in batches, or None for a type that records can't hold."""
     types: Any = pa.types
     inner: Any = kind
     if is_tensor(kind):
         return kind if inner.value_type in NUMPY_NAMES else None
     if isinstance(kind, pa.BaseExtensionType):
-        return _held(kind.storage_type)
+        return _batch_type(kind.storage_type)
     if types.is_dictionary(kind):
-        return _held(inner.value_type)
+        return _batch_type(inner.value_type)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        value = _held(inner.value_type)
+        value = _batch_type(inner.value_type)
         if value is None or is_tensor(value) or types.is_list(value) or types.is_large_list(value):
             return None
         if types.is_fixed_size_list(kind) and value in NUMPY_NAMES:
             tensor: pa.DataType = _arrow.fixed_shape_tensor(value, (inner.list_size,))
             return tensor if inner.list_size else None
         return pa.large_list(value) if types.is_large_list(kind) else pa.list_(value)
-    return _held_value(kind)
+    return _batch_value_type(kind)
 
 
 def _was(kind: Any) -> pa.DataType | None:
@@ -151,7 +151,7 @@ def digits(kind: Any) -> int:
     return int(kind.precision) if kind is not None and pa.types.is_decimal(kind) else 0
 
 
-def _held_value(kind: pa.DataType) -> pa.DataType | None:
+def _batch_value_type(kind: pa.DataType) -> pa.DataType | None:
     types: Any = pa.types
     if kind in NUMPY_NAMES or types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         return kind
@@ -193,8 +193,8 @@ def taken(records: pa.RecordBatch, column: Column) -> Array:
 
 def _cast(values: Any, kind: pa.DataType) -> Array:
     if values.type == kind:
-        whole: Array = values
-        return whole
+        unchanged: Array = values
+        return unchanged
     if isinstance(values.type, pa.BaseExtensionType):
         return _cast(values.storage, kind)
     if is_tensor(kind):
@@ -210,24 +210,24 @@ def _cast(values: Any, kind: pa.DataType) -> Array:
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
         is_large = pa.types.is_large_list(kind)
         lists: Any = pa.LargeListArray if is_large else pa.ListArray
-        made: Array = lists.from_arrays(
+        list_array: Array = lists.from_arrays(
             to_arrow(offsets.astype(np.int64 if is_large else np.int32)), flat, type=kind, mask=values.is_null()
         )
-        return made
+        return list_array
     if pa.types.is_temporal(values.type):
         values = values.cast(pa.int32() if values.type in _SMALL_TIMES else pa.int64())
     cast: Array = values.cast(kind)
     return cast
 
 
-def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None":
+def lost(records: pa.RecordBatch, column: Column, converted: Array) -> "Array | None":
     """The original text of each decimal that lost digits when it was read; null in all other rows. None if no value of the column can
     have lost digits."""
     original: Any = records.column(column.path[0])
     for name in column.path[1:]:
         original = pc.struct_field(original, name)
     rows: Any = None
-    values: Any = read
+    values: Any = converted
     while True:
         kind = original.type
         if isinstance(kind, pa.BaseExtensionType):
@@ -240,14 +240,14 @@ def lost(records: pa.RecordBatch, column: Column, read: Array) -> "Array | None"
             values = pc.list_flatten(values.storage if isinstance(values, pa.ExtensionArray) else values)
         else:
             break
-    found = lost_digits(original, values) if pa.types.is_decimal(original.type) else None
-    if found is None or rows is None:
-        return found
-    places = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    texts = lost_digits(original, values) if pa.types.is_decimal(original.type) else None
+    if texts is None or rows is None:
+        return texts
+    places = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
     owners, first = np.unique(rows[places], return_index=True)
     at: Any = np.full(records.num_rows, -1, np.int64)
     at[owners] = places[first]
-    return found.take(pa.array(at, mask=at < 0))
+    return texts.take(pa.array(at, mask=at < 0))
 
 
 def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: str) -> Any:
@@ -269,7 +269,7 @@ def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: st
 def _is_of(value: Any, kind: Any) -> bool:
     """Whether a JSON value is of a column's type. The type is checked here because Arrow would silently truncate a fraction."""
     if _is_list(kind):
-        return isinstance(value, list) and all(_is_of(each, kind.value_type) for each in value)
+        return isinstance(value, list) and all(_is_of(item, kind.value_type) for item in value)
     if pa.types.is_boolean(kind) or isinstance(value, bool):
         return pa.types.is_boolean(kind) and isinstance(value, bool)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -286,19 +286,19 @@ def settled(
     text that is not UTF-8."""
     out: list[Array] = []
     wrong: dict[int, str] = {}
-    for column, given in zip(columns, values, strict=True):
-        whole = given
-        if whole.null_count and column.name in defaults:
-            whole = pc.coalesce(whole, defaults[column.name])
-        out.append(whole)
-        for row in np.flatnonzero(whole.is_null().to_numpy(zero_copy_only=False)).tolist() if whole.null_count else ():
+    for column, array in zip(columns, values, strict=True):
+        filled = array
+        if filled.null_count and column.name in defaults:
+            filled = pc.coalesce(filled, defaults[column.name])
+        out.append(filled)
+        for row in np.flatnonzero(filled.is_null().to_numpy(zero_copy_only=False)).tolist() if filled.null_count else ():
             wrong.setdefault(row, f"column {column.name!r} has no value and no default")
-        inner = _inner(whole)
-        if inner is not whole and inner.null_count:
-            for row in _rows(whole)[inner.is_null().to_numpy(zero_copy_only=False)].tolist():
+        inner = _inner(filled)
+        if inner is not filled and inner.null_count:
+            for row in _rows(filled)[inner.is_null().to_numpy(zero_copy_only=False)].tolist():
                 wrong.setdefault(row, f"column {column.name!r} has a null among its values")
         if len(not_utf8 := _not_utf8(inner)):
-            for row in _rows(whole)[not_utf8].tolist():
+            for row in _rows(filled)[not_utf8].tolist():
                 wrong.setdefault(row, f"column {column.name!r} is not UTF-8")
     return out, wrong
 

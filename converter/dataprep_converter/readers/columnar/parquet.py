@@ -58,7 +58,7 @@ class ParquetReader(BlockReader):
         table = Table(without_partition_columns(source, names_from(state), of=_OF), columns_from(state), of=_OF)
         super().__init__(access, Partitions(source.uris, state, of=_OF), lost_of=table.lost_of)
         self._table = table
-        self._opened: LruCache[str, _File] = self._files.views()
+        self._parquet_files: LruCache[str, _File] = self._files.views()
 
     def schema(self) -> pa.Schema:
         """The selected columns."""
@@ -66,7 +66,7 @@ class ParquetReader(BlockReader):
 
     def parts(self, unit: Unit, source: Input, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, Block]]:
         """Yields the parts of the row group that contain the rows. All parts have the same length, except for the last."""
-        file = self._opened.get(unit.uri, lambda: _File(source, unit.uri, self._table.columns))
+        file = self._parquet_files.get(unit.uri, lambda: _File(source, unit.uri, self._table.columns))
         group = json.loads(unit.extra)["group"]
         size = file.part_records(group)
         for number in np.flatnonzero(np.bincount(rows // size)).tolist():
@@ -89,7 +89,7 @@ def _units(parquet: ParquetSource, access: Access) -> Listing[Unit]:
 
 
 def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSchema) -> Iterator[Unit]:
-    with _named(entry.uri, "not a readable Parquet file"):
+    with _errors_as_bad_data(entry.uri, "not a readable Parquet file"):
         file = _pq.ParquetFile(RangedFile(source))
     leaves = _leaves_of(file.schema_arrow, settler.settle(file.schema_arrow, entry.uri))
     row = 0
@@ -112,7 +112,7 @@ def _groups(root: int, path: str, entry: Entry, source: Input, settler: CommonSc
 
 
 @contextmanager
-def _named(uri: str, what: str) -> Iterator[None]:
+def _errors_as_bad_data(uri: str, what: str) -> Iterator[None]:
     """Converts Arrow's errors within the block to BadData, which names the file."""
     try:
         yield
@@ -122,13 +122,13 @@ def _named(uri: str, what: str) -> Iterator[None]:
 
 def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
     """The indexes of the file's physical columns that make up these columns. A nested column consists of several physical columns."""
-    found: list[int] = []
-    wanted = {column.path for column in columns}
+    leaves: list[int] = []
+    paths = {column.path for column in columns}
     at = 0
 
     def walk(path: tuple[str, ...], kind: Any, *, inside: bool) -> None:
         nonlocal at
-        inside = inside or path in wanted
+        inside = inside or path in paths
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         if pa.types.is_nested(kind):
@@ -136,12 +136,12 @@ def _leaves_of(schema: pa.Schema, columns: list[Column]) -> list[int]:
                 walk((*path, kind.field(number).name), kind.field(number).type, inside=inside)
             return
         if inside:
-            found.append(at)
+            leaves.append(at)
         at += 1
 
     for field in schema:
         walk((field.name,), field.type, inside=False)
-    return found
+    return leaves
 
 
 def _span(chunk: Any) -> tuple[int, int]:
@@ -159,10 +159,10 @@ class _File:
     def __init__(self, source: Input, uri: str, columns: list[Column]) -> None:
         self._uri = uri
         self._names = [".".join(column.path) for column in columns]
-        self._ranged = RangedFile(source)
+        self._ranged_file = RangedFile(source)
         buffer = max(1 << 16, min(4 << 20, _BUFFERS // len(columns)))
-        with _named(uri, "not a readable Parquet file"):
-            self._file = _pq.ParquetFile(self._ranged, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True)
+        with _errors_as_bad_data(uri, "not a readable Parquet file"):
+            self._file = _pq.ParquetFile(self._ranged_file, buffer_size=buffer, pre_buffer=False, page_checksum_verification=True)
         self._leaves = _leaves_of(self._file.schema_arrow, columns)
         self._group = -1
         self._next = 0
@@ -170,13 +170,13 @@ class _File:
 
     def part_records(self, group: int) -> int:
         """The number of rows in each part of the row group. The last part may be shorter."""
-        found = self._file.metadata.row_group(group)
-        size = sum(found.column(leaf).total_uncompressed_size for leaf in self._leaves)
-        return int(max(1, min(PART_RECORDS, PART_BYTES * found.num_rows // max(1, size))))
+        row_group = self._file.metadata.row_group(group)
+        size = sum(row_group.column(leaf).total_uncompressed_size for leaf in self._leaves)
+        return int(max(1, min(PART_RECORDS, PART_BYTES * row_group.num_rows // max(1, size))))
 
     def part(self, unit: Unit, group: int, number: int) -> pa.RecordBatch:
         """Decodes a part. If parts are requested in order, one pass over the row group suffices. Going back begins another pass."""
-        with _named(self._uri, f"damaged in row group {group}"):
+        with _errors_as_bad_data(self._uri, f"damaged in row group {group}"):
             if group != self._group or number < self._next:
                 self._begin(group)
             while True:
@@ -192,7 +192,7 @@ class _File:
     def _begin(self, group: int) -> None:
         spans = sorted(_span(self._file.metadata.row_group(group).column(leaf)) for leaf in self._leaves)
         small = sum(end - start for start, end in spans) <= LOADED_BYTES
-        self._ranged.load(_joined(spans) if small else [])
+        self._ranged_file.load(_join_spans(spans) if small else [])
         size = self.part_records(group)
         batches = self._file.iter_batches(batch_size=size, row_groups=[group], columns=self._names, use_threads=False)
         # Arrow returns a shorter batch if the batch's text is too long for one array.
@@ -200,7 +200,7 @@ class _File:
         self._group, self._next = group, 0
 
 
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Joins spans that are close together."""
     out: list[tuple[int, int]] = []
     for start, end in spans:

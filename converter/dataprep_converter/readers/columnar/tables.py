@@ -22,22 +22,22 @@ class CommonSchema:
 
     def __init__(self, source: TableSource, *, of: str) -> None:
         self._source = source
-        self._of = of
+        self._source_path = of
         self._uri = ""
         self.columns: list[Column] | None = None
 
     def settle(self, schema: pa.Schema, uri: str) -> list[Column]:
         """The columns of a file. Raises BadSpec for a column that can't be read, or that differs from the same column in the first file. If
         a column differs, the message names both files."""
-        found = columns_of(schema, self._source.columns, of=self._of, uri=uri)
+        columns = columns_of(schema, self._source.columns, of=self._source_path, uri=uri)
         if self.columns is None:
-            if not found:
+            if not columns:
                 raise BadSpec(f"{uri} has no columns.")
-            Table(self._source, found, of=self._of)
-            self.columns, self._uri = found, uri
-            return found
-        types = {column.name: column.type for column in found}
-        self._widen(found, uri)
+            Table(self._source, columns, of=self._source_path)
+            self.columns, self._uri = columns, uri
+            return columns
+        types = {column.name: column.type for column in columns}
+        self._widen(columns, uri)
         expected = {column.name: column.type for column in self.columns}
         for name, kind in expected.items():
             if name not in types:
@@ -47,20 +47,20 @@ class CommonSchema:
         for name in types:
             if name not in expected:
                 raise BadSpec(
-                    f"{uri} has the column {name!r}, which {self._uri} doesn't have; every file needs the same columns, or give {self._of}.columns."
+                    f"{uri} has the column {name!r}, which {self._uri} doesn't have; every file needs the same columns, or give {self._source_path}.columns."
                 )
-        return found
+        return columns
 
-    def _widen(self, found: Sequence[Column], uri: str) -> None:
+    def _widen(self, columns: Sequence[Column], uri: str) -> None:
         """Updates the types of decimals if this file's decimals have more digits than those of the earlier files. Raises BadSpec for times
         whose unit or zone differs from the first file's."""
         assert self.columns is not None  # noqa: S101 - the first file was settled
-        others = {column.name: column for column in found}
+        others = {column.name: column for column in columns}
         for place, column in enumerate(self.columns):
             was = others[column.name].was if column.name in others else column.was
             if was == column.was or _is_same_moment(was, column.was):
                 continue
-            if any(each is not None and pa.types.is_temporal(each) for each in (was, column.was)):
+            if any(kind is not None and pa.types.is_temporal(kind) for kind in (was, column.was)):
                 raise BadSpec(
                     f"{uri}: the column {column.name!r} is {was or others[column.name].type}, but {column.was or column.type} in {self._uri}; "
                     "every file needs the same types."
@@ -108,7 +108,7 @@ class Table:
 
 def _is_same_moment(one: Any, other: Any) -> bool:
     """Whether both types represent the same time by the same number. Times with any time zone are counted from 1970 in UTC."""
-    if not all(each is not None and pa.types.is_timestamp(each) and each.tz is not None for each in (one, other)):
+    if not all(kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None for kind in (one, other)):
         return False
     return bool(one.unit == other.unit)
 
@@ -120,12 +120,12 @@ def lost_of(columns: Sequence[Column]) -> list[str]:
 
 def block_of(records: pa.RecordBatch, columns: Sequence[Column], defaults: Mapping[str, Any]) -> Block:
     """The records as a block. Rows are bad if they have a null without a default, or text that is not UTF-8."""
-    read = [taken(records, column) for column in columns]
-    values, wrong = settled(read, columns, defaults)
+    arrays = [taken(records, column) for column in columns]
+    values, wrong = settled(arrays, columns, defaults)
     fields = [column.field() for column in columns]
     for name in lost_of(columns):
         place = next(place for place, column in enumerate(columns) if column.name == name)
-        found = lost(records, columns[place], read[place])
-        values.append(pa.nulls(records.num_rows, pa.string()) if found is None else found)
+        texts = lost(records, columns[place], arrays[place])
+        values.append(pa.nulls(records.num_rows, pa.string()) if texts is None else texts)
         fields.append(pa.field(lost_name(name), pa.string()))
     return Block.of(pa.RecordBatch.from_arrays(values, schema=pa.schema(fields)), wrong)
