@@ -24,17 +24,17 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {"Int64": ("int64", "int64"), "Fl
 def schema(features: Sequence[TfrecordFeature]) -> pa.Schema:
     """The columns. Each feature list becomes a list of steps, marked as a sequence; each feature of the context becomes an ordinary
     column."""
-    return values.schema([_described(feature) for feature in features])
+    return values.schema([_describe(feature) for feature in features])
 
 
 def block(data: bytes, starts: Places, ends: Places, features: Sequence[TfrecordFeature], *, is_strict: bool) -> Block:
     """Parses the records of a stretch. The payload of record n is `data[starts[n]:ends[n]]`."""
-    described = [_described(feature) for feature in features]
+    descriptions = [_describe(feature) for feature in features]
     rows: list[Mapping[str, Any]] = []
     reasons: dict[int, str] = {}
     for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         row, fault = _row(data[start:end], features, is_strict=is_strict)
-        fault = fault or values.fault(described, row)
+        fault = fault or values.fault(descriptions, row)
         if fault:
             reasons[number] = fault
         else:
@@ -42,7 +42,7 @@ def block(data: bytes, starts: Places, ends: Places, features: Sequence[Tfrecord
     is_good = np.ones(len(starts), np.bool_)
     is_good[list(reasons)] = False
     return Block(
-        records=values.columns(described, rows),
+        records=values.columns(descriptions, rows),
         places=np.where(is_good, np.cumsum(is_good) - 1, -1),
         reasons=reasons,
         raws={row: Raw.of(data[starts[row] : ends[row]]) for row in reasons},
@@ -54,14 +54,14 @@ def inferred(payloads: Sequence[tuple[str, bytes]]) -> list[TfrecordFeature] | N
 
     Returns None if the records have no sequences, because they are then plain Examples. Raises BadSpec if a type can't be determined.
     """
-    found: dict[str, list[tuple[str, list[Any]]]] = {}
+    steps_by_name: dict[str, list[tuple[str, list[Any]]]] = {}
     for uri, payload in payloads:
         for name, steps in parse_sequence(payload)[1].items():
-            found.setdefault(name, []).extend((uri, step) for step in steps)
-    return [_inferred(name, found[name]) for name in sorted(found, key=str.encode)] if found else None
+            steps_by_name.setdefault(name, []).extend((uri, step) for step in steps)
+    return [_infer_sequence(name, steps_by_name[name]) for name in sorted(steps_by_name, key=str.encode)] if steps_by_name else None
 
 
-def _inferred(name: str, steps: Sequence[tuple[str, Sequence[Any]]]) -> TfrecordFeature:
+def _infer_sequence(name: str, steps: Sequence[tuple[str, Sequence[Any]]]) -> TfrecordFeature:
     kinds = {_kind(step[0]): uri for uri, step in steps if step}
     if len(kinds) != 1:
         what = " and ".join(f"{kind} in {uri}" for kind, uri in kinds.items()) or "without a value in the first records"
@@ -77,7 +77,7 @@ def _kind(value: Any) -> str:
     return "Bytes" if isinstance(value, bytes) else "Float32" if isinstance(value, float) else "Int64"
 
 
-def _described(feature: TfrecordFeature) -> dict[str, Any]:
+def _describe(feature: TfrecordFeature) -> dict[str, Any]:
     kind, dtype = _KINDS[feature.type]
     own = [-1] if feature.ragged else list(feature.shape)
     return {
@@ -96,12 +96,14 @@ def _row(payload: bytes, features: Sequence[TfrecordFeature], *, is_strict: bool
         context, lists = parse_sequence(payload)
     except NotWhole:
         return {}, "the record is not a tf.train.SequenceExample"
-    known = {feature.name: feature.sequence for feature in features}
+    is_sequence = {feature.name: feature.sequence for feature in features}
     for name in [*context, *lists] if is_strict else ():
-        if name not in known:
+        if name not in is_sequence:
             return {}, f"the feature {name!r} was not there when the job was planned; list the features in source.tfrecord.features"
-    for name, there, other in [(n, "context", "a sequence") for n in context] + [(n, "feature lists", "no sequence") for n in lists]:
-        if name in known and known[name] == (there == "context"):
-            return {}, f"the feature {name!r} is in the record's {there}, but it is {other} in source.tfrecord.features"
-    row = {name: lists.get(name, []) if sequence else context[name] for name, sequence in known.items() if sequence or name in context}
+    for name, part, other in [(n, "context", "a sequence") for n in context] + [(n, "feature lists", "no sequence") for n in lists]:
+        if name in is_sequence and is_sequence[name] == (part == "context"):
+            return {}, f"the feature {name!r} is in the record's {part}, but it is {other} in source.tfrecord.features"
+    row = {
+        name: lists.get(name, []) if sequence else context[name] for name, sequence in is_sequence.items() if sequence or name in context
+    }
     return row, None

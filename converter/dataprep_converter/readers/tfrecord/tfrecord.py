@@ -67,7 +67,7 @@ class TfrecordReader(BlockReader):
         self._is_strict = source.features is None
         self._features = [TfrecordFeature.model_validate(feature) for feature in state.get("features", [])]
         self._has_sequences = any(feature.sequence for feature in self._features)
-        self._expected = [] if self._has_sequences else [_expected(feature) for feature in self._features]
+        self._column_features = [] if self._has_sequences else [_column_feature(feature) for feature in self._features]
         self._contents: LruCache[str, StreamInput] = self._files.views(close=StreamInput.close)
 
     def schema(self) -> pa.Schema:
@@ -76,7 +76,7 @@ class TfrecordReader(BlockReader):
             return pa.schema([pa.field(RECORD, pa.large_binary(), metadata=IS_RECORD)])
         if self._has_sequences:
             return sequence_examples.schema(self._features)
-        return pa.schema([(each.name, each.type) for each in self._expected])
+        return pa.schema([(feature.name, feature.type) for feature in self._column_features])
 
     def load(self, unit: Unit, source: Input) -> Block:
         """Parses the unit. Raises BadData, which names the file and the offset, for a wrong CRC."""
@@ -89,10 +89,10 @@ class TfrecordReader(BlockReader):
             raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
         starts, ends = payloads(data, unit.uri, unit.offset)
         if self._raw:
-            return Block.of(pa.RecordBatch.from_arrays([_between(data, starts, ends)], schema=self.schema()))
+            return Block.of(pa.RecordBatch.from_arrays([_payload_column(data, starts, ends)], schema=self.schema()))
         if self._has_sequences:
             return sequence_examples.block(data, starts, ends, self._features, is_strict=self._is_strict)
-        columns, reasons = parse(data, starts, ends, self._expected, is_strict=self._is_strict)
+        columns, reasons = parse(data, starts, ends, self._column_features, is_strict=self._is_strict)
         is_good = np.ones(len(starts), np.bool_)
         is_good[list(reasons)] = False
         return Block(
@@ -103,14 +103,14 @@ class TfrecordReader(BlockReader):
         )
 
 
-def _between(data: bytes, starts: Any, ends: Any) -> Array:
+def _payload_column(data: bytes, starts: Any, ends: Any) -> Array:
     """The payloads as a column. The payloads are copied so that the framing between them is left out."""
     pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
     return binary(np.frombuffer(b"".join(pieces), np.uint8), offsets)
 
 
-def _expected(feature: TfrecordFeature) -> ColumnFeature:
+def _column_feature(feature: TfrecordFeature) -> ColumnFeature:
     return ColumnFeature(feature.name, _TYPES[feature.type], None if feature.ragged else tuple(feature.shape), feature.raw)
 
 
@@ -122,7 +122,7 @@ class _Planner:
         self._access = access
         self._splits: dict[int, dict[str, str]] = {}
         self._features = source.features
-        self._sampled: list[tuple[str, bytes]] = []
+        self._samples: list[tuple[str, bytes]] = []
         self._files = 0
 
     def units(self) -> Listing[Unit]:
@@ -131,18 +131,18 @@ class _Planner:
             yield from self._units_of(root, path, entry)
         if self._source.raw:
             return {}
-        settled = self._features or (self._inferred() if self._sampled else [])
-        return {"features": [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in settled]}
+        features = self._features or (self._infer_features() if self._samples else [])
+        return {"features": [feature.model_dump(by_alias=True, exclude_defaults=True) for feature in features]}
 
     def _units_of(self, root: int, path: str, entry: Entry) -> Iterator[Unit]:
         count = ByteCounter()
         subset = self._subset(root, path, entry)
-        with ExitStack() as opened:
-            file = opened.enter_context(MeteredInput(self._access.store(entry.uri).open(entry.uri), count))
+        with ExitStack() as cleanup:
+            file = cleanup.enter_context(MeteredInput(self._access.store(entry.uri).open(entry.uri), count))
             is_zipped = file.read_at(0, len(GZIP_MAGIC)) == GZIP_MAGIC
             source: Input = file
             if is_zipped:
-                source = opened.enter_context(gunzipped(file, entry.uri, size=-1, kept_bytes=2 * _UNIT_BYTES))
+                source = cleanup.enter_context(gunzipped(file, entry.uri, size=-1, kept_bytes=2 * _UNIT_BYTES))
             is_far = scheme_of(entry.uri) not in ("", "file")
             window = 1 << 20 if is_zipped else _FAR_WINDOW if is_far else _WINDOW
 
@@ -150,7 +150,7 @@ class _Planner:
                 # Some stores reject a range that begins after the end of the file.
                 return source.read_at(offset, length) if is_zipped or offset < file.size else b""
 
-            found: list[Unit] = []
+            units: list[Unit] = []
             count.take_count()
             for stretch in stretches(read_at, entry.uri, window=window, most=_UNIT_BYTES):
                 if stretch.offset == 0:
@@ -159,12 +159,12 @@ class _Planner:
                 if not is_zipped:
                     yield unit
                     continue
-                found.append(unit)
-        contents = found[-1].offset + found[-1].size if found else 0
-        for unit in found:
+                units.append(unit)
+        contents = units[-1].offset + units[-1].size if units else 0
+        for unit in units:
             # Divide the size of the gzip file among the units, so that their sizes add up to the size of the file.
             share = entry.size * (unit.offset + unit.size) // contents - entry.size * unit.offset // contents
-            yield _zipped(unit, share, contents)
+            yield _gzip_unit(unit, share, contents)
 
     def _subset(self, root: int, path: str, entry: Entry) -> str:
         """The split of the file, if its folder is a data set of this project. If the folder is a data set, also takes the features from the
@@ -201,18 +201,18 @@ class _Planner:
         for start, end in zip(starts[:_SAMPLED_RECORDS].tolist(), ends[:_SAMPLED_RECORDS].tolist(), strict=True):
             try:
                 parse_sequence(data[start:end])
-                self._sampled.append((uri, data[start:end]))
+                self._samples.append((uri, data[start:end]))
             except NotWhole as exc:
                 raise BadData(
                     f"{uri}, offset {start - HEADER}: {str(exc)[:1].lower()}{str(exc)[1:]} Set source.tfrecord.raw to pass records on as they are.",
                     uri=uri,
                 ) from exc
 
-    def _inferred(self) -> list[TfrecordFeature]:
+    def _infer_features(self) -> list[TfrecordFeature]:
         """Infers the features from the first records."""
-        sequences = sequence_examples.inferred(self._sampled)
-        alone = _inferred([(uri, parse_sequence(payload)[0]) for uri, payload in self._sampled])
-        both = {each.name for each in alone}.intersection(each.name for each in sequences or [])
+        sequences = sequence_examples.inferred(self._samples)
+        alone = _infer_plain_features([(uri, parse_sequence(payload)[0]) for uri, payload in self._samples])
+        both = {feature.name for feature in alone}.intersection(feature.name for feature in sequences or [])
         if both:
             raise BadSpec(
                 f"The feature {min(both)!r} is a sequence in some records but not in others; list the features in source.tfrecord.features."
@@ -220,7 +220,7 @@ class _Planner:
         return sorted([*alone, *(sequences or [])], key=lambda feature: feature.name.encode())
 
 
-def _zipped(unit: Unit, share: int, contents: int) -> Unit:
+def _gzip_unit(unit: Unit, share: int, contents: int) -> Unit:
     extra = json.dumps({"bytes": unit.size, "contents": contents})
     return Unit(**{**unit.__dict__, "size": share, "extra": extra})
 
@@ -238,16 +238,16 @@ def _of_manifest(feature: Mapping[str, Any]) -> TfrecordFeature:
     )
 
 
-def _inferred(sampled: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> list[TfrecordFeature]:
+def _infer_plain_features(samples: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> list[TfrecordFeature]:
     """Infers the features, sorted by name, from the first records. Raises BadSpec for a feature without values, or with two types."""
-    names = sorted({name for _, record in sampled for name in record}, key=str.encode)
-    return [_inferred_one(name, sampled) for name in names]
+    names = sorted({name for _, record in samples for name in record}, key=str.encode)
+    return [_infer_feature(name, samples) for name in names]
 
 
-def _inferred_one(name: str, sampled: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> TfrecordFeature:
+def _infer_feature(name: str, samples: Sequence[tuple[str, Mapping[str, Sequence[Any]]]]) -> TfrecordFeature:
     first: tuple[str, str] | None = None
     lengths: set[int] = set()
-    for uri, record in sampled:
+    for uri, record in samples:
         values = record.get(name, [])
         lengths.add(len(values))
         if values:
@@ -257,7 +257,7 @@ def _inferred_one(name: str, sampled: Sequence[tuple[str, Mapping[str, Sequence[
                 raise BadSpec(f"The feature {name!r} is {first[0]} in {first[1]} and {kind} in {uri}.", uri=uri)
     if first is None:
         raise BadSpec(
-            f"The feature {name!r} has no value in the first {len(sampled):,} records, so its type can't be determined; "
+            f"The feature {name!r} has no value in the first {len(samples):,} records, so its type can't be determined; "
             "list the features in source.tfrecord.features."
         )
     (length,) = lengths if len(lengths) == 1 else {0}
