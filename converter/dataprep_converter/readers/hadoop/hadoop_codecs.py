@@ -29,12 +29,12 @@ def unpacker(java: str, uri: str) -> Unpack:
     """The function that decompresses a codec class's streams. For an unknown codec, raises BadSpec, which names the file and the known
     codecs."""
     if java not in CODECS:
-        known = ", ".join(name.removeprefix(_PACKAGE) for name in CODECS)
-        raise BadSpec(f"{uri} is compressed with {java}; known: {known}.", uri=uri)
+        names = ", ".join(name.removeprefix(_PACKAGE) for name in CODECS)
+        raise BadSpec(f"{uri} is compressed with {java}; known: {names}.", uri=uri)
     return CODECS[java]
 
 
-def _streams(make: Callable[[], Any], broken: type[Exception], data: bytes, most: int) -> bytes:
+def _streams(make: Callable[[], Any], error_type: type[Exception], data: bytes, most: int) -> bytes:
     """Decompresses one or several complete streams."""
     content = b""
     while data:
@@ -47,7 +47,7 @@ def _streams(make: Callable[[], Any], broken: type[Exception], data: bytes, most
                 if not more and not stream.eof:
                     raise ValueError("a compressed stream that is cut off")
                 content += more
-        except (broken, EOFError) as exc:
+        except (error_type, EOFError) as exc:
             raise ValueError(f"a broken compressed stream ({exc})") from exc
         if len(content) > most:
             raise ValueError(f"a compressed stream of more than {most:,} bytes")
@@ -59,8 +59,8 @@ def _snappy(data: bytes, most: int) -> bytes:
     content = bytearray()
     at = 0
     while at < len(data):
-        whole, at = _int(data, at)
-        end = len(content) + whole
+        total, at = _int(data, at)
+        end = len(content) + total
         if end > most:
             raise ValueError(f"a compressed stream of more than {most:,} bytes")
         while len(content) < end:

@@ -71,8 +71,8 @@ def kind(java: str, first: Cells, uri: str) -> Kind:
     if java in (RECORD, SEQUENCE_RECORD):
         return Kind(java, _codes(first, uri, is_sequence=java == SEQUENCE_RECORD))
     if java not in _FORMS and java != NOTHING:
-        known = ", ".join(name.rpartition(".")[2] for name in (*_FORMS, NOTHING, ARRAY, RECORD, SEQUENCE_RECORD))
-        raise BadSpec(f"{uri} holds objects of the class {java}; known: {known}.", uri=uri)
+        classes = ", ".join(name.rpartition(".")[2] for name in (*_FORMS, NOTHING, ARRAY, RECORD, SEQUENCE_RECORD))
+        raise BadSpec(f"{uri} holds objects of the class {java}; known: {classes}.", uri=uri)
     return Kind(java)
 
 
@@ -95,16 +95,16 @@ def form(of: Kind, name: str) -> Form | None:
 @dataclass(frozen=True)
 class _Numbers:
     name: str
-    stored: str
+    dtype: str
 
     def fields(self) -> list["pa.Field[Any]"]:
-        return [pa.field(self.name, _arrow_of(self.stored))]
+        return [pa.field(self.name, _arrow_of(self.dtype))]
 
     def columns(self, cells: Cells) -> Found:
-        width = np.dtype(self.stored).itemsize
+        width = np.dtype(self.dtype).itemsize
         sizes = cells.ends - cells.starts
         is_good = sizes == width
-        return [to_arrow(_at(cells, cells.starts, is_good, self.stored))], _wrong(
+        return [to_arrow(_at(cells, cells.starts, is_good, self.dtype))], _wrong(
             is_good, lambda row: f"{sizes[row]:,} bytes instead of {width}"
         )
 
@@ -115,14 +115,14 @@ class _VariableNumbers:
     bytes that follow."""
 
     name: str
-    stored: str
+    dtype: str
 
     def fields(self) -> list["pa.Field[Any]"]:
-        return [pa.field(self.name, _arrow_of(self.stored))]
+        return [pa.field(self.name, _arrow_of(self.dtype))]
 
     def columns(self, cells: Cells) -> Found:
-        bounds = np.iinfo(self.stored)
-        numbers = np.zeros(len(cells.starts), np.dtype(self.stored))
+        bounds = np.iinfo(self.dtype)
+        numbers = np.zeros(len(cells.starts), np.dtype(self.dtype))
         reasons: dict[int, str] = {}
         for row, data in enumerate(cells.rows()):
             number = _signed_vint(data)
@@ -146,15 +146,15 @@ class _LengthPrefixed:
     def columns(self, cells: Cells) -> Found:
         sizes = cells.ends - cells.starts
         if self.is_text:
-            heads, said = _vints(cells, sizes)
+            heads, lengths = _vints(cells, sizes)
         else:
             heads = np.full(len(sizes), _INT.size)
-            said = _at(cells, cells.starts, sizes >= _INT.size, ">i4").astype(np.int64)
-        is_good = (heads <= sizes) & (heads + said == sizes)
+            lengths = _at(cells, cells.starts, sizes >= _INT.size, ">i4").astype(np.int64)
+        is_good = (heads <= sizes) & (heads + lengths == sizes)
         reasons = _wrong(
             is_good, lambda row: f"{'text' if self.is_text else 'bytes'} in {sizes[row]:,} bytes, with a length that doesn't match"
         )
-        column = _laid(cells, np.where(is_good, cells.starts + heads, cells.ends), cells.ends)
+        column = _bytes_column(cells, np.where(is_good, cells.starts + heads, cells.ends), cells.ends)
         if not self.is_text:
             return [column], reasons
         try:
@@ -177,16 +177,16 @@ class _Arrays:
 
     def columns(self, cells: Cells) -> Found:
         begin = struct.pack(">H", len(self.primitive)) + self.primitive.encode()
-        stored = np.dtype(_PRIMITIVES[self.primitive])
+        dtype = np.dtype(_PRIMITIVES[self.primitive])
         head = len(begin) + _INT.size
         sizes = cells.ends - cells.starts
         has_head = sizes >= head
         is_good = has_head & (_at(cells, cells.starts, has_head, f"V{len(begin)}") == np.frombuffer(begin, f"V{len(begin)}")[0])
         counts = _at(cells, cells.starts + len(begin), is_good, ">i4").astype(np.int64)
-        is_good &= head + counts * stored.itemsize == sizes
+        is_good &= head + counts * dtype.itemsize == sizes
         counts = np.where(is_good, counts, 0)
-        content = _laid(cells, np.where(is_good, cells.starts + head, cells.ends), cells.ends)
-        numbers = binary_data(content)[0].view(stored)
+        content = _bytes_column(cells, np.where(is_good, cells.starts + head, cells.ends), cells.ends)
+        numbers = binary_data(content)[0].view(dtype)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
         lists: Any = pa.LargeListArray
         column = lists.from_arrays(to_arrow(offsets), to_arrow(_native(numbers)))
@@ -219,10 +219,13 @@ class _Records:
         self._codes = codes
         self._is_sequence = is_sequence
         types = [pa.large_string() if code == TEXT else _arrow_of(_VALUES[code].stored.str) for code in codes]
-        self._types = [pa.large_list(each) for each in types] if is_sequence else types
+        self._types = [pa.large_list(column_type) for column_type in types] if is_sequence else types
 
     def fields(self) -> list["pa.Field[Any]"]:
-        return [pa.field(str(at), each, metadata=IS_SEQUENCE if self._is_sequence else None) for at, each in enumerate(self._types)]
+        return [
+            pa.field(str(at), column_type, metadata=IS_SEQUENCE if self._is_sequence else None)
+            for at, column_type in enumerate(self._types)
+        ]
 
     def columns(self, cells: Cells) -> Found:
         together = None if self._is_sequence or TEXT in self._codes else self._together(cells)
@@ -240,22 +243,22 @@ class _Records:
             for at, column in enumerate(columns):
                 values = [step[at][1] for step in steps]
                 column.append(values if self._is_sequence else values[0] if values else None)
-        return [pa.array(column, each) for column, each in zip(columns, self._types, strict=True)], reasons
+        return [pa.array(column, column_type) for column, column_type in zip(columns, self._types, strict=True)], reasons
 
     def _together(self, cells: Cells) -> list[Array] | None:
         """The columns, if all records have only numbers of the expected types and no nulls; otherwise None."""
         layout: Any = [("count", ">i4")]
         for at, code in enumerate(self._codes):
             layout += [(f"code {at}", ">i2"), (f"value {at}", _VALUES[code].stored)]
-        whole = np.dtype(layout)
-        if not (cells.ends - cells.starts == whole.itemsize).all():
+        dtype = np.dtype(layout)
+        if not (cells.ends - cells.starts == dtype.itemsize).all():
             return None
-        found = _at(cells, cells.starts, np.ones(len(cells.starts), np.bool_), whole)
-        if not (found["count"] == len(self._codes)).all():
+        records = _at(cells, cells.starts, np.ones(len(cells.starts), np.bool_), dtype)
+        if not (records["count"] == len(self._codes)).all():
             return None
-        if not all((found[f"code {at}"] == code).all() for at, code in enumerate(self._codes)):
+        if not all((records[f"code {at}"] == code).all() for at, code in enumerate(self._codes)):
             return None
-        return [to_arrow(_native(found[f"value {at}"])) for at in range(len(self._codes))]
+        return [to_arrow(_native(records[f"value {at}"])) for at in range(len(self._codes))]
 
     def _check(self, steps: Sequence[Sequence[tuple[int, Any]]]) -> None:
         for step in steps:
@@ -263,7 +266,7 @@ class _Records:
                 raise ValueError(f"{len(step)} values, the first records have {len(self._codes)}")
             for at, ((code, _), expected) in enumerate(zip(step, self._codes, strict=True)):
                 if code not in (expected, NULL):
-                    raise ValueError(f"value {at} is {_called(code)}, in the first records {_called(expected)}")
+                    raise ValueError(f"value {at} is {_type_name(code)}, in the first records {_type_name(expected)}")
                 if code == NULL and self._is_sequence:
                     raise ValueError(f"value {at} of a step is missing")
 
@@ -297,54 +300,56 @@ def _value(data: bytes, at: int) -> tuple[int, Any, int]:
             raise ValueError("a value is cut off")
         return code, data[at : at + length].decode(), at + length
     if code not in _VALUES:
-        raise ValueError(f"a value of the type {_called(code)}, which can't be read")
-    stored = _VALUES[code].stored
-    if len(data) - at < stored.itemsize:
+        raise ValueError(f"a value of the type {_type_name(code)}, which can't be read")
+    dtype = _VALUES[code].stored
+    if len(data) - at < dtype.itemsize:
         raise ValueError("a value is cut off")
-    return code, np.frombuffer(data, stored, 1, at)[0].item(), at + stored.itemsize
+    return code, np.frombuffer(data, dtype, 1, at)[0].item(), at + dtype.itemsize
 
 
 def _codes(first: Cells, uri: str, *, is_sequence: bool) -> tuple[int, ...]:
     """The type code of each value, determined from the first records. Raises BadSpec if these records are invalid or don't determine a
     type."""
-    found: list[int] = []
+    type_codes: list[int] = []
     for data in first.rows():
         try:
             for step in _steps(data, is_sequence=is_sequence):
                 codes = [code for code, _ in step]
-                if not found:
-                    found = codes
-                if len(codes) == len(found):
-                    found = [other if code == NULL else code for code, other in zip(found, codes, strict=True)]
+                if not type_codes:
+                    type_codes = codes
+                if len(codes) == len(type_codes):
+                    type_codes = [other if code == NULL else code for code, other in zip(type_codes, codes, strict=True)]
         except ValueError as exc:
             raise BadSpec(f"{uri}: its first records can't be read: {exc}.", uri=uri) from exc
-    if NULL in found:
-        raise BadSpec(f"{uri}: value {found.index(NULL)} is missing in all of the first records, so its type can't be determined.", uri=uri)
-    return tuple(found)
+    if NULL in type_codes:
+        raise BadSpec(
+            f"{uri}: value {type_codes.index(NULL)} is missing in all of the first records, so its type can't be determined.", uri=uri
+        )
+    return tuple(type_codes)
 
 
-def _called(code: int) -> str:
+def _type_name(code: int) -> str:
     return _NAMES[code] if 0 <= code < len(_NAMES) else str(code)
 
 
 # --- bytes --------------------------------------------------------------------------------------------------------
 
 
-def _at(cells: Cells, starts: Places, is_there: npt.NDArray[np.bool_], stored: Any) -> npt.NDArray[Any]:
+def _at(cells: Cells, starts: Places, is_there: npt.NDArray[np.bool_], dtype: Any) -> npt.NDArray[Any]:
     """The number at each given position, in native byte order. The number is zero where `is_there` is false."""
-    kind = np.dtype(stored)
-    found = np.zeros((len(starts), kind.itemsize), np.uint8)
+    kind = np.dtype(dtype)
+    content = np.zeros((len(starts), kind.itemsize), np.uint8)
     if is_there.any():
         data = np.frombuffer(cells.data, np.uint8)
-        found[is_there] = data[starts[is_there][:, None] + np.arange(kind.itemsize)]
-    return _native(found.view(kind)[:, 0])
+        content[is_there] = data[starts[is_there][:, None] + np.arange(kind.itemsize)]
+    return _native(content.view(kind)[:, 0])
 
 
 def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values if values.dtype.fields or values.dtype.kind == "V" else values.astype(values.dtype.newbyteorder("="))
 
 
-def _laid(cells: Cells, starts: Places, ends: Places) -> Array:
+def _bytes_column(cells: Cells, starts: Places, ends: Places) -> Array:
     """The bytes of all rows as a column."""
     content = b"".join(cells.data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
     return binary(np.frombuffer(content, np.uint8), np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts))))
@@ -352,14 +357,14 @@ def _laid(cells: Cells, starts: Places, ends: Places) -> Array:
 
 def _vints(cells: Cells, sizes: Places) -> tuple[Places, Places]:
     """The size and the value of the vint at the start of each row. For a row without a vint, the size is larger than the row."""
-    said = _at(cells, cells.starts, sizes > 0, "i1").astype(np.int64)
+    values = _at(cells, cells.starts, sizes > 0, "i1").astype(np.int64)
     heads = np.where(sizes > 0, 1, sizes + 1)
-    for row in np.flatnonzero(said < 0).tolist():
+    for row in np.flatnonzero(values < 0).tolist():
         try:
-            said[row], heads[row] = vint(cells[row][:5], 0)
+            values[row], heads[row] = vint(cells[row][:5], 0)
         except ValueError:
             heads[row] = sizes[row] + 1
-    return heads, said
+    return heads, values
 
 
 def _signed_vint(data: bytes) -> int | None:
@@ -379,8 +384,8 @@ def _primitive(row: bytes) -> str | None:
     return row[2 : 2 + size].decode("latin-1") if len(row) >= 2 + size else None
 
 
-def _arrow_of(stored: str) -> pa.DataType:
-    return arrow_type(np.dtype(stored).name)
+def _arrow_of(dtype: str) -> pa.DataType:
+    return arrow_type(np.dtype(dtype).name)
 
 
 def _wrong(is_good: npt.NDArray[np.bool_], reason: Any) -> dict[int, str]:

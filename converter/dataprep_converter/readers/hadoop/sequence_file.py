@@ -53,14 +53,14 @@ class SequenceFileReader(BlockReader):
     def __init__(self, source: SequenceFileSource, state: Mapping[str, Any], access: Access) -> None:
         super().__init__(access)
         del source
-        key, value = (_thawed(state.get(name)) for name in (KEY, VALUE))
+        key, value = (_kind_from_state(state.get(name)) for name in (KEY, VALUE))
         self._forms: list[Form | None] = [form(key, KEY) if key else None, form(value, VALUE) if value else None]
         # The keys of DL4J's records are just the numbers of the records.
         self._is_numbered = value is not None and value.java in (RECORD, SEQUENCE_RECORD)
 
     def schema(self) -> pa.Schema:
         """The columns: text, bytes, numbers and lists, depending on the classes of keys and values."""
-        key, value = ([] if each is None else each.fields() for each in self._forms)
+        key, value = ([] if converter is None else converter.fields() for converter in self._forms)
         if self._is_numbered:
             key = [pa.field(field.name, field.type, metadata=NOT_BY_DEFAULT) for field in key]
         return pa.schema([*key, *value])
@@ -70,17 +70,17 @@ class SequenceFileReader(BlockReader):
         data = source.read_at(unit.offset, unit.size)
         if len(data) != unit.size:
             raise InputChanged(f"{unit.uri} became shorter while it was read.", uri=unit.uri)
-        found = pairs(data, _header_of(unit), unit.uri, unit.offset)
+        keys_and_values = pairs(data, _header_of(unit), unit.uri, unit.offset)
         columns: list[Any] = []
         reasons: dict[int, str] = {}
-        for name, each, cells in zip((KEY, VALUE), self._forms, found, strict=True):
-            if each is not None:
-                made, wrong = each.columns(cells)
-                columns += made
+        for name, converter, cells in zip((KEY, VALUE), self._forms, keys_and_values, strict=True):
+            if converter is not None:
+                arrays, wrong = converter.columns(cells)
+                columns += arrays
                 reasons = {row: f"{name}: {reason}" for row, reason in wrong.items()} | reasons
         records = pa.RecordBatch.from_arrays(columns, schema=self.schema())
         block = Block.of(records, reasons)
-        return Block(block.records, block.places, block.reasons, {row: Raw.of(found[1][row]) for row in reasons})
+        return Block(block.records, block.places, block.reasons, {row: Raw.of(keys_and_values[1][row]) for row in reasons})
 
 
 def _units(source: SequenceFileSource, access: Access) -> Listing[Unit]:
@@ -126,16 +126,16 @@ def _check_classes(header: Header, uri: str, first: tuple[str, Header]) -> None:
 def _sample(file: Input, header: Header, uri: str, stretch: Stretch) -> dict[str, Any]:
     """Freezes the kinds of the keys and values, which are determined from the first records."""
     state: dict[str, Any] = {}
-    found = pairs(file.read_at(stretch.offset, stretch.size), header, uri, stretch.offset)
-    for name, java, cells in zip((KEY, VALUE), (header.key, header.value), found, strict=True):
+    keys_and_values = pairs(file.read_at(stretch.offset, stretch.size), header, uri, stretch.offset)
+    for name, java, cells in zip((KEY, VALUE), (header.key, header.value), keys_and_values, strict=True):
         some = Cells(cells.data, cells.starts[:_SAMPLED_RECORDS], cells.ends[:_SAMPLED_RECORDS])
-        settled = kind(java, some, uri)
-        state[name] = {"class": settled.java, "of": list(settled.of)}
+        sample_kind = kind(java, some, uri)
+        state[name] = {"class": sample_kind.java, "of": list(sample_kind.of)}
     return state
 
 
-def _thawed(frozen: Mapping[str, Any] | None) -> Kind | None:
-    return Kind(frozen["class"], tuple(frozen["of"])) if frozen else None
+def _kind_from_state(state: Mapping[str, Any] | None) -> Kind | None:
+    return Kind(state["class"], tuple(state["of"])) if state else None
 
 
 def _unit(stretch: Stretch, header: Header, *, root: int, path: str, entry: Entry) -> Unit:

@@ -49,18 +49,18 @@ class Header:
         while True:
             data = file.read_at(0, most) if most else b""
             try:
-                found = cls._parsed(data, uri)
+                header = cls._parse(data, uri)
             except ValueError as exc:
                 if most == min(file.size, _LONGEST_HEADER):
                     raise BadData(f"{uri}: the header is broken: {exc}.", uri=uri) from exc
                 most = min(file.size, _LONGEST_HEADER)
                 continue
-            if found.codec:
-                unpacker(found.codec, uri)
-            return found
+            if header.codec:
+                unpacker(header.codec, uri)
+            return header
 
     @classmethod
-    def _parsed(cls, data: bytes, uri: str) -> "Header":
+    def _parse(cls, data: bytes, uri: str) -> "Header":
         if data[:3] != VERSION[:3]:
             raise BadData(
                 f"{uri} is not a sequence file: it begins with {data[:4].hex() or 'nothing'} instead of {VERSION.hex()}.", uri=uri
@@ -71,15 +71,15 @@ class Header:
             )
         key, at = _text(data, len(VERSION))
         value, at = _text(data, at)
-        flags, at = _taken(data, at, 2)
+        flags, at = _take(data, at, 2)
         is_compressed, is_blocks = flags[0] != 0, flags[1] != 0
         codec = ""
         if is_compressed:
             codec, at = _text(data, at)
-        pairs, at = _taken(data, at, _INT.size)
+        pairs, at = _take(data, at, _INT.size)
         for _ in range(2 * _INT.unpack(pairs)[0]):
             _, at = _text(data, at)
-        sync, at = _taken(data, at, MARKER)
+        sync, at = _take(data, at, MARKER)
         return cls(key, value, "Block" if is_blocks else "Record" if is_compressed else "None", codec, sync, at)
 
 
@@ -175,7 +175,7 @@ def _walk_blocks(window: _Window, header: Header, uri: str) -> Iterator[tuple[in
             size, at = _vint(window.take(at, LONGEST_VINT), at, begin, uri)
             at += size
         if at > window.size:
-            raise _broken("a truncated block", begin, uri)
+            raise _bad_data("a truncated block", begin, uri)
         yield begin, at, count
 
 
@@ -201,8 +201,8 @@ def _of_records(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cel
     if header.compression == "None":
         return keys, values
     unpack = unpacker(header.codec, uri)
-    return keys, _laid(
-        [_unpacked(unpack, row, LARGEST, offset + begin - _HEAD.size, uri) for begin, row in zip(begins, values.rows(), strict=True)]
+    return keys, _join_cells(
+        [_unpack(unpack, row, LARGEST, offset + begin - _HEAD.size, uri) for begin, row in zip(begins, values.rows(), strict=True)]
     )
 
 
@@ -218,19 +218,19 @@ def _of_blocks(data: bytes, header: Header, uri: str, offset: int) -> tuple[Cell
         count, at = _count(data[at : at + LONGEST_VINT], at, place, uri)
         for content, lengths in zip(contents, sizes, strict=True):
             size, at = _vint(data[at : at + LONGEST_VINT], at, place, uri)
-            lengths.append(_lengths(_unpacked(unpack, data[at : at + size], count * LONGEST_VINT, place, uri), count, place, uri))
+            lengths.append(_lengths(_unpack(unpack, data[at : at + size], count * LONGEST_VINT, place, uri), count, place, uri))
             at += size
-            whole = int(lengths[-1].sum())
+            total = int(lengths[-1].sum())
             size, at = _vint(data[at : at + LONGEST_VINT], at, place, uri)
-            content.append(_unpacked(unpack, data[at : at + size], whole, place, uri))
-            if len(content[-1]) != whole:
-                raise _broken(f"a block with {len(content[-1]):,} bytes of keys or values instead of {whole:,}", place, uri)
+            content.append(_unpack(unpack, data[at : at + size], total, place, uri))
+            if len(content[-1]) != total:
+                raise _bad_data(f"a block with {len(content[-1]):,} bytes of keys or values instead of {total:,}", place, uri)
             at += size
     keys, values = (_cells(b"".join(content), np.concatenate(lengths)) for content, lengths in zip(contents, sizes, strict=True))
     return keys, values
 
 
-def _laid(rows: Sequence[bytes]) -> Cells:
+def _join_cells(rows: Sequence[bytes]) -> Cells:
     return _cells(b"".join(rows), np.array([len(row) for row in rows], np.int64))
 
 
@@ -245,36 +245,36 @@ def _lengths(data: bytes, count: int, offset: int, uri: str) -> Places:
     if len(sizes) == count and (sizes >= 0).all():
         return sizes.astype(np.int64)
     try:
-        found, at = vints(data, count)
+        values, at = vints(data, count)
     except ValueError as exc:
-        raise _broken(str(exc), offset, uri) from exc
+        raise _bad_data(str(exc), offset, uri) from exc
     if at != len(data):
-        raise _broken(f"a block with more lengths than its {count:,} records", offset, uri)
-    return np.array(found, np.int64)
+        raise _bad_data(f"a block with more lengths than its {count:,} records", offset, uri)
+    return np.array(values, np.int64)
 
 
 def _record_end(head: bytes, offset: int, most: int, uri: str) -> int:
     """The end offset of the record that begins with the bytes `head`."""
     if len(head) < _HEAD.size:
-        raise _broken(f"truncated length ({len(head)} of {_HEAD.size} bytes)", offset, uri)
+        raise _bad_data(f"truncated length ({len(head)} of {_HEAD.size} bytes)", offset, uri)
     size, key_size = _HEAD.unpack(head)
     if not 0 <= key_size <= size:
-        raise _broken(f"a key of {key_size:,} bytes in a record of {size:,}", offset, uri)
+        raise _bad_data(f"a key of {key_size:,} bytes in a record of {size:,}", offset, uri)
     end: int = offset + _HEAD.size + size
     if end > most:
-        raise _broken(f"a record of {size:,} bytes that the file ends within", offset, uri)
+        raise _bad_data(f"a record of {size:,} bytes that the file ends within", offset, uri)
     return end
 
 
-def _check_sync(found: bytes, header: Header, uri: str, offset: int) -> None:
-    if found != ESCAPE + header.sync:
-        raise _broken("a sync marker that differs from the file's", offset, uri)
+def _check_sync(marker: bytes, header: Header, uri: str, offset: int) -> None:
+    if marker != ESCAPE + header.sync:
+        raise _bad_data("a sync marker that differs from the file's", offset, uri)
 
 
 def _count(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
     count, behind = _vint(head, at, offset, uri)
     if not 0 < count <= MOST_RECORDS:
-        raise _broken(f"a block of {count:,} records", offset, uri)
+        raise _bad_data(f"a block of {count:,} records", offset, uri)
     return count, behind
 
 
@@ -283,28 +283,28 @@ def _vint(head: bytes, at: int, offset: int, uri: str) -> tuple[int, int]:
     try:
         value, size = vint(head, 0)
     except ValueError as exc:
-        raise _broken(str(exc), offset, uri) from exc
+        raise _bad_data(str(exc), offset, uri) from exc
     return value, at + size
 
 
-def _unpacked(unpack: Unpack, data: bytes, most: int, offset: int, uri: str) -> bytes:
+def _unpack(unpack: Unpack, data: bytes, most: int, offset: int, uri: str) -> bytes:
     try:
         return unpack(data, most)
     except ValueError as exc:
-        raise _broken(str(exc), offset, uri) from exc
+        raise _bad_data(str(exc), offset, uri) from exc
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
     size, at = vint(data, at)
-    content, at = _taken(data, at, size)
+    content, at = _take(data, at, size)
     return content.decode(), at
 
 
-def _taken(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if len(data) - at < size:
         raise ValueError("it is cut off")
     return data[at : at + size], at + size
 
 
-def _broken(fault: str, offset: int, uri: str) -> BadData:
+def _bad_data(fault: str, offset: int, uri: str) -> BadData:
     return BadData(f"{uri}: {fault} at offset {offset}.", uri=uri)
