@@ -184,7 +184,10 @@ def test_nulls_of_many_columns_are_where_they_were(tmp_path: Path) -> None:
 
 
 def test_a_disk_too_small_for_a_sort_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreFull, match="database or disk is full: SQLite sorts in temporary files"), databases._translated(str(tmp_path)):
+    with (
+        pytest.raises(StoreFull, match="database or disk is full: SQLite sorts in temporary files"),
+        databases._translate_errors(str(tmp_path)),
+    ):
         raise OperationalError("IO: Failed to step query: database or disk is full", status_code=AdbcStatusCode.IO)
 
 

@@ -95,7 +95,7 @@ class Database(Closeable):
 
     def row(self, statement: str) -> tuple[Any, ...]:
         """The only row of a statement's result."""
-        with _translated(self.uri), self._connection.cursor() as cursor:
+        with _translate_errors(self.uri), self._connection.cursor() as cursor:
             cursor.execute(statement)
             return tuple(cursor.fetchone() or ())
 
@@ -105,18 +105,18 @@ class Database(Closeable):
         The columns of `schema` are followed by one further column for each name in `lost_of`. Each further column contains the original
         text of the numerics that lost digits. The last column contains the reasons that `unfit` returns.
         """
-        whole = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
+        full_schema = pa.schema([*schema, *((lost_name(name), pa.string()) for name in lost_of), (_REASON, pa.string())])
         places = [schema.get_field_index(name) for name in lost_of]
-        with _translated(self.uri), self._connection.cursor() as cursor:
+        with _translate_errors(self.uri), self._connection.cursor() as cursor:
             self._prepare(cursor)
             cursor.execute(statement)
             for batch in cursor.fetch_record_batch():
                 wrong: dict[int, str] = {}
                 values = self._values(batch, schema)
-                columns = [_as(column, field, self.uri, wrong) for column, field in zip(values, schema, strict=True)]
+                columns = [_convert_column(column, field, self.uri, wrong) for column, field in zip(values, schema, strict=True)]
                 columns += [_lost(values[place], columns[place]) for place in places]
                 reasons = pa.array([wrong.get(row) for row in range(len(batch))] if wrong else pa.nulls(len(batch)), pa.string())
-                yield pa.RecordBatch.from_arrays([*columns, reasons], schema=whole)
+                yield pa.RecordBatch.from_arrays([*columns, reasons], schema=full_schema)
 
     def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:  # noqa: ARG002 - overriding methods use it
         """Returns the columns of the schema, given a batch of the columns that the statement selected."""
@@ -137,11 +137,11 @@ class Postgres(Database):
             from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]  # the package has no types
         except ModuleNotFoundError as exc:
             raise BadSpec(_MISSING) from exc
-        with _translated(url):
+        with _translate_errors(url):
             try:
                 connection = dbapi.connect(_with_credentials(url, credentials))
             except dbapi.Error as exc:
-                raise _not_connected(url, str(exc)) from exc
+                raise _connection_error(url, str(exc)) from exc
             with connection.cursor() as cursor:
                 # All statements of this connection read the same snapshot.
                 cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -150,19 +150,19 @@ class Postgres(Database):
 
     def columns(self, query: str) -> pa.Schema:
         """The columns of a query's result, from the server."""
-        with _translated(self.uri), self._connection.cursor() as cursor:
+        with _translate_errors(self.uri), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({query}) AS q LIMIT 0")
-            found = cursor.fetch_record_batch().schema
-        for field in found:
-            if unread := _unread(field, field.name):
-                name, kind, brackets = unread
+            schema = cursor.fetch_record_batch().schema
+        for field in schema:
+            if unreadable := _find_unreadable(field, field.name):
+                name, kind, brackets = unreadable
                 if kind.startswith(_UNNAMED):
                     (kind,) = self.row(f"SELECT {int(kind.removeprefix(_UNNAMED).rstrip('>'))}::regtype::text")
                 other = f"{_INSTEAD[kind]}{brackets} or to " if kind in _INSTEAD else ""
                 raise BadSpec(
                     f"{self.uri}: the column {name!r} is {kind}{brackets}, which can't be read. CAST it to {other}text in source.sql.query."
                 )
-        return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _stored(field.type)) for field in found])
+        return pa.schema([pa.field(field.name, pa.float64() if _is_numeric(field.type) else _storage_type(field.type)) for field in schema])
 
     def unfit(self, rows: pa.RecordBatch) -> dict[int, str]:
         """Also finds rows with a date or time that is infinite or doesn't fit into 64 bits. For an infinite or too large date or time, the
@@ -171,12 +171,12 @@ class Postgres(Database):
         for field, values in zip(rows.schema, rows.columns, strict=True):
             for path, inner, places in _dates_and_times((field.name,), values, np.arange(len(values), dtype=np.int64)):
                 is_date = pa.types.is_date(inner.type)
-                whole: Any = inner.cast(pa.int32() if is_date else pa.int64())
+                numbers: Any = inner.cast(pa.int32() if is_date else pa.int64())
                 first = _FIRST_DAY if is_date else _FIRST_DAY * _DAY_MICROSECONDS
-                early = pc.fill_null(pc.less(whole, pa.scalar(first, whole.type)), False).to_numpy(zero_copy_only=False)
+                early = pc.fill_null(pc.less(numbers, pa.scalar(first, numbers.type)), False).to_numpy(zero_copy_only=False)
                 for place in np.flatnonzero(early).tolist():
-                    said = _said_of_wrapped(whole[place].as_py(), is_date=is_date)
-                    wrong.setdefault(int(places[place]), f"column {'/'.join(path)!r} {said}")
+                    description = _describe_wrapped(numbers[place].as_py(), is_date=is_date)
+                    wrong.setdefault(int(places[place]), f"column {'/'.join(path)!r} {description}")
         return wrong
 
 
@@ -200,12 +200,12 @@ class Sqlite(Database):
         path = url.removeprefix(SQLITE)
         if not Path(path).is_file():
             raise NotFound(f"{path} does not exist.", uri=path)
-        with _translated(path):
+        with _translate_errors(path):
             return cls(dbapi.connect(f"file:{quote(path)}?mode=ro"), path)
 
     def columns(self, query: str) -> pa.Schema:
         """The columns of a query's result. Checks the type of every value. A column with both whole and fractional numbers is float64."""
-        with _translated(self.uri), self._connection.cursor() as cursor:
+        with _translate_errors(self.uri), self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({query}) LIMIT 0")
             names = cursor.fetch_record_batch().schema.names
         kinds = [f"max(typeof({quoted(name)}) = '{kind}')" for name in names for kind in self._TYPES]
@@ -216,19 +216,19 @@ class Sqlite(Database):
         flags = self.row(f"SELECT {', '.join(kinds)} FROM ({query})")
         fields: list[Any] = []
         for place, name in enumerate(names):
-            found = [kind for kind, flag in zip(self._TYPES, flags[4 * place : 4 * place + 4], strict=True) if flag]
-            if found == ["integer", "real"]:
+            value_types = [kind for kind, flag in zip(self._TYPES, flags[4 * place : 4 * place + 4], strict=True) if flag]
+            if value_types == ["integer", "real"]:
                 if flags[4 * len(names) + place]:
                     raise BadSpec(
                         f"{self.uri}: the column {name!r} has numbers with a fraction and whole numbers that float64 doesn't hold; "
                         "CAST it to TEXT or to INTEGER in source.sql.query."
                     )
-                found = ["real"]
-            if len(found) > 1:
+                value_types = ["real"]
+            if len(value_types) > 1:
                 raise BadSpec(
-                    f"{self.uri}: the column {name!r} has values of the types {' and '.join(found)}; CAST it to one in source.sql.query."
+                    f"{self.uri}: the column {name!r} has values of the types {' and '.join(value_types)}; CAST it to one in source.sql.query."
                 )
-            fields.append(pa.field(name, self._TYPES[found[0] if found else "integer"]))
+            fields.append(pa.field(name, self._TYPES[value_types[0] if value_types else "integer"]))
         return pa.schema(fields)
 
     def selected(self, schema: pa.Schema) -> str:
@@ -239,20 +239,22 @@ class Sqlite(Database):
         expressions have no names, so that ORDER BY refers to the columns of the query.
         """
         values = [self._WITHOUT_NULL.get(field.type, "{}").format(quoted(field.name)) for field in schema]
-        marks = [" + ".join(f"({quoted(name)} IS NULL) * {1 << bit}" for bit, name in enumerate(names)) for names in self._marked(schema)]
+        marks = [
+            " + ".join(f"({quoted(name)} IS NULL) * {1 << bit}" for bit, name in enumerate(names)) for names in self._marked_columns(schema)
+        ]
         return ", ".join([*values, *marks])
 
     def _values(self, batch: pa.RecordBatch, schema: pa.Schema) -> Sequence[Any]:
         """The columns of the schema, with their NULLs restored."""
         values: list[Any] = batch.columns[: len(schema)]
-        for names, marks in zip(self._marked(schema), batch.columns[len(schema) :], strict=True):
+        for names, marks in zip(self._marked_columns(schema), batch.columns[len(schema) :], strict=True):
             bits = marks.to_numpy()
             for bit, name in enumerate(names if bits.any() else []):
                 place = schema.get_field_index(name)
                 values[place] = pc.if_else(pa.array(bits & 1 << bit != 0), pa.scalar(None, values[place].type), values[place])
         return values
 
-    def _marked(self, schema: pa.Schema) -> list[list[str]]:
+    def _marked_columns(self, schema: pa.Schema) -> list[list[str]]:
         """The columns whose NULLs are marked, divided into groups. For each group, every row has one number, with a bit for each column of
         the group."""
         names = [field.name for field in schema if field.type in self._WITHOUT_NULL]
@@ -269,7 +271,7 @@ def connect(url: str, access: Access) -> Database:
     """Opens a database for reading. The user and the password come from the entry of `spec.stores` whose prefix matches the URL."""
     if url.startswith(SQLITE):
         return Sqlite.connect(url, {})
-    return Postgres.connect(url, next((found.credentials for found in access.settings if url.startswith(found.uri_prefix)), {}))
+    return Postgres.connect(url, next((settings.credentials for settings in access.settings if url.startswith(settings.uri_prefix)), {}))
 
 
 def quoted(name: str) -> str:
@@ -291,26 +293,26 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.OpaqueType) and kind.type_name == "numeric"
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _storage_type(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _unread(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str, str, str] | None:
+def _find_unreadable(field: "pa.Field[Any]", name: str, brackets: str = "") -> tuple[str, str, str] | None:
     """The (column, type, brackets of an array type) of a column that can't be read, or None if the column can be read.
 
     The driver returns some types as other values (`money` as cents, `oid` with a sign), and some as the server's internal bytes.
     """
     kind: Any = field.type
-    called = (field.metadata or {}).get(_SERVERS_TYPE, b"").decode()
-    if called == "int2vector" or called in _READ:
+    type_name = (field.metadata or {}).get(_SERVERS_TYPE, b"").decode()
+    if type_name == "int2vector" or type_name in _READ:
         return None
     if pa.types.is_list(kind):
-        return _unread(kind.value_field, name, "[]")
-    if isinstance(kind, pa.StructType) and called != "record":
-        return next(filter(None, (_unread(member, f"{name}/{member.name}") for member in kind)), None)
-    if pa.types.is_string(kind) and called != "char":
+        return _find_unreadable(kind.value_field, name, "[]")
+    if isinstance(kind, pa.StructType) and type_name != "record":
+        return next(filter(None, (_find_unreadable(member, f"{name}/{member.name}") for member in kind)), None)
+    if pa.types.is_string(kind) and type_name != "char":
         return None  # an enum, or a type that an extension added and that is received as text
-    return name, called or str(kind), brackets
+    return name, type_name or str(kind), brackets
 
 
 def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
@@ -326,11 +328,11 @@ def _dates_and_times(path: tuple[str, ...], values: Any, rows: Any) -> Iterator[
             yield from _dates_and_times((*path, member.name), pc.struct_field(values, member.name), rows)
 
 
-def _said_of_wrapped(value: int, *, is_date: bool) -> str:
+def _describe_wrapped(value: int, *, is_date: bool) -> str:
     """The part of a message that describes a date or time before its overflow. The value overflowed when the driver converted it from a
     time since 2000 to a time since 1970."""
-    bits, moved = (32, _EPOCH_DAYS) if is_date else (64, _EPOCH_DAYS * _DAY_MICROSECONDS)
-    before = value - moved + (1 << bits if value - moved < -(1 << (bits - 1)) else 0)
+    bits, offset = (32, _EPOCH_DAYS) if is_date else (64, _EPOCH_DAYS * _DAY_MICROSECONDS)
+    before = value - offset + (1 << bits if value - offset < -(1 << (bits - 1)) else 0)
     if before == (1 << (bits - 1)) - 1:
         return "is infinity"
     if before == -(1 << (bits - 1)):
@@ -338,7 +340,7 @@ def _said_of_wrapped(value: int, *, is_date: bool) -> str:
     return "is later than 64 bits of microseconds hold"
 
 
-def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:
+def _convert_column(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) -> Array:
     """The column, converted to its planned type. For each row with a number that is too large, adds the reason to `wrong`. Raises BadData
     for a value that is not of the planned type."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
@@ -350,16 +352,16 @@ def _as(column: Any, field: "pa.Field[Any]", uri: str, wrong: dict[int, str]) ->
         raise BadData(f"{uri}: a value of the column {field.name!r} is not of the type {field.type}: {exc}", uri=uri) from exc
     if field.type == pa.float64() and pa.types.is_string(plain.type):
         for row, text in _too_large(plain, cast):
-            said = f"column {field.name!r} is too large for float64: {text[:20]}… ({len(text)} characters); CAST it to text in source.sql.query"
-            wrong.setdefault(row, said)
+            reason = f"column {field.name!r} is too large for float64: {text[:20]}… ({len(text)} characters); CAST it to text in source.sql.query"
+            wrong.setdefault(row, reason)
     return cast
 
 
-def _lost(column: Any, read: Array) -> Array:
+def _lost(column: Any, numbers: Array) -> Array:
     """The original text of each numeric that lost digits; null in all other rows of the column."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
-    found = lost_digits(plain, read) if pa.types.is_string(plain.type) else None
-    return pa.nulls(len(read), pa.string()) if found is None else found
+    texts = lost_digits(plain, numbers) if pa.types.is_string(plain.type) else None
+    return pa.nulls(len(numbers), pa.string()) if texts is None else texts
 
 
 def _too_large(texts: Any, numbers: Array) -> Iterator[tuple[int, str]]:
@@ -370,45 +372,45 @@ def _too_large(texts: Any, numbers: Array) -> Iterator[tuple[int, str]]:
             yield row, text
 
 
-def _not_connected(url: str, message: str) -> ConvertError:
-    said = " ".join(message.split())
-    if "authentication failed" in said or "no password supplied" in said:
+def _connection_error(url: str, error: str) -> ConvertError:
+    message = " ".join(error.split())
+    if "authentication failed" in message or "no password supplied" in message:
         return BadCredentials(
-            f"{url}: {said} Give user and password in a Secret (an entry of stores with this URL as its uriPrefix), or as PGPASSWORD.",
+            f"{url}: {message} Give user and password in a Secret (an entry of stores with this URL as its uriPrefix), or as PGPASSWORD.",
             uri=url,
         )
-    if "does not exist" in said:
-        return NotFound(f"{url}: {said}", uri=url)
-    return Unreachable(f"{url}: {said}", uri=url)
+    if "does not exist" in message:
+        return NotFound(f"{url}: {message}", uri=url)
+    return Unreachable(f"{url}: {message}", uri=url)
 
 
 @contextmanager
-def _translated(uri: str) -> Iterator[None]:
+def _translate_errors(uri: str) -> Iterator[None]:
     """Converts errors of the drivers to errors of this project, according to their SQLSTATE."""
     from adbc_driver_manager import Error
 
     try:
         yield
     except Error as exc:
-        said, state = " ".join(str(exc).split()), str(exc.sqlstate or "")
+        message, state = " ".join(str(exc).split()), str(exc.sqlstate or "")
         if state == "42501":
-            raise NotPermitted(f"{uri}: {said}", uri=uri) from exc
-        if "database or disk is full" in said:
-            raise StoreFull(f"{uri}: {said}: SQLite sorts in temporary files if no index has the order.", uri=uri) from exc
+            raise NotPermitted(f"{uri}: {message}", uri=uri) from exc
+        if "database or disk is full" in message:
+            raise StoreFull(f"{uri}: {message}: SQLite sorts in temporary files if no index has the order.", uri=uri) from exc
         if state[:2] in _TRANSIENT:
-            raise Unreachable(f"{uri}: {said}", uri=uri) from exc
+            raise Unreachable(f"{uri}: {message}", uri=uri) from exc
         if state[:2] == "22":
-            raise BadData(f"{uri}: {said}", uri=uri) from exc
+            raise BadData(f"{uri}: {message}", uri=uri) from exc
         # If the server has no binary form of a type (aclitem, gtsvector), the driver retries, and reports only the second error.
-        is_hidden = "current transaction is aborted" in said
+        is_hidden = "current transaction is aborted" in message
         hint = " A column may be of a type that has no binary form: CAST it to text in source.sql.query." if is_hidden else ""
-        raise BadSpec(f"{uri}: {said}{hint}") from exc
+        raise BadSpec(f"{uri}: {message}{hint}") from exc
     except OSError as exc:
         # Errors between two batches are raised by Arrow's streams, and have no SQLSTATE.
-        said = " ".join(str(exc).split())
-        if _ERROR in said and not any(words in said for words in _TRANSIENT_WORDS):
-            raise BadData(f"{uri}: {said}", uri=uri) from exc
-        raise Unreachable(f"{uri}: {said}", uri=uri) from exc
+        message = " ".join(str(exc).split())
+        if _ERROR in message and not any(words in message for words in _TRANSIENT_WORDS):
+            raise BadData(f"{uri}: {message}", uri=uri) from exc
+        raise Unreachable(f"{uri}: {message}", uri=uri) from exc
 
 
 _TRANSIENT: Final[Sequence[str]] = ("08", "40", "53", "57", "58")

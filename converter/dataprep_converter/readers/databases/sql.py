@@ -77,9 +77,9 @@ class SqlReader(BlockReader):
         return Block.of(_arrow.ipc.read_record_batch(pa.py_buffer(data), self._rows.with_lost), reasons)
 
     def _file(self, unit: Unit) -> Input:
-        return self._parts.get(unit.row, lambda: self._fetched(unit))
+        return self._parts.get(unit.row, lambda: self._fetch_part(unit))
 
-    def _fetched(self, unit: Unit) -> "_Part":
+    def _fetch_part(self, unit: Unit) -> "_Part":
         """Fetches the rows of a part. Raises InputChanged, which names the part, if the rows have changed since planning."""
         extra = json.loads(unit.extra)
         bounds = _Bounds(extra["low"], extra["high"])
@@ -88,16 +88,16 @@ class SqlReader(BlockReader):
                 part = _Part(self._rows.blocks(database, self._source, bounds))
         except NotFound as exc:
             raise InputChanged(f"{unit.uri} was planned and is gone.", uri=unit.uri) from exc
-        with ExitStack() as refused:
-            refused.enter_context(part)
-            which = f"{unit.uri}, {bounds.named(self._source)}"
+        with ExitStack() as cleanup:
+            cleanup.enter_context(part)
+            which = f"{unit.uri}, {bounds.describe(self._source)}"
             if part.rows != unit.records:
                 raise InputChanged(
                     f"{which}: {unit.records:,} rows were planned, but now there are {part.rows:,}. Plan again.", uri=unit.uri
                 )
             if extra["pinned"] and part.pin != unit.pin:
                 raise InputChanged(f"{which}: the rows have changed since they were planned. Plan again.", uri=unit.uri)
-            refused.pop_all()
+            cleanup.pop_all()
         return part
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class _Bounds:
             return f"({name} < {self.high} OR {name} IS NULL)"
         return f"{name} >= {self.low}" + (f" AND {name} < {self.high}" if self.high is not None else "")
 
-    def named(self, source: SqlSource) -> str:
+    def describe(self, source: SqlSource) -> str:
         """A name of the part for use in messages."""
         if source.partition_by is None or (self.low is None and self.high is None):
             return "all rows"
@@ -152,9 +152,9 @@ class _Rows:
         ]
         defaults = {}
         for name, text in (source.defaults or {}).items():
-            of = "source.sql.defaults"
-            kind = columns[_place(name, result, of=of)].type
-            defaults[name] = default_of(text, kind, column=name, of=of, called=str(kind))
+            option = "source.sql.defaults"
+            kind = columns[_place(name, result, of=option)].type
+            defaults[name] = default_of(text, kind, column=name, of=option, called=str(kind))
         order_by = [_place(name, result, of="source.sql.orderBy") for name in source.order_by]
         return cls(result, columns, defaults, order_by)
 
@@ -190,21 +190,21 @@ class _Rows:
 
     def _refuse_ties(self, last: pa.RecordBatch | None, rows: pa.RecordBatch, source: SqlSource) -> None:
         """Raises BadSpec if adjacent rows are equal in all columns of `orderBy`, because the database may then return them in any order."""
-        whole: pa.RecordBatch = _arrow.concat_batches([last, rows]) if last is not None else rows
-        same = np.ones(whole.num_rows - 1, np.bool_)
+        records: pa.RecordBatch = _arrow.concat_batches([last, rows]) if last is not None else rows
+        same = np.ones(records.num_rows - 1, np.bool_)
         for place in self.order_by:
-            values: Any = whole.column(place)
+            values: Any = records.column(place)
             before, after = values.slice(0, len(values) - 1), values.slice(1)
             equal = pc.fill_null(pc.equal(before, after), False)
             both_null = pc.and_(before.is_null(), after.is_null())
             same &= pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
         if same.any():
             at = int(np.flatnonzero(same)[0])
-            shown = ", ".join(
-                f"{name}={whole.column(place)[at].as_py()!r}" for name, place in zip(source.order_by, self.order_by, strict=True)
+            examples = ", ".join(
+                f"{name}={records.column(place)[at].as_py()!r}" for name, place in zip(source.order_by, self.order_by, strict=True)
             )
             raise BadSpec(
-                f"{_uri(source)}: source.sql.orderBy doesn't distinguish all rows: two have {shown[:256]}. Add a column in which they differ."
+                f"{_uri(source)}: source.sql.orderBy doesn't distinguish all rows: two have {examples[:256]}. Add a column in which they differ."
             )
 
 
@@ -216,15 +216,15 @@ class _Part(Closeable):
         self._blocks: list[tuple[int, int, dict[int, str]]] = []
         self.rows = 0
         digest = _Digest()
-        with ExitStack() as failed:
-            self._file = failed.enter_context(TemporaryFile("the rows of a query"))
+        with ExitStack() as cleanup:
+            self._file = cleanup.enter_context(TemporaryFile("the rows of a query"))
             for rows, reasons in blocks:
                 digest.add(rows, reasons)
                 data = rows.serialize().to_pybytes()
                 self._blocks.append((self._file.size, len(data), reasons))
                 self._file.write(data)
                 self.rows += rows.num_rows
-            failed.pop_all()
+            cleanup.pop_all()
         self.size = self._file.size
         self.pin = digest.pin()
 
@@ -273,7 +273,7 @@ def _units(source: SqlSource, access: Access) -> Listing[Unit]:
     with connect(source.url, access) as database:
         result = database.columns(_query(source))
         rows = _Rows.of(source, result)
-        parts = _cut(database, source, result)
+        parts = _divide(database, source, result)
         counts = _counts(database, source, parts) if source.pin == "Count" else [None] * len(parts)
         first = 0
         for number, (bounds, count) in enumerate(zip(parts, counts, strict=True)):
@@ -300,18 +300,18 @@ def _units(source: SqlSource, access: Access) -> Listing[Unit]:
     return {"schema": schema_text(result)}
 
 
-def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Bounds]:
+def _divide(database: Database, source: SqlSource, result: pa.Schema) -> list[_Bounds]:
     """Divides the range of the column into parts of equal width. The first part has no lower bound, and the last has no upper bound."""
-    whole = [_Bounds(None, None)]
+    all_rows = [_Bounds(None, None)]
     if source.partition_by is None:
-        return whole
+        return all_rows
     name = source.partition_by.column
     kind = result.field(_place(name, result, of="source.sql.partitionBy.column")).type
     if not pa.types.is_integer(kind):
         raise BadSpec(f"source.sql.partitionBy.column: {name!r} is {kind}; take a column of whole numbers.")
     low, high = database.row(f"SELECT min({quoted(name)}), max({quoted(name)}) FROM ({_query(source)}) AS q")
     if low is None:
-        return whole
+        return all_rows
     count = min(source.partition_by.count, high - low + 1)
     inner = [low + (high - low + 1) * number // count for number in range(1, count)]
     return [_Bounds(*pair) for pair in itertools.pairwise([None, *inner, None])]
@@ -320,8 +320,8 @@ def _cut(database: Database, source: SqlSource, result: pa.Schema) -> list[_Boun
 def _counts(database: Database, source: SqlSource, parts: Sequence[_Bounds]) -> list[int]:
     """The number of rows of each part, counted by a single statement."""
     column = source.partition_by.column if source.partition_by else ""
-    each = ", ".join(f"count(CASE WHEN {bounds.where(column)} THEN 1 END)" for bounds in parts)
-    return [int(count) for count in database.row(f"SELECT {each} FROM ({_query(source)}) AS q")]
+    counts = ", ".join(f"count(CASE WHEN {bounds.where(column)} THEN 1 END)" for bounds in parts)
+    return [int(count) for count in database.row(f"SELECT {counts} FROM ({_query(source)}) AS q")]
 
 
 def _query(source: SqlSource) -> str:

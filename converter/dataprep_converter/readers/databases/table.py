@@ -68,9 +68,9 @@ class TableReader(BlockReader):
         self._source = source
         self._rows = _Rows.of(self._source, parse_schema(state["schema"]))
         super().__init__(access, lost_of=lost_of(self._rows.columns))
-        self._planned: Sequence[str] = state["sessions"]
+        self._planned_sessions: Sequence[str] = state["sessions"]
         self._sessions: dict[int, tuple[Session, bool]] = {}
-        self._known: set[tuple[int, int]] = set()
+        self._checked_slices: set[tuple[int, int]] = set()
         self._stream: _Stream | None = None
 
     def schema(self) -> pa.Schema:
@@ -84,8 +84,8 @@ class TableReader(BlockReader):
             yield number * extra.block_rows, self.cached_block(unit, unit.row, number, partial(self._block, unit, extra, number))
 
     def _file(self, unit: Unit) -> Input:  # noqa: ARG002 - see parts
-        found: Input = _NO_FILE
-        return found
+        file: Input = _NO_FILE
+        return file
 
     def _block(self, unit: Unit, extra: "_Extra", number: int) -> Block:
         try:
@@ -93,7 +93,7 @@ class TableReader(BlockReader):
                 block = self._read(unit, extra, number)
             except SessionEnded as exc:
                 logger.info("%s A new session is opened.", exc)
-                self._sessions[unit.root] = (self._renewed(unit, extra), True)
+                self._sessions[unit.root] = (self._renew_session(unit, extra), True)
                 block = self._read(unit, extra, number)
         except NotFound as exc:
             raise InputChanged(f"{unit.uri} was planned and is gone.", uri=unit.uri) from exc
@@ -102,10 +102,10 @@ class TableReader(BlockReader):
 
     def _read(self, unit: Unit, extra: "_Extra", number: int) -> Block:
         session, is_renewed = self._session(unit)
-        if is_renewed and extra.digests is None and (unit.root, unit.row) not in self._known:
-            head = self._rows.block(_whole(session.batches(unit.row, min(HEAD_ROWS, unit.records), self._rows.names)))
+        if is_renewed and extra.digests is None and (unit.root, unit.row) not in self._checked_slices:
+            head = self._rows.block(_concat_batches(session.batches(unit.row, min(HEAD_ROWS, unit.records), self._rows.names)))
             _compare(unit, unit.pin.rpartition(":")[2], head, f"rows {unit.row:,} to {unit.row + len(head) - 1:,}")
-            self._known.add((unit.root, unit.row))
+            self._checked_slices.add((unit.root, unit.row))
         if self._stream is None or not self._stream.reaches(unit, number):
             self._end_stream()
             self._stream = _Stream(unit, extra.block_rows, session, self._rows.names, number)
@@ -133,10 +133,10 @@ class TableReader(BlockReader):
     def _session(self, unit: Unit) -> tuple[Session, bool]:
         """The session for a unit, and whether this session is new and replaces the session in the plan."""
         if unit.root not in self._sessions:
-            self._sessions[unit.root] = (Table(unit.uri, self._access).session(self._planned[unit.root]), False)
+            self._sessions[unit.root] = (Table(unit.uri, self._access).session(self._planned_sessions[unit.root]), False)
         return self._sessions[unit.root]
 
-    def _renewed(self, unit: Unit, extra: "_Extra") -> Session:
+    def _renew_session(self, unit: Unit, extra: "_Extra") -> Session:
         """Opens a new session of the table. Raises InputChanged if the table has changed since planning."""
         table = Table(unit.uri, self._access)
         version = table.version()
@@ -147,7 +147,7 @@ class TableReader(BlockReader):
                 f"{extra.rows:,} rows then, {session.count:,} now. Plan again.",
                 uri=unit.uri,
             )
-        self._known = {(root, row) for root, row in self._known if root != unit.root}
+        self._checked_slices = {(root, row) for root, row in self._checked_slices if root != unit.root}
         return session
 
 
@@ -167,7 +167,7 @@ class _Rows:
         kinds = {column.name: column.type for column in columns}
         defaults = {}
         for name, text in (source.record_defaults or {}).items():
-            _known(name, list(kinds), "source.table.recordDefaults", source.uris[0])
+            _check_column(name, list(kinds), "source.table.recordDefaults", source.uris[0])
             defaults[name] = default_of(text, kinds[name], column=name, of="source.table.recordDefaults", called=str(kinds[name]))
         return cls(schema, columns, defaults)
 
@@ -186,7 +186,7 @@ class _Rows:
         return block_of(records, self.columns, self.defaults)
 
 
-def _known(name: str, names: Sequence[str], of: str, uri: str) -> None:
+def _check_column(name: str, names: Sequence[str], of: str, uri: str) -> None:
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
         hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -208,8 +208,8 @@ class _Extra:
 
     @classmethod
     def loads(cls, text: str) -> Self:
-        found = json.loads(text)
-        return cls(found["rows"], found["block"], found["digests"])
+        fields = json.loads(text)
+        return cls(fields["rows"], fields["block"], fields["digests"])
 
 
 class _Stream(Closeable):
@@ -240,9 +240,9 @@ class _Stream(Closeable):
         close_generator(self._batches)
 
 
-def _whole(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
-    whole: pa.RecordBatch = _arrow.concat_batches(list(batches))
-    return whole
+def _concat_batches(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    records: pa.RecordBatch = _arrow.concat_batches(list(batches))
+    return records
 
 
 def _digest(block: Block) -> str:
@@ -251,8 +251,8 @@ def _digest(block: Block) -> str:
     return digest.hexdigest()
 
 
-def _compare(unit: Unit, planned: str, block: Block, which: str) -> None:
-    if _digest(block) != planned:
+def _compare(unit: Unit, planned_digest: str, block: Block, which: str) -> None:
+    if _digest(block) != planned_digest:
         raise InputChanged(f"{unit.uri}: {which} are not those that were planned. Plan again.", uri=unit.uri)
 
 
@@ -266,31 +266,33 @@ def _schema(source: TableSource, sessions: Sequence[Session]) -> pa.Schema:
     names = list(kinds)
     for session in sessions[1:]:
         if session.columns() != kinds:
-            raise BadSpec(f"{session.uri} has other columns than {sessions[0].uri}: {_listed(session.columns())}, not {_listed(kinds)}.")
+            raise BadSpec(
+                f"{session.uri} has other columns than {sessions[0].uri}: {_describe_columns(session.columns())}, not {_describe_columns(kinds)}."
+            )
     for name in source.selected_cols or ():
-        _known(name, names, "source.table.selectedCols", sessions[0].uri)
+        _check_column(name, names, "source.table.selectedCols", sessions[0].uri)
     for name in source.excluded_cols or ():
-        _known(name, names, "source.table.excludedCols", sessions[0].uri)
+        _check_column(name, names, "source.table.excludedCols", sessions[0].uri)
     excluded = set(source.excluded_cols or ())
-    chosen = source.selected_cols or [name for name in names if name not in excluded]
-    if not chosen:
+    selected = source.selected_cols or [name for name in names if name not in excluded]
+    if not selected:
         raise BadSpec(f"source.table.excludedCols leaves no column of {sessions[0].uri}.")
-    return pa.schema([(name, _held(sessions[0], name, kinds[name])) for name in chosen])
+    return pa.schema([(name, _column_type(sessions[0], name, kinds[name])) for name in selected])
 
 
-def _held(session: Session, name: str, kind: str) -> pa.DataType:
-    found = session.type_of(name)
-    if found is not None:
+def _column_type(session: Session, name: str, kind: str) -> pa.DataType:
+    column_type = session.type_of(name)
+    if column_type is not None:
         try:
-            columns_of(pa.schema([(name, found)]), None, of="source.table", uri=session.uri)
+            columns_of(pa.schema([(name, column_type)]), None, of="source.table", uri=session.uri)
         except BadSpec:
-            found = None
-    if found is None:
+            column_type = None
+    if column_type is None:
         raise BadSpec(f"{session.uri}: the column {name!r} is {kind}, which records can't hold. Name it in source.table.excludedCols.")
-    return found
+    return column_type
 
 
-def _listed(kinds: Mapping[str, str]) -> str:
+def _describe_columns(kinds: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in kinds.items())[:512]
 
 
@@ -299,7 +301,7 @@ def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versio
     for root, (session, version) in enumerate(zip(sessions, versions, strict=True)):
         if not session.count:
             continue
-        head = rows.block(_whole(session.batches(0, min(HEAD_ROWS, session.count), rows.names)))
+        head = rows.block(_concat_batches(session.batches(0, min(HEAD_ROWS, session.count), rows.names)))
         row_bytes = max(1, head.records.nbytes // max(1, head.records.num_rows))
         block_rows = max(1, min(MOST_BLOCK_ROWS, BLOCK_BYTES // row_bytes))
         slice_rows = SLICE_BLOCKS * block_rows
@@ -307,8 +309,8 @@ def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versio
             starts = range(0, session.count, slice_rows)
             counts = [min(slice_rows, session.count - start) for start in starts]
             look = partial(_look_at_all, rows, session, block_rows) if source.pin == "Content" else partial(_look_at_head, rows, session)
-            seen = threads.map(look, starts, counts)
-            for start, count, digests in zip(starts, counts, seen, strict=True):
+            slice_digests = threads.map(look, starts, counts)
+            for start, count, digests in zip(starts, counts, slice_digests, strict=True):
                 yield Unit(
                     root=root,
                     path="rows",
@@ -323,7 +325,7 @@ def _units(source: TableSource, rows: _Rows, sessions: Sequence[Session], versio
 
 
 def _look_at_head(rows: _Rows, session: Session, start: int, count: int) -> list[str]:
-    return [_digest(rows.block(_whole(session.batches(start, min(HEAD_ROWS, count), rows.names))))]
+    return [_digest(rows.block(_concat_batches(session.batches(start, min(HEAD_ROWS, count), rows.names))))]
 
 
 def _look_at_all(rows: _Rows, session: Session, block_rows: int, start: int, count: int) -> list[str]:
