@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             results[workload.name] = result
             if not arguments.quick:
                 # Write after each workload, so that an interrupted run keeps its results.
-                report.write(_merged({workload.name: result}, machine=contenders.machine(arguments.folder)))
+                report.write(_merge_results({workload.name: result}, machine=contenders.machine(arguments.folder)))
             print(f"{workload.title}\n\n{report.table(workload.name, result)}", flush=True)
     conditions.tell(f"{len(chosen)} workloads done")
     faults = [f"{name}: {fault}" for name, result in results.items() for fault in result["faults"]]
@@ -81,7 +81,7 @@ def _chosen(only: Sequence[str]) -> list[Workload]:
     return [workload for workload in WORKLOADS if not only or workload.name in only]
 
 
-def _merged(results: dict[str, Any], *, machine: dict[str, str]) -> dict[str, Any]:
+def _merge_results(results: dict[str, Any], *, machine: dict[str, str]) -> dict[str, Any]:
     """Returns these results together with the stored results of the other workloads."""
     before = json.loads(report.RESULTS.read_text())["workloads"] if report.RESULTS.exists() else {}
     found = {**before, **{name: {**each, "at": datetime.now(UTC).date().isoformat(), "machine": machine} for name, each in results.items()}}

@@ -7,7 +7,7 @@ import pytest
 
 from dataprep_api.errors import SpecError
 from dataprep_api.generate import crd
-from dataprep_api.resources.profile import DataPrepProfile, merged
+from dataprep_api.resources.profile import DataPrepProfile, with_defaults
 from dataprep_api.spec import Workers
 
 
@@ -22,7 +22,7 @@ def test_what_the_job_leaves_out_comes_from_the_profile() -> None:
     job = {"output": {"uri": "s3://out/a"}, "workers": {"parallelism": 4}}
     profile = {"stores": [S3], "workers": {"image": "team:1", "resources": {"limits": {"memory": "8Gi"}}}}
 
-    assert merged(job, profile, name="team") == {
+    assert with_defaults(job, profile, name="team") == {
         "output": {"uri": "s3://out/a"},
         "profile": "team",
         "stores": [S3],
@@ -39,14 +39,14 @@ def test_what_stands_in_the_job_wins_whole() -> None:
         "workers": {"tolerations": [{"operator": "Exists"}], "resources": {"limits": {"memory": "8Gi"}}, "image": "team:1"},
     }
 
-    found = merged(job, profile, name="team")
+    found = with_defaults(job, profile, name="team")
 
     assert found["stores"] == [own, {"uriPrefix": "oss://"}]
     assert found["workers"] == {"tolerations": [], "resources": {"requests": {"cpu": 1}}, "image": "team:1"}
 
 
 def test_an_empty_profile_adds_its_name_only() -> None:
-    assert merged({"output": {"uri": "/o"}}, {}, name="default") == {"output": {"uri": "/o"}, "profile": "default"}
+    assert with_defaults({"output": {"uri": "/o"}}, {}, name="default") == {"output": {"uri": "/o"}, "profile": "default"}
 
 
 def test_a_fault_names_its_field() -> None:

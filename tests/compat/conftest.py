@@ -27,14 +27,14 @@ def stored(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setenv("PEPPER", making.KEY)
     begun: list[Path] = []
 
-    def copied(name: str) -> Path:
+    def copy_stored(name: str) -> Path:
         folder = Path(tempfile.mkdtemp(dir=unpacked.parent, prefix="dataprep-compat-")) / name
         begun.append(folder.parent)
         shutil.copytree(unpacked / name, folder)
         monkeypatch.chdir(folder)
         return folder
 
-    yield copied
+    yield copy_stored
     monkeypatch.undo()
     for folder in begun:
         shutil.rmtree(folder)

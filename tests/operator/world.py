@@ -93,7 +93,7 @@ class FakeCluster:
         known = self._known(resource.plural, namespace, name)
         if body.get("metadata", {}).get("resourceVersion", known["metadata"]["resourceVersion"]) != known["metadata"]["resourceVersion"]:
             raise Conflict("the object has been modified")
-        merged = _merged(known, body)
+        merged = _merge_patch(known, body)
         if "finalizers" in body.get("metadata", {}) and "deletionTimestamp" in merged["metadata"] and not merged["metadata"]["finalizers"]:
             self.remove(resource.plural, namespace, name)
             return copy.deepcopy(merged)
@@ -137,7 +137,7 @@ class FakeCluster:
         return self.change_in(NAMESPACE, plural, name, body)
 
     def change_in(self, namespace: str, plural: str, name: str, body: Body) -> Body:
-        return self._store(plural, namespace, _merged(self.objects[(plural, namespace, name)], body))
+        return self._store(plural, namespace, _merge_patch(self.objects[(plural, namespace, name)], body))
 
     def end(self, plural: str, namespace: str, name: str) -> None:
         """Delete an object as users do. An object with finalizers stays until they are removed."""
@@ -148,7 +148,7 @@ class FakeCluster:
             self._store(
                 plural,
                 namespace,
-                _merged(self.objects[(plural, namespace, name)], {"metadata": {"deletionTimestamp": times.text(self.now)}}),
+                _merge_patch(self.objects[(plural, namespace, name)], {"metadata": {"deletionTimestamp": times.text(self.now)}}),
             )
 
     def remove(self, plural: str, namespace: str, name: str) -> None:
@@ -359,10 +359,10 @@ class World:
         self.settle()
 
 
-def _merged(known: Any, change: Any) -> Any:  # Any: JSON
+def _merge_patch(known: Any, change: Any) -> Any:  # Any: JSON
     if not isinstance(known, dict) or not isinstance(change, dict):
         return copy.deepcopy(change)
-    return {**copy.deepcopy(known), **{key: _merged(known.get(key), value) for key, value in change.items()}}
+    return {**copy.deepcopy(known), **{key: _merge_patch(known.get(key), value) for key, value in change.items()}}
 
 
 def a_plan(**changes: Any) -> PlanResult:  # Any: fields of PlanResult

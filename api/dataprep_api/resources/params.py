@@ -30,7 +30,7 @@ def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: 
     as it is. All other dollar signs, including those in params' values, are escaped. Raises SpecError, which names each reference that is
     neither a param nor a variable.
     """
-    replacements = {name: f"$({name})" for name in variables} | {name: escaped(value) for name, value in params.items()}
+    replacements = {name: f"$({name})" for name in variables} | {name: escape_dollars(value) for name, value in params.items()}
     faults: list[Fault] = []
 
     def fill_word(word: Any, location: str) -> Any:
@@ -39,10 +39,10 @@ def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: 
         parts: list[str] = []
         end = 0
         for match in _REFERENCE.finditer(word):
-            parts.append(escaped(word[end : match.start()]))
+            parts.append(escape_dollars(word[end : match.start()]))
             parts.append("$$" if match[0] == "$$" else _replace_variable(match, replacements, location, faults))
             end = match.end()
-        return "".join(parts) + escaped(word[end:])
+        return "".join(parts) + escape_dollars(word[end:])
 
     filled_words = [fill_word(word, f"{path}[{i}]") for i, word in enumerate(words)]
     if faults:
@@ -50,7 +50,7 @@ def fill_command(words: Sequence[Any], params: Mapping[str, str], *, variables: 
     return filled_words
 
 
-def escaped(text: str) -> str:
+def escape_dollars(text: str) -> str:
     """Escape the dollar signs of a text, so that Kubernetes passes it on unchanged in a container's command."""
     return text.replace("$", "$$")
 

@@ -71,7 +71,7 @@ class DataPrepProfile(Model):
 
 
 # The values have the type Any, because the specs are parsed JSON.
-def merged(spec: Mapping[str, Any], profile: Mapping[str, Any], *, name: str) -> dict[str, Any]:
+def with_defaults(spec: Mapping[str, Any], profile: Mapping[str, Any], *, name: str) -> dict[str, Any]:
     """Return a copy of a job's spec with missing fields filled in from the profile's spec, and with the profile's name.
 
     Values of an unexpected type stay as they are. The models refuse them later.

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
 
-from dataprep_api.resources.params import escaped
+from dataprep_api.resources.params import escape_dollars
 from dataprep_api.spec.model import Model, Uri
 
 Words = Annotated[
@@ -63,8 +63,8 @@ class Script(Model):
 
     def arguments(self, output_uri: str) -> list[str]:
         """Return all words of the command in a container's syntax: `$(NAME)` is an environment variable, and `$$` is a dollar sign."""
-        more = [f"--buckets={escaped(self.input)}"] if self.buckets_argument and self.input is not None else []
-        return [*self.words(), *more, *([f"--checkpointDir={escaped(output_uri)}"] if self.checkpoint_dir_argument else [])]
+        more = [f"--buckets={escape_dollars(self.input)}"] if self.buckets_argument and self.input is not None else []
+        return [*self.words(), *more, *([f"--checkpointDir={escape_dollars(output_uri)}"] if self.checkpoint_dir_argument else [])]
 
     def words(self) -> list[str]:
         """Return the program and its arguments as a list of words. Raises ValueError for a string with an unclosed quote."""

@@ -14,7 +14,7 @@ from dataprep_api import API_VERSION, CRON_KIND, KIND, PROFILE_KIND
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.resources.cron import DataPrepCronJob, job_document
 from dataprep_api.resources.job import DataPrepJob
-from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, merged
+from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, with_defaults
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def _with_profile(spec: dict[str, Any], file: str) -> dict[str, Any]:
         raise SpecError([Fault("spec.profile", f"{file} has no {PROFILE_KIND} {name or DEFAULT}")])
     profile = DataPrepProfile.parse(matching[0])
     defaults = profile.spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
-    return merged(spec, defaults, name=profile.metadata.name)
+    return with_defaults(spec, defaults, name=profile.metadata.name)
 
 
 def _config_map(documents: Sequence[Any], name: str) -> dict[str, str]:

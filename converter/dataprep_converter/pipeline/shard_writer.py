@@ -176,7 +176,7 @@ class ShardWriter:
         counts.added += batch.added
         counts.bytes_in += batch.bytes_in
         if batch.lossy:
-            self._lossy = lossy.merged([*self._lossy, *batch.lossy])
+            self._lossy = lossy.merge_entries([*self._lossy, *batch.lossy])
         for bad in batch.bad:
             uri, row = self._plan.units.origin(bad.sample)
             if policy.policy == "Fail":

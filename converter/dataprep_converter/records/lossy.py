@@ -78,7 +78,7 @@ def lost_digits(original: Any, read: Any) -> "Array | None":
     return pc.if_else(pc.fill_null(differs, False), original, pa.scalar(None, pa.string()))  # type: ignore[no-any-return]
 
 
-def merged(entries: Iterable[Lossy]) -> list[Lossy]:
+def merge_entries(entries: Iterable[Lossy]) -> list[Lossy]:
     """Returns one entry for each combination of feature, column and kind, with the total number of records and the first example."""
     by_key: dict[tuple[str, str, str], Lossy] = {}
     for entry in entries:

@@ -80,7 +80,7 @@ def room(*, features: int, shards: int) -> int:
     return max(_FEWEST_BUCKETS, min(MOST_BUCKETS, affordable))
 
 
-def merged(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
+def merge_reports(reports: Iterable[ShardReport]) -> dict[str, SplitStatistics]:
     """Merge the statistics of each split's reports, in the order of the reports."""
     splits: dict[str, SplitStatistics] = {}
     for report in reports:

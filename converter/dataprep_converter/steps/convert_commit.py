@@ -43,7 +43,7 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     unswept = remove_stale_files(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
     _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
 
-    merged_statistics = statistics.merged(reports)
+    merged_statistics = statistics.merge_reports(reports)
     with Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline:
         features = pipeline.features
         manifest = _manifest(spec, plan, reports, pipeline, merged_statistics)
@@ -143,7 +143,7 @@ def _manifest(
         digest=digest_of_files((report.sha256, report.file) for report in reports),
         raw_digest=digest_of_files((report.raw_sha256, report.file) for report in reports),
         bad_examples=_examples(reports),
-        lossy=lossy.merged(each for report in reports for each in report.lossy),
+        lossy=lossy.merge_entries(each for report in reports for each in report.lossy),
         quarantine=[report.quarantine for report in reports if report.quarantine is not None],
         tools=tool_versions(),
     )

@@ -29,12 +29,12 @@ from dataprep_converter.sampling.plan import Plan
 from dataprep_converter.steps.commit_result import result_of
 from dataprep_converter.steps.draft import Draft
 from dataprep_converter.stores import Entry
-from dataprep_converter.stores.publish import copied, digest_of
+from dataprep_converter.stores.publish import copy_file, digest_of
 
 logger = logging.getLogger(__name__)
 
 _FILES_AT_ONCE: Final = 8
-_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
+_FILE_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How often a file is copied again when a store fails, each time from the beginning."""
 
 
@@ -213,7 +213,7 @@ class _Copier:
             return existing
 
         def once() -> Entry:
-            return copied(
+            return copy_file(
                 self.access.store(source),
                 source,
                 store,
@@ -224,7 +224,7 @@ class _Copier:
                 before_publishing=self.target.check_owner,
             )
 
-        return retrying(once, what=f"copy of {source}", policy=_PATIENCE)
+        return retrying(once, what=f"copy of {source}", policy=_FILE_RETRY_POLICY)
 
     def _check_stopped(self) -> None:
         if self.stop.is_set():

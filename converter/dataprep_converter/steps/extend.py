@@ -31,7 +31,7 @@ from dataprep_converter.planning.planner import NewPlan, make_plan
 from dataprep_converter.sampling.plan import Plan, Tables, check_versions
 from dataprep_converter.sampling.units import UnitTable
 from dataprep_converter.steps.convert_plan import ConversionDraft
-from dataprep_converter.stores.publish import copied
+from dataprep_converter.stores.publish import copy_file
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def _take_over(plan: Plan, tables: Tables, existing: ExistingDataSet, folder: Ru
             return  # the work step will rebuild the shard
         if report.quarantine is not None and report.quarantine_sha256 is not None:
             path = names.quarantine_file(folder.run_id, report.split, _number_in(report.quarantine))
-            copied(
+            copy_file(
                 store,
                 folder.at(report.quarantine),
                 store,

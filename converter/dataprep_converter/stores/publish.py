@@ -39,7 +39,7 @@ def write_file(store: Store, uri: str, pieces: Iterable[bytes], *, hdfs: HdfsOpt
         raise
 
 
-def copied(
+def copy_file(
     source: Store,
     source_uri: str,
     target: Store,

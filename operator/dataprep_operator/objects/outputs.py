@@ -31,7 +31,7 @@ def place_of(raw: Mapping[str, Any], defaults: Mapping[str, Any] | None) -> str 
     """Return the location of a job's output, or None when the spec names none. `defaults` is the job's profile."""
     spec, namespace = untrusted.mapping(raw.get("spec")), str(raw["metadata"]["namespace"])
     if defaults is not None:
-        spec = profile.merged(spec, untrusted.mapping(defaults.get("spec")), name="")
+        spec = profile.with_defaults(spec, untrusted.mapping(defaults.get("spec")), name="")
     output, version = untrusted.mapping(spec.get("output")), untrusted.mapping(spec.get("output")).get("version")
     uri = output.get("uri")
     if not isinstance(uri, str):

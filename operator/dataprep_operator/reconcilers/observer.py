@@ -235,7 +235,7 @@ class Observer:
         raw_profile = self._cache.profile(namespace, name or profile.DEFAULT)
         if raw_profile is None:
             return spec, name
-        return profile.merged(spec, untrusted.mapping(raw_profile.get("spec")), name=raw_profile["metadata"]["name"]), None
+        return profile.with_defaults(spec, untrusted.mapping(raw_profile.get("spec")), name=raw_profile["metadata"]["name"]), None
 
     async def _frozen_spec(self, observed: Observed, live_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if observed.uid not in self._frozen_specs:

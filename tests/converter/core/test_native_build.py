@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "converter" / "build_native.py"
 
 
-def copied(root: Path) -> Path:
+def copy_sources(root: Path) -> Path:
     """Copy the files needed for the build, and return the library's folder."""
     folder = root / "dataprep_converter" / "core"
     folder.mkdir(parents=True)
@@ -27,13 +27,13 @@ def copied(root: Path) -> Path:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    return copied(tmp_path)
+    return copy_sources(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return such a folder with the library in it, which is compiled only once."""
-    sources = copied(tmp_path_factory.mktemp("built"))
+    sources = copy_sources(tmp_path_factory.mktemp("built"))
     assert build(sources).returncode == 0
     return sources
 

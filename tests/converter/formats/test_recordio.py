@@ -14,7 +14,7 @@ from dataprep_api.spec import Feature, LabelFeature, Output
 from dataprep_converter.core.errors import BadData, BadSpec, BrokenRecord
 from dataprep_converter.core.tensors import to_arrow
 from dataprep_converter.formats.recordio.recordio_decoder import RecordioDecoder, parse_record
-from dataprep_converter.formats.recordio.recordio_encoder import RecordioEncoder, escaped, header
+from dataprep_converter.formats.recordio.recordio_encoder import RecordioEncoder, header, split_at_magic
 from dataprep_converter.pipeline.features import resolve
 from dataprep_converter.records.batch import SAMPLE, Batch
 
@@ -105,7 +105,7 @@ def test_data_that_holds_the_magic_number_is_split_there_and_joined_again() -> N
 def test_the_frames_are_those_that_dmlc_writes() -> None:
     # MXNet's own writer gives the same bytes for this payload, see tests/interop/test_mxnet.py.
     payload = bytes.fromhex("61626364 0a23d7ce 65666768")
-    made, sizes = escaped(pa.array([header(len(payload)) + payload], pa.large_binary()))
+    made, sizes = split_at_magic(pa.array([header(len(payload)) + payload], pa.large_binary()))
     assert made.hex() == "0a23d7ce04000020616263640a23d7ce0400006065666768"
     assert list(sizes) == [24]
 

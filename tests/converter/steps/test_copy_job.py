@@ -91,13 +91,13 @@ def test_what_is_there_is_not_copied_again(root: Path, monkeypatch: pytest.Monke
     gone = sorted((root / "b").glob("train-*"))[2]
     gone.unlink()
     copied: list[str] = []
-    before = publish.copied
+    before = publish.copy_file
 
     def told(source: Any, source_uri: str, *args: Any, **more: Any) -> Any:  # Any: passed on unchanged
         copied.append(source_uri)
         return before(source, source_uri, *args, **more)
 
-    monkeypatch.setattr("dataprep_converter.steps.copy_job.copied", told)
+    monkeypatch.setattr("dataprep_converter.steps.copy_job.copy_file", told)
     run_job(a_copy(root))
     assert copied == [str(root / "a" / gone.name)]
     assert (root / "b/_SUCCESS").read_bytes() == success

@@ -155,7 +155,7 @@ class RecordioEncoder(SingleFile):
         if sizes.max() > LARGEST:
             raise BadData(f"A record has {int(sizes.max()):,} bytes, but recordioProtobuf can hold at most {LARGEST:,}.")
         (headers, _), (paddings, _) = look_ups(sizes, header, lambda size: bytes(-size % 4))
-        framed, self._sizes = escaped(join([headers, *pieces, paddings], batch.num_rows))
+        framed, self._sizes = split_at_magic(join([headers, *pieces, paddings], batch.num_rows))
         return framed
 
     def sizes(self) -> Lengths:
@@ -251,7 +251,7 @@ def _numbers(column: Array, feature: FeatureSpec) -> Part:
     return Ragged(content=binary(data.view(np.uint8), np.concatenate(([0], np.cumsum(lengths)))), lengths=lengths)
 
 
-def escaped(records: Array) -> tuple[memoryview, Lengths]:
+def split_at_magic(records: Array) -> tuple[memoryview, Lengths]:
     """Split the framed records that contain the magic number. Return the bytes of all records, and the size of each."""
     data, offsets = binary_data(records)
     starts = offsets - offsets[0]

@@ -73,7 +73,7 @@ def operation_of(
     """Return the operation of a request. Unsupported ones are rejected by name."""
     on = "object" if key else "bucket"
     for operation in OPERATIONS:
-        if bucket and operation.method == method and operation.on == on and _marked(operation, query, headers):
+        if bucket and operation.method == method and operation.on == on and _has_marker(operation, query, headers):
             unknown = query.keys() - set(operation.parameters) - {operation.marker}
             if not unknown:
                 return operation
@@ -83,7 +83,7 @@ def operation_of(
     raise OssError(501, "NotImplemented", f"This fake knows no {method} of {about} with {asked}.")
 
 
-def _marked(operation: Operation, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+def _has_marker(operation: Operation, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
     if operation.marker is None:
         return True
     header = operation.marker.removeprefix("header:")
