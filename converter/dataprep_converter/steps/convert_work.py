@@ -26,7 +26,7 @@ from dataprep_converter.transforms.hash import digests_of_keys
 
 logger = logging.getLogger(__name__)
 
-_SHARD_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
+_SHARD_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 """How often a shard is retried when its store fails. Each retry rebuilds the shard from the beginning, under a new temporary name."""
 
 
@@ -160,4 +160,4 @@ class _Task:
                 attempt = self._start(first.shards)
             return attempt.report.result()
 
-        return retrying(once, what=f"shard {shard.file}", policy=_SHARD_PATIENCE)
+        return retrying(once, what=f"shard {shard.file}", policy=_SHARD_RETRY_POLICY)

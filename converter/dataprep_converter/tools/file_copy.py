@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _FILES_AT_ONCE: Final = 8
 _MOST_WAITING: Final = 64
 """Files that are listed, but whose copying hasn't started yet."""
-_PATIENCE = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
+_FILE_RETRY_POLICY = RetryPolicy(attempts=3, total_seconds=300, first_delay_seconds=1)
 
 
 class _CancelledError(Exception):
@@ -141,7 +141,7 @@ class _Copier:
 
     def copy(self, entry: Entry, uri: str) -> bool:
         """Copies the file and returns True, or returns False if it exists already."""
-        return retrying(lambda: self._copy(entry, uri), what=f"copy of {entry.uri}", policy=_PATIENCE)
+        return retrying(lambda: self._copy(entry, uri), what=f"copy of {entry.uri}", policy=_FILE_RETRY_POLICY)
 
     def _copy(self, entry: Entry, uri: str) -> bool:
         existing = self.target.stat(uri)

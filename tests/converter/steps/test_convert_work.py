@@ -35,7 +35,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         begin(self, one, **arguments)
 
     monkeypatch.setattr(ShardWriter, "__init__", noted)
-    monkeypatch.setattr(convert_work, "_SHARD_PATIENCE", retry.RetryPolicy(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(convert_work, "_SHARD_RETRY_POLICY", retry.RetryPolicy(attempts=3, first_delay_seconds=0.01))
     return files
 
 

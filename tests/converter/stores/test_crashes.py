@@ -41,7 +41,7 @@ AT_ONCE = 4
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a shard whose temporary file was swept again without a pause, and upload even small files in parts."""
-    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", RetryPolicy(attempts=3, first_delay_seconds=0))
+    monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
 
 

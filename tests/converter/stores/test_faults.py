@@ -82,7 +82,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "ANSWER_SECONDS", ANSWER_SECONDS_OF_PARTS)
     # pyodps only accepts integers.
     monkeypatch.setattr(maxcompute, "ANSWER_SECONDS", int(ANSWER_SECONDS))
-    monkeypatch.setattr(converter_working, "_SHARD_PATIENCE", RetryPolicy(attempts=3, first_delay_seconds=0.01))
+    monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0.01))
     monkeypatch.setattr(preflight, "_RETRY_SECONDS", 30.0)
     small_jobs.least_parts(monkeypatch)
 

@@ -30,19 +30,19 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path / "raw"
 
 
-def copied(uri: Path | str, to: Path | str, *, overwrite: bool = False) -> CopyResult:
+def copy(uri: Path | str, to: Path | str, *, overwrite: bool = False) -> CopyResult:
     return file_copy.copy(str(uri), str(to), Access(), overwrite=overwrite)
 
 
 def test_a_folder_is_copied_with_all_that_is_in_it(raw: Path, tmp_path: Path) -> None:
-    assert copied(raw, tmp_path / "to") == CopyResult(files=5, size=5005)
+    assert copy(raw, tmp_path / "to") == CopyResult(files=5, size=5005)
     assert everything(tmp_path / "to") == everything(raw)
 
 
 def test_a_file_is_copied_to_a_name_or_into_a_folder(raw: Path, tmp_path: Path) -> None:
-    copied(raw / "a.csv", tmp_path / "to/other.csv")
-    copied(raw / "a.csv", f"file://{tmp_path}/to/")
-    copied(raw / "a.csv", raw / "beside.csv")
+    copy(raw / "a.csv", tmp_path / "to/other.csv")
+    copy(raw / "a.csv", f"file://{tmp_path}/to/")
+    copy(raw / "a.csv", raw / "beside.csv")
     assert everything(tmp_path / "to") == {"a.csv": b"1,2\n", "other.csv": b"1,2\n"}
     assert (raw / "beside.csv").read_bytes() == b"1,2\n"
 
@@ -52,15 +52,15 @@ def test_a_file_of_an_archive_is_a_file_too(raw: Path, tmp_path: Path) -> None:
 
     with zipfile.ZipFile(tmp_path / "raw.zip", "w") as archive:
         archive.write(raw / "a.csv", "in/a.csv")
-    copied(f"{tmp_path}/raw.zip!/in", tmp_path / "to")
+    copy(f"{tmp_path}/raw.zip!/in", tmp_path / "to")
     assert everything(tmp_path / "to") == {"a.csv": b"1,2\n"}
 
 
 def test_what_is_there_with_the_same_bytes_is_not_written_again(raw: Path, tmp_path: Path) -> None:
-    copied(raw, tmp_path / "to")
+    copy(raw, tmp_path / "to")
     (tmp_path / "to/b/c.jpg").unlink()
     before = (tmp_path / "to/a.csv").stat().st_mtime_ns
-    assert copied(raw, tmp_path / "to") == CopyResult(files=1, size=5000, kept=4)
+    assert copy(raw, tmp_path / "to") == CopyResult(files=1, size=5000, kept=4)
     assert (tmp_path / "to/a.csv").stat().st_mtime_ns == before
 
 
@@ -69,10 +69,10 @@ def test_a_file_that_holds_something_else_is_replaced_only_when_that_is_asked_fo
     (tmp_path / "to").mkdir()
     (tmp_path / "to/a.csv").write_bytes(content)
     with pytest.raises(OutputExists) as told:
-        copied(raw, tmp_path / "to")
+        copy(raw, tmp_path / "to")
     assert str(told.value) == f"{tmp_path}/to/a.csv differs from the file to be copied; --overwrite replaces it."
     assert (tmp_path / "to/a.csv").read_bytes() == content
-    copied(raw, tmp_path / "to", overwrite=True)
+    copy(raw, tmp_path / "to", overwrite=True)
     assert everything(tmp_path / "to") == everything(raw)
 
 
@@ -85,7 +85,7 @@ def test_nothing_has_its_name_before_it_is_whole(raw: Path, tmp_path: Path, monk
         return before(upload, replace=replace)
 
     monkeypatch.setattr(FileUpload, "commit", commit)
-    copied(raw, tmp_path / "to")
+    copy(raw, tmp_path / "to")
     assert seen == [False] * 5
 
 
@@ -98,21 +98,21 @@ def test_a_file_that_changes_while_it_is_copied_gets_no_name(raw: Path, tmp_path
 
     monkeypatch.setattr(FileInput, "stream", stream)
     with pytest.raises(InputChanged, match=rf"{raw}/a\.csv changed while it was copied: .* then, .* now\. Copy it again\."):
-        copied(raw / "a.csv", tmp_path / "to/a.csv")
+        copy(raw / "a.csv", tmp_path / "to/a.csv")
     assert not list((tmp_path / "to").iterdir())
 
 
 def test_what_reads_back_otherwise_is_removed(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_copy, "_PATIENCE", RetryPolicy(attempts=1))
+    monkeypatch.setattr(file_copy, "_FILE_RETRY_POLICY", RetryPolicy(attempts=1))
     before = FileUpload.write
     monkeypatch.setattr(FileUpload, "write", lambda upload, data: before(upload, bytes(len(data))))
     with pytest.raises(Unreachable, match="has other content than was written to it, so it was removed"):
-        copied(raw / "a.csv", tmp_path / "to.csv")
+        copy(raw / "a.csv", tmp_path / "to.csv")
     assert not (tmp_path / "to.csv").exists()
 
 
 def test_a_store_that_fails_once_is_asked_again(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_copy, "_PATIENCE", RetryPolicy(attempts=2, first_delay_seconds=0))
+    monkeypatch.setattr(file_copy, "_FILE_RETRY_POLICY", RetryPolicy(attempts=2, first_delay_seconds=0))
     before, calls = FileStore.create, []
 
     def create(store: FileStore, uri: str, **more: Any) -> FileUpload:
@@ -122,28 +122,28 @@ def test_a_store_that_fails_once_is_asked_again(raw: Path, tmp_path: Path, monke
         return before(store, uri, **more)
 
     monkeypatch.setattr(FileStore, "create", create)
-    assert copied(raw / "a.csv", tmp_path / "to.csv") == CopyResult(files=1, size=4)
+    assert copy(raw / "a.csv", tmp_path / "to.csv") == CopyResult(files=1, size=4)
 
 
 def test_a_copy_onto_or_into_itself_is_refused(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(raw)
     for to in (raw, raw / "b/new", tmp_path / "link"):
         with pytest.raises(BadSpec):
-            copied(raw, to, overwrite=True)
+            copy(raw, to, overwrite=True)
     with pytest.raises(BadSpec, match=r"link/a\.csv is .*raw/a\.csv itself, so there is nothing to copy"):
-        copied(raw / "a.csv", tmp_path / "link/a.csv", overwrite=True)
+        copy(raw / "a.csv", tmp_path / "link/a.csv", overwrite=True)
     assert (raw / "a.csv").read_bytes() == b"1,2\n"
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=rf"{tmp_path}/absent names nothing: no such file, and no file below it"):
-        copied(tmp_path / "absent", tmp_path / "to")
+        copy(tmp_path / "absent", tmp_path / "to")
 
 
 def test_a_file_larger_than_what_memory_is_taken_is_copied(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(64 << 20))
     tracemalloc.start()
-    copied(tmp_path / "large", tmp_path / "to")
+    copy(tmp_path / "large", tmp_path / "to")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 24 << 20
@@ -175,6 +175,6 @@ def test_a_file_of_the_web_is_called_as_its_path_says(tmp_path: Path, capsys: py
 def test_an_address_without_a_file_name_needs_one_for_the_copy(tmp_path: Path, address: str) -> None:
     with serving({address: b"abc", address.partition("?")[0]: b"abc"}) as site:
         with pytest.raises(BadSpec, match="doesn't end with a file name: as the destination, give a file name instead of a folder"):
-            copied(site.at(address), f"{tmp_path}/to/")
-        copied(site.at(address), tmp_path / "named")
+            copy(site.at(address), f"{tmp_path}/to/")
+        copy(site.at(address), tmp_path / "named")
     assert (tmp_path / "named").read_bytes() == b"abc"
