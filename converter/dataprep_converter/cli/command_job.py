@@ -21,7 +21,9 @@ def add_arguments(command: argparse.ArgumentParser, *, example: str, verb: str, 
     command.add_argument("--set", dest="fields", action="append", default=[], metavar="FIELD=VALUE", help=f"a field of the spec: {example}")
     command.add_argument("--job", metavar="FILE", help="a job file whose spec.stores describes the stores")
     add_workers(command, of=of_processes)
-    command.add_argument("--print-job", action="store_true", help=f"only print the job, for example to run it on a cluster, and don't {verb} the data")
+    command.add_argument(
+        "--print-job", action="store_true", help=f"only print the job, for example to run it on a cluster, and don't {verb} the data"
+    )
     command.add_argument("--quiet", action="store_true", help="don't show progress")
 
 
