@@ -42,7 +42,6 @@ class Reason(StrEnum):
     RETRYING = "Retrying"
     RESCALED = "Rescaled"
     MEMORY_RAISED = "MemoryRaised"
-    WAITING = "Waiting"
     WAITING_FOR_JOB = "WaitingForJob"
     PROFILE_NOT_FOUND = "ProfileNotFound"
     OPERATOR_OUTDATED = "OperatorOutdated"
@@ -106,13 +105,12 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.REUSED: "A finished data set of the same spec and inputs was found, so no conversion was needed.",
     Reason.SUSPENDED: "spec.suspend is true. Finished shards are kept.",
     Reason.RESUMED: "spec.suspend is false again.",
-    Reason.RETRYING: "The annotation dataprep.io/retry asked for another attempt. Only the missing shards are written.",
+    Reason.RETRYING: "The annotation dataprep.io/retry requested another attempt. Only the missing shards are written.",
     Reason.RESCALED: "workers.parallelism was changed.",
-    Reason.MEMORY_RAISED: "Tasks ran out of memory. They run again with more memory, as spec.retry says.",
-    Reason.WAITING: "The step's turn has not come yet.",
+    Reason.MEMORY_RAISED: "Tasks ran out of memory. The tasks run again with more memory, as spec.retry specifies.",
     Reason.WAITING_FOR_JOB: "A job named in source.fromJob or runAfter is not Complete. The message names that job and its phase.",
     Reason.PROFILE_NOT_FOUND: "The DataPrepProfile named in spec.profile doesn't exist in the namespace. The job starts once this profile exists.",
-    Reason.OPERATOR_OUTDATED: "The spec has fields that the CustomResourceDefinition has but this operator doesn't know. The job waits until the operator is upgraded.",
+    Reason.OPERATOR_OUTDATED: "The spec has fields that the CustomResourceDefinition contains but this operator doesn't support. The job waits until the operator is upgraded.",
     Reason.FELL_BACK_TO_CPU: "accelerator.policy is Preferred and no GPU was free, so the job runs on CPU nodes.",
     Reason.CLEANED_UP: "A cleanup rule removed pods or Jobs.",
     Reason.NOT_HANDED_OVER: "The data set is complete, but the ConfigMap with the job's name could not be created. The condition `HandedOver` says why. The operator tries again.",
@@ -124,11 +122,11 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.JOB_ACTIVE: "concurrencyPolicy is Forbid and the DataPrepCronJob's last job is unfinished, so the next job waits.",
     Reason.JOB_REPLACED: "concurrencyPolicy is Replace and a job is due, so the unfinished job is deleted first.",
     Reason.MISSED_SCHEDULE: "A job could not be created within startingDeadlineSeconds and is skipped.",
-    Reason.TOO_MANY_MISSED: "A DataPrepCronJob missed more than 100 scheduled times. A job is created only for the last of them.",
+    Reason.TOO_MANY_MISSED: "A DataPrepCronJob missed more than 100 scheduled times. A job is created only for the latest missed time.",
     Reason.INVALID_SPEC: "The spec is invalid. The message names the field.",
     Reason.CIRCULAR_WAIT: "Jobs wait for each other in a cycle. The message shows the cycle.",
-    Reason.OUTPUT_EXISTS: "The output holds another run's data and overwrite is Never.",
-    Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same output. This job waits until the other one has ended.",
+    Reason.OUTPUT_EXISTS: "The output contains another run's data, and overwrite is Never.",
+    Reason.OUTPUT_IN_USE: "Another unfinished DataPrepJob writes to the same output. This job waits until that job has ended.",
     Reason.OUTPUT_LOST: "Another run took over the output while this run was writing.",
     Reason.OUTPUT_MISSING: "A planned file, or one of script.outputs, is missing or incomplete.",
     Reason.INPUT_NOT_FOUND: "There is no file or folder at a source URI.",
@@ -154,7 +152,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.BACKOFF_LIMIT_EXCEEDED: "A step or task failed more often than its limit allows. The message contains the last failure.",
     Reason.CONFLICTING_CHILD: "An object that the job wants to create already exists and belongs to someone else.",
     Reason.VERIFICATION_FAILED: "The written files differ from the shards' reports.",
-    Reason.NEWER_FORMAT: "A file beside the data set has a newer format version than this release of dataprep knows. The message names the file.",
+    Reason.NEWER_FORMAT: "A file beside the data set has a newer format version than this release of dataprep supports. The message names the file.",
     Reason.JOB_REFUSED: "The API server refused the DataPrepJob of a DataPrepCronJob. The message comes from the API server.",
     Reason.INTERNAL_ERROR: "There is a bug in dataprep. The message contains the exception. Please report it.",
 }

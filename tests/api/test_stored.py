@@ -38,7 +38,7 @@ def test_a_newer_file_is_refused_by_name_whatever_its_fields_are(model: type[Sto
     with pytest.raises(FormatError) as refused:
         model.model_validate_json(newer)
     assert str(refused.value) == (
-        f"the {model.FILE} has the format version 99, and this release of dataprep knows versions up to {model.newest()}. "
+        f"the {model.FILE} has the format version 99, and this release of dataprep supports versions up to {model.newest()}. "
         "Use the release that wrote it, or a later one"
     )
 
@@ -119,5 +119,5 @@ def test_newer_fields_of_parts_are_written_only_where_they_are_set(tree: Tree, w
 def test_a_release_knows_the_versions_of_parts_too() -> None:
     assert (Tree.newest(), PlanHead.newest()) == (4, 2)
     assert Tree.model_validate_json('{"version": 4}') == Tree()
-    with pytest.raises(FormatError, match="knows versions up to 4"):
+    with pytest.raises(FormatError, match="supports versions up to 4"):
         Tree.model_validate_json('{"version": 5}')

@@ -112,7 +112,7 @@ def refuses(folder: Path, file: str, way: Callable[[Path], object], looked_at: s
     with pytest.raises(NewerFormat) as refused:
         way(folder)
     assert str(refused.value).startswith(
-        f"{path.relative_to(folder)}: the {file} has the format version 99, and this release of dataprep knows versions up to "
+        f"{path.relative_to(folder)}: the {file} has the format version 99, and this release of dataprep supports versions up to "
     )
     assert {each: each.read_bytes() for each in (folder / "out").rglob("*") if each.is_file()} == before
 

@@ -277,7 +277,7 @@ def test_who_waits_for_a_job_that_went_unseen_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"limit": 5}, "limit can't be combined with fromJob.split, because it counts the records of all splits"),
+        ({"limit": 5}, "limit can't be combined with fromJob.split, because limit counts the records of all splits"),
         ({"splits": {"into": [{"name": "x", "subset": "test"}]}}, "the split 'x' sets subset, which can't be combined with fromJob.split"),
     ],
     ids=["limit", "subset"],

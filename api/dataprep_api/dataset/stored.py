@@ -49,7 +49,7 @@ class StoredDocument(Versioned):
             raise ValueError(f"version must be a whole number from 1 on, got {version!r}")
         if version > cls.newest():
             raise FormatError(
-                f"the {cls.FILE} has the format version {version}, and this release of dataprep knows versions up to {cls.newest()}. "
+                f"the {cls.FILE} has the format version {version}, and this release of dataprep supports versions up to {cls.newest()}. "
                 "Use the release that wrote it, or a later one"
             )
         return {name: value for name, value in content.items() if name != "version"}

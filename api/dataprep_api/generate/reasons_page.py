@@ -17,12 +17,12 @@ _CONDITIONS: Final = {
     ConditionType.VALIDATED: "The spec was accepted, and the plan step found that inputs and output can be used.",
     ConditionType.RUNNING: "Pods of the job are running.",
     ConditionType.SUSPENDED: "The job is stopped by `spec.suspend`. Finished shards are kept.",
-    ConditionType.QUOTA_RESERVED: "The queue has admitted the convert Job. Only for jobs with the label `kueue.x-k8s.io/queue-name`. While False, the message comes from the queue.",
+    ConditionType.QUOTA_RESERVED: "The queue has admitted the convert Job. This condition exists only for jobs with the label `kueue.x-k8s.io/queue-name`. While the condition is False, the queue provides the message.",
     ConditionType.OUTPUT_COMMITTED: "Manifest and `_SUCCESS` are written, so the output can be read.",
     ConditionType.COMPLETE: "The job succeeded. This is final.",
-    ConditionType.FAILED: "The job failed. Reason and message say why. This is final unless the annotation `dataprep.io/retry` asks for another attempt.",
-    ConditionType.OUTPUT_REMOVED: "This condition is never true. While it is False, a deleted job with `deletionPolicy: Delete` is removing its output, or the message says why it can't.",
-    ConditionType.HANDED_OVER: "This condition is never true. While it is False, the data set is complete, but the ConfigMap for training can't be created.",
+    ConditionType.FAILED: "The job failed. Reason and message say why. The failure is final unless the annotation `dataprep.io/retry` requests another attempt.",
+    ConditionType.OUTPUT_REMOVED: "This condition is never true. While the condition is False, a deleted job with `deletionPolicy: Delete` is removing its output, or the message says why the output can't be removed.",
+    ConditionType.HANDED_OVER: "This condition is never true. While the condition is False, the data set is complete, but the ConfigMap for training can't be created.",
     ConditionType.SCHEDULED: "The last job that was due has been created. Only in DataPrepCronJobs.",
 }
 

@@ -120,7 +120,7 @@ ParamName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length
 _SOURCE_FIELDS: Final = ("features", "labels", "transforms", "deduplicate", "limit", "splits", "shuffle")
 """Fields that describe records. A job with a script can't set these fields, because the script writes the records itself."""
 
-_NO_LIMIT: Final = "limit can't be combined with fromJob.split, because it counts the records of all splits"
+_NO_LIMIT: Final = "limit can't be combined with fromJob.split, because limit counts the records of all splits"
 
 NO_TRAIN: Final = f"{' and '.join(SAGEMAKER)} is for SageMaker, which needs a channel named train, but none of the splits has that name"
 

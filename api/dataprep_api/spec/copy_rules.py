@@ -16,7 +16,7 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
     if spec.source is None or spec.source.kind not in SOURCES:
         yield "it needs source.dataset or source.fromJob"
     elif spec.source.from_job is not None and spec.source.from_job.split is not None:
-        yield "it takes all splits, so leave out fromJob.split"
+        yield "a copy takes all splits, so leave out fromJob.split"
     names = [_yaml_name(spec, name) for name in _RECORD_FIELDS if getattr(spec, name) != type(spec).model_fields[name].default]
     output = spec.output
     fields = type(output).model_fields

@@ -27,7 +27,7 @@ def faults(spec: "DataPrepJobSpec") -> Iterator[str]:
     if rules is None:
         return
     if rules.exact:
-        yield "splits.exact divides by the number of records, so records would move to other splits; without it each record stays in its split"
+        yield "splits.exact divides by the number of records, so records would move to other splits; without exact, each record stays in its split"
     if rules.stratify_by is not None:
         yield "splits.stratifyBy divides by the number of records of each class, so records would move to other splits"
     for split in rules.into:
