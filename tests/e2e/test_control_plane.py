@@ -73,7 +73,7 @@ def test_the_crd_may_be_upgraded_under_running_jobs(namespace: Namespace, stores
         apply_once_known(namespace, late)
         status = namespace.wait("late", lambda status: bool(status.get("phase")), what="seen", seconds=60)
         assert (status["phase"], condition(status, "Running")["reason"]) == ("Pending", "OperatorOutdated")
-        assert "doesn't know spec.ofANewerRelease" in condition(status, "Running")["message"]
+        assert "doesn't support spec.ofANewerRelease" in condition(status, "Running")["message"]
         namespace.kubectl("delete", "dpj", "late")
         wait_all(namespace, "Succeeded", seconds=HEALED_SECONDS)
         assert_done_once(stores, namespace)

@@ -138,7 +138,7 @@ def test_a_second_release_does_not_start_where_another_one_runs(
             second.stop()
         # Releases of other tests may be running in other namespaces; one is enough.
         where = r"test-\w+" if everywhere else re.escape(namespace.name)
-        said = f"The release \\S+ works in the namespace {where}: this one, {operator.namespace}/another, doesn't start"
+        said = f"The release \\S+ works in the namespace {where}: this release, {operator.namespace}/another, doesn't start"
         assert re.search(said, second.words())
         assert first.ended is None
 

@@ -91,9 +91,7 @@ def test_evictions_in_a_row_are_followed_by_pauses_that_grow(world: World) -> No
         assert world.job("convert-1")["spec"]["suspend"] is False
 
     assert pauses == [10, 20, 40, 80, 160, 320, 600, 600]
-    assert "Pods were evicted 16 times without a shard being finished, the last time by PreemptionByScheduler" not in world.message(
-        "Running"
-    )
+    assert "Pods were evicted 16 times without a finished shard. Last cause: PreemptionByScheduler" not in world.message("Running")
 
 
 def test_a_pause_stops_no_pod_that_runs(world: World) -> None:
@@ -176,7 +174,7 @@ def test_a_limit_fails_the_job_and_a_retry_counts_anew(world: World) -> None:
 
     assert world.settle() == "Failed"
     assert world.condition("Failed") == ("True", "TooManyEvictions")
-    assert world.message() == "Pods were evicted 3 times, and maxEvictions is 2; the last time by PreemptionByScheduler."
+    assert world.message() == "Pods were evicted 3 times, but maxEvictions is 2. Last cause: PreemptionByScheduler."
     assert world.job("convert-1")["spec"]["suspend"] is True
     assert retry(world) == "Running"
     assert world.status()["evictions"]["count"] == 0

@@ -148,7 +148,7 @@ def test_a_field_that_only_a_later_operator_knows_makes_a_new_job_wait(world: Wo
 
     assert world.settle() == "Pending"
     assert world.condition("Running") == ("False", "OperatorOutdated")
-    assert "This operator doesn't know spec.provenence, which the CustomResourceDefinition has" in world.message("Running")
+    assert "This operator doesn't support spec.provenence, which the CustomResourceDefinition contains" in world.message("Running")
     assert world.jobs() == []
 
 

@@ -37,7 +37,7 @@ def test_a_job_with_a_field_that_the_watch_leaves_out_waits(world: World) -> Non
 
     assert world.settle() == "Pending"
     assert world.condition("Running") == ("False", "OperatorOutdated")
-    assert "doesn't know spec.ofANewerRelease" in world.message("Running")
+    assert "doesn't support spec.ofANewerRelease" in world.message("Running")
     assert (world.jobs(), world.created("configmaps")) == ([], 0)
     for _ in range(3):
         assert world.later(300) == "Pending"

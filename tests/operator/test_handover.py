@@ -205,7 +205,7 @@ def test_a_map_is_not_made_from_a_spec_that_holds_no_spec_or_was_edited(world: W
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
     world.restart()
     world.settle()
-    assert f"the ConfigMap {kept} holds no spec in job.yaml" in world.message("HandedOver")
+    assert f"the ConfigMap {kept} contains no spec in job.yaml" in world.message("HandedOver")
 
     world.cluster.remove("configmaps", NAMESPACE, kept)
     world.restart()

@@ -57,7 +57,7 @@ def test_the_workload_s_words_and_the_place_in_the_queue_are_shown(world: World)
     world.later(10)
 
     assert world.condition("QuotaReserved") == ("False", "Queued")
-    told = f"The queue research holds the convert Job back. {NO_QUOTA}. 2 jobs of the queue are before it."
+    told = f"The convert Job waits until the queue research admits it. {NO_QUOTA}. 2 jobs of the queue are before it."
     assert (world.message("QuotaReserved"), world.message("Running")) == (told, told)
     assert world.wait is not None
     assert world.wait <= 11
@@ -237,11 +237,12 @@ def test_a_job_that_is_stopped_is_started_again_once_and_then_left_to_kueue(worl
         assert world.later(60) == "Queued"
     assert writes(world) == before
     assert world.condition("Running") == ("False", "Queued")
-    assert "If Kueue did this (it can also manage Jobs without a queue), put the label kueue.x-k8s.io/queue-name" in world.message(
-        "Running"
+    assert (
+        "If Kueue suspended the Job (Kueue can also manage Jobs without a queue), put the label kueue.x-k8s.io/queue-name"
+        in world.message("Running")
     )
     name = world.job("plan")["metadata"]["name"]
-    assert world.message("Running").endswith(f"""Otherwise run: kubectl patch job {name} -p '{{"spec":{{"suspend":false}}}}'""")
+    assert world.message("Running").endswith(f"""Otherwise resume the Job: kubectl patch job {name} -p '{{"spec":{{"suspend":false}}}}'""")
 
     world.cluster.change("jobs", name, {"spec": {"suspend": False}})
     assert world.settle() == "Planning"
@@ -264,7 +265,7 @@ def test_a_step_that_kueue_stops_goes_into_the_job_s_queue(world: World, step: s
     job = world.job(step)
     assert {key: job["metadata"]["labels"][key] for key in queued_job} == queued_job
     assert job["spec"]["suspend"] is True
-    assert world.message("Running") == f"The queue research holds the {step.partition('-')[0]} Job back."
+    assert world.message("Running") == f"The {step.partition('-')[0]} Job waits until the queue research admits it."
 
     world.cluster.change("jobs", job["metadata"]["name"], {"spec": {"suspend": False}})
     assert world.settle() == ("Planning" if step == "plan" else "Committing")

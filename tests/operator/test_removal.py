@@ -298,7 +298,7 @@ def test_the_finalizer_is_dropped_with_a_warning_when_the_namespace_is_deleted(w
     assert body(world) is None
     assert note(world, "OutputKept") == (
         "Warning",
-        "The namespace is being deleted and takes no more pods: s3://out/mnist stays as it is.",
+        "The namespace is being deleted and accepts no new pods, so s3://out/mnist is kept.",
     )
 
 

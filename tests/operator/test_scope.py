@@ -80,7 +80,7 @@ def releases() -> Releases:
 def test_two_releases_of_one_namespace_are_not_two(releases: Releases) -> None:
     releases.start("one", "team-a", "team-b")
 
-    said = r"^The release one/dp works in the namespace team-b: this one, two/dp, doesn't start. List other namespaces in one of them, or give one of them a separate operator class"
+    said = r"^The release one/dp works in the namespace team-b: this release, two/dp, doesn't start. Set other namespaces in one of the two releases, or give one release a separate operator class"
     with pytest.raises(Overlap, match=said):
         releases.start("two", "team-b", "team-c")
 
@@ -93,21 +93,23 @@ def test_releases_of_different_namespaces_live_together(releases: Releases) -> N
 def test_one_for_all_namespaces_gives_way_to_one_for_some(releases: Releases) -> None:
     releases.start("one", "team-a")
 
-    with pytest.raises(Overlap, match=r"^The release one/dp works in the namespace team-a: this one, all/dp, doesn't start"):
+    with pytest.raises(Overlap, match=r"^The release one/dp works in the namespace team-a: this release, all/dp, doesn't start"):
         releases.start("all")
 
 
 def test_one_for_some_namespaces_gives_way_to_one_for_all(releases: Releases) -> None:
     releases.start("all")
 
-    with pytest.raises(Overlap, match=r"^The release all/dp works in all namespaces, and so in team-a: this one, one/dp, doesn't start"):
+    with pytest.raises(
+        Overlap, match=r"^The release all/dp works in all namespaces, and so in team-a: this release, one/dp, doesn't start"
+    ):
         releases.start("one", "team-a")
 
 
 def test_two_for_all_namespaces_are_not_two(releases: Releases) -> None:
     releases.start("one")
 
-    with pytest.raises(Overlap, match=r"^The release one/dp works in the namespace one: this one, two/dp, doesn't start"):
+    with pytest.raises(Overlap, match=r"^The release one/dp works in the namespace one: this release, two/dp, doesn't start"):
         releases.start("two")
 
 

@@ -168,7 +168,9 @@ def test_a_config_map_that_holds_no_spec_is_named(world: World) -> None:
     world.edit(output={"uri": "s3://elsewhere"})
     world.restart()
 
-    with pytest.raises(SpecUnreadable, match=f"the ConfigMap {name} holds no spec in job.yaml; delete it, and the operator recreates it"):
+    with pytest.raises(
+        SpecUnreadable, match=f"the ConfigMap {name} contains no spec in job.yaml; delete the ConfigMap, and the operator recreates it"
+    ):
         world.look()
 
 

@@ -67,7 +67,8 @@ def read_spec(config_map: Mapping[str, Any]) -> Body:
         spec = None
     if not isinstance(spec, dict):
         raise SpecUnreadable(
-            f"the ConfigMap {config_map['metadata']['name']} holds no spec in {JOB_FILE}; delete it, and the operator recreates it."
+            f"the ConfigMap {config_map['metadata']['name']} contains no spec in {JOB_FILE}; "
+            "delete the ConfigMap, and the operator recreates it."
         )
     return spec
 

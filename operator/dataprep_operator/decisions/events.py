@@ -45,9 +45,14 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
         notes.append(_new_attempt(before, after))
     if after.run_id and after.run_id != before.run_id and after.progress is not None:
         total = after.progress.records.total
-        count_text = f"{total} records in " if total is not None else ""
+        count_text = f"{total} record{'s' * (total != 1)} in " if total is not None else ""
         notes.append(
-            Note("Normal", Reason.PLANNED, f"{count_text}{after.progress.shards.total} shards, {after.tasks} tasks; run {after.run_id}")
+            Note(
+                "Normal",
+                Reason.PLANNED,
+                f"{count_text}{after.progress.shards.total} shard{'s' * (after.progress.shards.total != 1)}, "
+                f"{after.tasks} task{'s' * (after.tasks != 1)}; run {after.run_id}",
+            )
         )
     suspension = conditions.find(after.conditions, ConditionType.SUSPENDED)
     if before.phase == "Suspended" and suspension is not None and suspension.status == "False":

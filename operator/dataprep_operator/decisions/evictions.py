@@ -60,7 +60,10 @@ def too_many(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> str | None:
     evictions, limit = status.evictions, spec.max_evictions
     if evictions is None or limit is None or evictions.count <= limit:
         return None
-    return f"Pods were evicted {evictions.count} times, and maxEvictions is {limit}; the last time by {evictions.reason}."
+    return (
+        f"Pods were evicted {evictions.count} time{'s' * (evictions.count != 1)}, but maxEvictions is {limit}. "
+        f"Last cause: {evictions.reason}."
+    )
 
 
 def paused_until(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, child: Child | None) -> datetime | None:
@@ -88,4 +91,7 @@ def pause_message(
     if until is None or now >= until or status.evictions is None:
         return None
     evictions = status.evictions
-    return f"Pods were evicted {evictions.in_a_row} times without a finished shard, the last time by {evictions.reason}; new pods are created at {times.text(until)}."
+    return (
+        f"Pods were evicted {evictions.in_a_row} time{'s' * (evictions.in_a_row != 1)} without a finished shard. Last cause: {evictions.reason}. "
+        f"New pods are created at {times.text(until)}."
+    )

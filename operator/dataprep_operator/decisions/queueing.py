@@ -39,10 +39,10 @@ def waiting_message(observed: Observed, child: Child | None = None) -> str:
     """Return the message for a queued or suspended Job, without details from Kueue."""
     step = child.step if child is not None else "convert"
     if observed.queue is not None:
-        return f"The queue {observed.queue} holds the {step} Job back."
+        return f"The {step} Job waits until the queue {observed.queue} admits it."
     return (
-        f"Somebody else has suspended the {step} Job, and the operator doesn't resume it. If Kueue did this (it can also manage Jobs without a queue),"
-        f" put the label {QUEUE_LABEL} on a new DataPrepJob, so that all of its Jobs wait in that queue. Otherwise run: kubectl patch job"
+        f"Somebody else has suspended the {step} Job, and the operator doesn't resume it. If Kueue suspended the Job (Kueue can also manage Jobs without a queue),"
+        f" put the label {QUEUE_LABEL} on a new DataPrepJob, so that all of its Jobs wait in that queue. Otherwise resume the Job: kubectl patch job"
         f' {child.name if child is not None else ""} -p \'{{"spec":{{"suspend":false}}}}\''
     )
 

@@ -80,14 +80,14 @@ def judge(observed: Observed) -> Release | Wait | Remove:
 
 
 def _unknown_fields_message(observed: Observed) -> str:
-    return f"this operator doesn't know {', '.join(observed.too_new)}"
+    return f"this operator doesn't support {', '.join(observed.too_new)}"
 
 
 def _release_if_kept(observed: Observed, uri: str) -> Release | None:
     if not observed.deletes_output:
         return Release(Note("Normal", Reason.OUTPUT_KEPT, f"deletionPolicy is Retain: {uri} stays."))
     if observed.namespace_terminating:
-        return Release(Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted and takes no more pods: {uri} stays as it is."))
+        return Release(Note("Warning", Reason.OUTPUT_KEPT, f"The namespace is being deleted and accepts no new pods, so {uri} is kept."))
     if not observed.written_run_ids and not observed.writing_pods:
         note = Note("Normal", Reason.OUTPUT_KEPT, f"{uri} was reused, not written by this job, and stays.")
         return Release(note if observed.status.reused else None)

@@ -126,7 +126,10 @@ def _await_upgrade(context: Context, status: DataPrepJobStatus) -> DataPrepJobSt
     if status.start_time is not None:
         return status
     fields = ", ".join(context.observed.too_new)
-    message = f"This operator doesn't know {fields}, which the CustomResourceDefinition has: the job waits until the operator is upgraded."
+    message = (
+        f"This operator doesn't support {fields}, which the CustomResourceDefinition contains. "
+        "The job waits until the operator is upgraded."
+    )
     return _with_phase(context, status, "Pending", "False", Reason.OPERATOR_OUTDATED, message)
 
 
@@ -560,7 +563,10 @@ def _succeed(context: Context, status: DataPrepJobStatus, result: CommitResult) 
         return _fail(context, status, Reason.VERIFICATION_FAILED, fault)
     reused = bool(status.reused)
     reason = Reason.REUSED if reused else Reason.COMPLETED
-    message = f"{result.records.out} records in {result.files} files at {_output_uri(context)}" + (" (reused)." if reused else ".")
+    message = (
+        f"{result.records.out} record{'s' * (result.records.out != 1)} in {result.files} file{'s' * (result.files != 1)} "
+        f"at {_output_uri(context)}" + (" (reused)." if reused else ".")
+    )
     status = status.model_copy(
         update={
             "phase": "Succeeded",

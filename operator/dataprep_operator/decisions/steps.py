@@ -189,7 +189,7 @@ def _terminated_too_often(child: Child, spec: DataPrepJobSpec, own_pods: Sequenc
         return None
     last = [failure for pod, failure in terminated_pods if pod.index == index][-1]
     which = f"The task of index {index}" if index is not None else f"The {child.step} step"
-    return Failed(Reason(last.reason), f"{which} failed {count} times; the last time: {last.message}")
+    return Failed(Reason(last.reason), f"{which} failed {count} time{'s' * (count != 1)}; the last time: {last.message}")
 
 
 def _pod_failures(own_pods: Sequence[Pod]) -> list[tuple[Pod, Failure]]:
@@ -206,7 +206,7 @@ def _decisive_failures(child: Child, pod_failures: list[tuple[Pod, Failure]]) ->
 
 def _failure_summary(child: Child, times_failed: int) -> str:
     if child.step != "convert":
-        return f"The {child.step} step failed {times_failed} times; the last time:"
+        return f"The {child.step} step failed {times_failed} time{'s' * (times_failed != 1)}; the last time:"
     given_up = ranges.count(child.failed_indexes)
     indexes = ranges.shortened(child.failed_indexes, limit=100)
     return f"{given_up} of {child.completions} tasks failed for good (indexes {indexes}); the last failure:"
