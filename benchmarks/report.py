@@ -22,8 +22,8 @@ _GOALS: Final = (
 )  # fmt: skip
 _GOALS_TOLD: Final = """A limit does only part of the work, and uses libraries alone. *Result of the limit* is the figure that the limit
 itself reaches for this goal. For example, if the limit reaches 1.2 x for TensorFlow, a goal of 1.4 x is out of reach. If a goal compares
-two runs of ours, the limit is the gain of the libraries alone from the same resources. The cells are empty if no limit was measured, or if
-the goal itself compares ours with a limit."""
+two runs of ours, the limit is the gain of the libraries alone from the same resources. The cells of the limit are empty if no limit was
+measured, or if the goal itself compares ours with a limit."""
 
 _BAR: Final = 18
 _LEFT: Final = 330
@@ -45,13 +45,13 @@ the work).
   Compared with a limit, 1 is the highest possible value. Compare ratios rather than seconds, because the machines that run the benchmarks
   are shared.
 - All contenders of a workload ran alternately on the same data, and each run was a separate process. The clock starts when all processes of
-  a run have imported their libraries and have touched as much memory as the run writes. Otherwise the first contender would be slower,
-  because a virtual machine returns free memory to its host. Workloads in memory take only a tenth of a second. Each of their runs does its
-  work twice, and only the second time counts (*timed the second time*).
+  a run have imported their libraries and have touched as much memory as the run writes. Without this, the first contender would be slower,
+  because a virtual machine returns free memory to its host. Workloads in memory take only a tenth of a second. Each run of such a workload
+  does its work twice, and only the second time counts (*timed the second time*).
 - Data and outputs are in memory (tmpfs) if they fit into it. Our jobs wait until the disk has stored the output (fsync), and peers don't.
-  On a disk, this waiting would take most of the measured time.
-- Other libraries read the outputs back, outside the measured time. The result is below each table. Peers that would take minutes got only
-  the first part of the data (see the number of records), and their outputs are compared with ours for this part only.
+  On a disk, waiting for fsync would take most of the measured time.
+- Other libraries read the outputs back, outside the measured time. The result of reading back is below each table. Peers that would take
+  minutes got only the first part of the data (see the number of records), and their outputs are compared with ours for this part only.
 - Memory is the peak resident memory of all processes of a run, including libraries. Shared memory is counted once for each process that
   uses it. ✗ marks a job of ours that needed more than 512 MiB. `make memory` shows that jobs of any input size stay below this limit, in a
   control group of 512 MiB.
