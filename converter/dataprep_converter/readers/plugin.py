@@ -162,7 +162,7 @@ def _batches(spec: PluginSource, source: Input, uri: str, schema: pa.Schema | No
         try:
             batch = plugins.table(items, schema)
         except BadSample as exc:
-            raise BadData(f"{uri}: {of}: behind record {count}: {exc}.", uri=uri) from exc
+            raise BadData(f"{uri}: {of}: after {count} record{'s' * (count != 1)}: {exc}.", uri=uri) from exc
         schema = batch.schema
         count += batch.num_rows
         return batch
@@ -175,7 +175,10 @@ def _batches(spec: PluginSource, source: Input, uri: str, schema: pa.Schema | No
         try:
             item = next(items, None)
         except Exception as exc:  # whatever the user's code raises
-            raise BadData(f"{uri}: {of} failed behind record {count + len(rows)}: {plugins.describe(exc)}.", uri=uri) from exc
+            raise BadData(
+                f"{uri}: {of} failed after {count + len(rows)} record{'s' * (count + len(rows) != 1)}: {plugins.describe(exc)}.",
+                uri=uri,
+            ) from exc
         if rows and (item is None or not isinstance(item, Mapping) or len(rows) >= _GROUP):
             yield finish(rows)
             rows = []
@@ -209,7 +212,7 @@ def _from_numpy(values: npt.NDArray[Any], uri: str, of: str) -> Array:
     try:
         return to_arrow(native) if native.dtype.name in NUMPY_NAMES.values() else pa.array(native)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as exc:
-        raise BadData(f"{uri}: {of} made an array of {values.dtype}{list(values.shape)}, which records can't hold.", uri=uri) from exc
+        raise BadData(f"{uri}: {of} made an array of {values.dtype}{list(values.shape)}, which records can't contain.", uri=uri) from exc
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema | None, uri: str, of: str) -> pa.RecordBatch:

@@ -138,11 +138,11 @@ def test_addresses_that_differ_in_what_signs_them_alone_are_refused(site: Site, 
         made(a_job([site.at("/get?token=one"), site.at("/get?token=two")], tmp_path / "out"))
 
     assert str(refused.value) == (
-        f"Two addresses of the source are {site.at('/get')}, apart from their signatures or tokens. Signatures and tokens aren't stored, so "
+        f"Two addresses of the source differ only in their signatures or tokens: {site.at('/get')}. Signatures and tokens aren't stored, so "
         "the two files can't be told apart. Name each file by an address of its own, or copy them to a store."
     )
     site.files["/get"] = b"n\n3\n"
-    with pytest.raises(BadSpec, match="Two addresses of the source are"):
+    with pytest.raises(BadSpec, match="Two addresses of the source differ only in their signatures"):
         made(a_job([site.at("/get?token=one"), site.at("/get")], tmp_path / "out"))
 
 
@@ -162,7 +162,7 @@ def test_a_signed_address_in_a_list_of_images_is_refused(site: Site, tmp_path: P
     assert MARK not in str(refused.value)
     assert str(refused.value) == (
         f"{tmp_path}/list.txt, line 1: {site.at('/1.jpg')} is signed or holds a token, which would be stored with the plan. Only addresses in the "
-        "job's spec may have these. Instead, list images of a store, which gets its credentials from an entry of stores."
+        "job's spec may have signatures or tokens. Instead, list images of a store, which gets its credentials from an entry of stores."
     )
 
 

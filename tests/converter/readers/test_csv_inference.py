@@ -99,7 +99,7 @@ def test_where_too_few_cells_are_numbers_the_first_other_one_is_named(tmp_path: 
     with pytest.raises(BadSpec) as caught:
         verified_run(a_job(tmp_path, **spec))
     assert str(caught.value) == (
-        f"{what} In the first rows of {tmp_path}/in/a.csv 2 of 4 cells of the column '0' are no numbers, the first in line 5, '2\\n', so the "
+        f"{what} In the first rows of {tmp_path}/in/a.csv 2 of 4 cells of the column '0' are not numbers; the first of these cells is in line 5, '2\\n', so the "
         "column is text. If such cells are bad or missing values, give source.csv.columns a type of numbers for it and set "
         "onBadRecord.policy: Skip, or name the words for missing values in source.csv.nullWords."
     )
@@ -109,7 +109,7 @@ def test_why_a_column_is_text_is_told_of_joins_and_stays_out_of_plans(tmp_path: 
     of_text(tmp_path, "id,a\n1,x\n2,1\n", header=True)
     table = {"source": {"csv": {"uris": [str(tmp_path / "in")], "header": True}}}
     source = {"join": {"keys": ["id"], "tables": [{"name": "t", **table}, {"name": "u", "prefix": "u_", **table}]}}
-    with pytest.raises(BadSpec, match=r"the column 'a' are no numbers, the first in line 2, 'x'"):
+    with pytest.raises(BadSpec, match=r"the column 'a' are not numbers; the first of these cells is in line 2, 'x'"):
         verified_run(a_job(tmp_path, source=source, features=[{"name": "u_a", "dtype": "int64"}]))
     verified_run(a_job(tmp_path, source=source, features=[{"name": "u_a"}]))
     (stored,) = (tmp_path / "out/_dataprep").glob("*/plan.json")

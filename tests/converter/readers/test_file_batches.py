@@ -93,15 +93,18 @@ NO_BATCHES: dict[str, tuple[dict[str, bytes], str]] = {
     "no list": ({"file_0.jpg": b""}, "is not a FileBatch: it has no originalUris.txt (labelFrom: OriginalUri)."),
     "a line too few": (
         {LIST: b"/a/1.jpg", "file_0.jpg": b"", "file_1.jpg": b""},
-        "is not a FileBatch: originalUris.txt has 1 lines, and its other 2 members are not one file_<n> for each.",
+        "is not a FileBatch: originalUris.txt has 1 line; expected one member file_<n> for each line, but the other 2 members don't match.",
     ),
     "another member": (
         {LIST: b"/a/1.jpg", "file_0.jpg": b"", "x": b""},
-        "is not a FileBatch: originalUris.txt has 1 lines, and its other 2 members are not one file_<n> for each.",
+        "is not a FileBatch: originalUris.txt has 1 line; expected one member file_<n> for each line, but the other 2 members don't match.",
     ),
     "a number twice": (
         {LIST: b"/a/1.jpg\n/a/2.jpg", "file_0.jpg": b"", "file_00.jpg": b""},
-        "is not a FileBatch: originalUris.txt has 2 lines, and its other 2 members are not one file_<n> for each.",
+        (
+            "is not a FileBatch: originalUris.txt has 2 lines; "
+            "expected one member file_<n> for each line, but the other 2 members don't match."
+        ),
     ),
     "not UTF-8": ({LIST: b"/a\xff/1.jpg", "file_0.jpg": b""}, ": its originalUris.txt is not UTF-8 at byte 2."),
     "no folder": (

@@ -249,14 +249,17 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "in the files too": (
         ["x=1"],
         {},
-        "source.parquet.hivePartitions: the column 'x' is in the files and in the names of their folders; leave it out of one.",
+        (
+            "source.parquet.hivePartitions: the column 'x' is in the files and in the names of their folders; "
+            "leave the column out of either the files or the folder names."
+        ),
     ),
     "no column of the files": (
         ["a=1"],
         {"columns": ["a"]},
-        "source.parquet.columns names only columns of the folders' names; at least one of the files is needed.",
+        "source.parquet.columns names only columns that come from folder names; name at least one column of the files.",
     ),
-    "a default of another type": (["a=1"], {"defaults": {"a": "x"}}, "source.parquet: the default 'x' of 'a' is not a Int64."),
+    "a default of another type": (["a=1"], {"defaults": {"a": "x"}}, "source.parquet: the default 'x' of 'a' is not an Int64."),
 }
 
 
@@ -273,7 +276,7 @@ def test_a_value_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     columns = [{"name": "x", "type": "Int64"}, {"name": "n", "type": "Int64"}]
     with pytest.raises(BadSpec) as caught:
         read(a_source(tmp_path, kind="jsonl", columns=columns))
-    assert str(caught.value) == f"{tmp_path}/n=two/part-0.jsonl: 'two' in the name of its folder is not a Int64 (column 'n')."
+    assert str(caught.value) == f"{tmp_path}/n=two/part-0.jsonl: 'two' in the name of its folder is not an Int64 (column 'n')."
     with pytest.raises(BadSpec) as caught:
         read(a_source(tmp_path, kind="jsonl", columns=[columns[0], {"name": "n", "type": "Int64", "list": True}]))
     assert str(caught.value) == "source.jsonl.columns: 'n' comes from the names of folders, so it can't be a list."

@@ -164,7 +164,7 @@ def test_files_that_differ_are_both_named(tmp_path: Path) -> None:
 def test_a_column_that_records_cannot_hold_is_refused_by_name(tmp_path: Path) -> None:
     file = put(tmp_path / "a.arrow", pa.table({"a": pa.array([1], pa.uint64())}), kind="file")
     with pytest.raises(
-        BadSpec, match=r"a\.arrow: the column 'a' is uint64, which records can't hold\. Leave it out of source\.arrow\.columns"
+        BadSpec, match=r"a\.arrow: the column 'a' is uint64, which records can't contain\. Leave it out of source\.arrow\.columns"
     ):
         plan(ArrowReader, a_source(file))
 

@@ -91,7 +91,7 @@ def test_another_digest_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_as_its_manifest_says_is_refused(tmp_path: Path) -> None:
     folder = data_set(tmp_path, lines(5))
     (folder / "train-00002-of-00003.tfrecords").unlink()
-    with pytest.raises(BadData, match=r"1 files are missing: train-00002-of-00003\.tfrecords\. See dataprep verify"):
+    with pytest.raises(BadData, match=r"1 file is missing: train-00002-of-00003\.tfrecords\. See dataprep verify"):
         plan(DatasetReader, dataset_source(folder))
 
 

@@ -126,7 +126,7 @@ def test_a_key_with_a_slash_goes_before_an_object(tmp_path: Path) -> None:
     assert records(of_text(tmp_path, text, columns=columns(image__height="Int64", image__width="Int64"))) == [
         {"image/height": 3, "image/width": 1}
     ]
-    with pytest.raises(BadSpec, match=r"a\.jsonl: the column 'image/width' is there twice"):
+    with pytest.raises(BadSpec, match=r"a\.jsonl: the column 'image/width' occurs twice"):
         plan(JsonlReader, of_text(tmp_path, text))
 
 
@@ -139,14 +139,14 @@ def test_the_names_of_the_spec_hold_without_any_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": null}\n{"b": 1}\n', "the type of 'a' can't be determined, because it is null in the first records; give source.jsonl.columns, with or without it"),
+        ('{"a": null}\n{"b": 1}\n', "the type of 'a' can't be determined, because it is null in the first records; give source.jsonl.columns, with or without this key"),
         ('{"a": []}\n{}\n', "the type of 'a' can't be determined, because it is only empty lists in the first records"),
         ('{"a": 1}\n\n{"a": "x"}\n', "'a' has values of several types: Int64 (line 1), String (line 3); give source.jsonl.columns"),
         ('{"a": []}\n{"a": 1}\n', "'a' has values of several types: empty list (line 1), Int64 (line 2)"),
         ('{"a": 1}\n{"a": {"b": 2}}\n', "'a/b' is inside a column that is not an object"),
-        ('{"a": [[1]]}\n', "line 1: 'a' is a list of list of Int64, which records can't hold; give source.jsonl.columns without it"),
-        ('{"a": [{"b": 1}]}\n', "line 1: 'a' is a list of object, which records can't hold"),
-        ('{"a": [1, "x"]}\n', "line 1: 'a' is a list of several types, which records can't hold"),
+        ('{"a": [[1]]}\n', "line 1: 'a' is a list of list of Int64, which records can't contain; give source.jsonl.columns without it"),
+        ('{"a": [{"b": 1}]}\n', "line 1: 'a' is a list of object, which records can't contain"),
+        ('{"a": [1, "x"]}\n', "line 1: 'a' is a list of several types, which records can't contain"),
         ("{}\n{}\n", "there is no key in the first records"),
         ('{"": 1}\n', "line 1: a key has 0 characters; columns have 1 to 256"),
         ("[1]\n", "there is no key in the first records"),
@@ -160,7 +160,7 @@ def test_columns_that_cannot_be_told_are_refused(tmp_path: Path, text: str, mess
 
 
 def test_a_column_named_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSpec, match="source.jsonl.columns: the column 'x' is there twice"):
+    with pytest.raises(BadSpec, match="source.jsonl.columns: the column 'x' occurs twice"):
         plan(JsonlReader, of_text(tmp_path, "", columns=[*columns(x="Int64"), *columns(x="String")]))
 
 
@@ -195,7 +195,7 @@ def test_a_missing_or_null_value_has_the_default(tmp_path: Path) -> None:
 def test_a_default_of_another_type_is_refused(tmp_path: Path, kind: str, default: str) -> None:
     column = columns(c=kind)[0] | {"default": default[:1024]}
     called = kind if kind[0] != "[" else f"list of {kind.strip('[]')}"
-    with pytest.raises(BadSpec, match=rf"source\.jsonl\.columns: the default '.*' of 'c' is not a {called}\."):
+    with pytest.raises(BadSpec, match=rf"source\.jsonl\.columns: the default '.*' of 'c' is not an? {called}\."):
         plan(JsonlReader, of_text(tmp_path, "", columns=[column]))
 
 

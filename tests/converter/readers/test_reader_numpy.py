@@ -220,9 +220,9 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "a length that is a float": (with_shape("(3.0,)", 12), "a.npy is not a complete .npy file: "),
     "a length that is a tuple": (with_shape("((3,),)", 12), "a.npy is not a complete .npy file: "),
     "a huge length": (with_shape("(18446744073709551616,)", 4), "a.npy is truncated: with float32[18446744073709551616] in its header"),
-    "complex": (npy(np.zeros(3, "complex64")), "a.npy is an array of complex64, which records can't hold."),
-    "uint64": (npy(np.zeros(3, "uint64")), "a.npy is an array of uint64, which records can't hold."),
-    "records": (npy(np.zeros(3, [("a", "i4")])), "a.npy is an array of [('a', '<i4')], which records can't hold."),
+    "complex": (npy(np.zeros(3, "complex64")), "a.npy is an array of complex64, which records can't contain."),
+    "uint64": (npy(np.zeros(3, "uint64")), "a.npy is an array of uint64, which records can't contain."),
+    "records": (npy(np.zeros(3, [("a", "i4")])), "a.npy is an array of [('a', '<i4')], which records can't contain."),
 }
 
 

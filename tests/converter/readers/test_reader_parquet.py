@@ -134,7 +134,7 @@ def test_a_column_that_records_cannot_hold_is_refused_by_name(tmp_path: Path, co
     with pytest.raises(BadSpec) as caught:
         plan(ParquetReader, source)
     assert str(caught.value) == (
-        f"{tmp_path / 'a.parquet'}: the column 'o/c' is {described}, which records can't hold. "
+        f"{tmp_path / 'a.parquet'}: the column 'o/c' is {described}, which records can't contain. "
         f"Leave it out of source.parquet.columns, or write the file with another type ({advice})."
     )
     assert records(of(tmp_path, {"a": [1], "c": column}, columns=["a"])) == [{"a": 1}]
@@ -159,7 +159,7 @@ def test_only_the_chosen_columns_are_read(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"columns": ["aq"]}, r"source\.parquet\.columns: .*a\.parquet has no column 'aq'\. Did you mean 'a'\? It has a, o/x\."),
-        ({"columns": ["o/x", "o"]}, r"source\.parquet\.columns: the column 'o/x' is there twice"),
+        ({"columns": ["o/x", "o"]}, r"source\.parquet\.columns: the column 'o/x' occurs twice"),
         ({"defaults": {"z": "1"}}, r"source\.parquet\.defaults: there is no column 'z'; the columns are a, o/x"),
         ({"defaults": {"a": "x"}}, r"source\.parquet\.defaults: the default 'x' of 'a' is not a int64\."),
         ({"defaults": {"a": "1.5"}}, r"the default '1\.5' of 'a' is not a int64\."),

@@ -166,11 +166,11 @@ def test_an_entry_point_is_found_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("mine:fails", "{file}: The plug-in 'mine:fails' failed behind record 1: ValueError: no such thing (mine.py, line 25, in fails)."),
+        ("mine:fails", "{file}: The plug-in 'mine:fails' failed after 1 record: ValueError: no such thing (mine.py, line 25, in fails)."),
         ("mine:text", "{file}: The plug-in 'mine:text' made a str; expected a dict, an Arrow batch or table, or a numpy array."),
-        ("mine:changes", "{file}: The plug-in 'mine:changes': behind record 0: record 1 has the keys other; expected key."),
-        ("mine:changes_type", "{file}: The plug-in 'mine:changes_type': behind record 0: key: Could not convert 'a' with type str: tried to convert to int64; expected int64."),
-        ("mine:vague", "{file}: The plug-in 'mine:vague': behind record 0: key is None in the first record, which shows no type; declare it in columns."),
+        ("mine:changes", "{file}: The plug-in 'mine:changes': after 0 records: record 1 has the keys other; expected key."),
+        ("mine:changes_type", "{file}: The plug-in 'mine:changes_type': after 0 records: key: Could not convert 'a' with type str: tried to convert to int64; expected int64."),
+        ("mine:vague", "{file}: The plug-in 'mine:vague': after 0 records: key is None in the first record, which shows no type; declare it in columns."),
         ("mine:absent", "source.plugin: the plug-in 'mine:absent' can't be imported: AttributeError: module 'mine' has no attribute 'absent'"),
         ("mine:number", "source.plugin: the plug-in 'mine:number' is not a function, but of type int."),
         ("nowhere:read", "source.plugin: the plug-in 'nowhere:read' can't be imported: ModuleNotFoundError: No module named 'nowhere'; is its code in the image or in spec.code?"),
@@ -243,7 +243,7 @@ def test_an_exception_and_a_result_that_does_not_fit_make_their_samples_bad() ->
     assert done.records.column("key").to_pylist() == [1, 4]
     assert done.bad == [
         RejectedSample(101, "the plug-in 'mine:moody' failed: KeyError: 'two' (mine.py, line 49, in moody)"),
-        RejectedSample(102, "the plug-in 'mine:moody' returned what doesn't fit: key: Could not convert 'three' with type str: tried to convert to int64; expected int64"),
+        RejectedSample(102, "the plug-in 'mine:moody' returned a value that doesn't fit: key: Could not convert 'three' with type str: tried to convert to int64; expected int64"),
     ]  # fmt: skip
 
 
@@ -258,4 +258,4 @@ def test_tensors_are_numpy_arrays_and_columns_are_added_in_their_declared_types(
 
 def test_a_missing_column_is_named() -> None:
     (bad,) = mapped("mine:odd", {"key": pa.array([1])}, columns=[{"name": "extra", "type": "Int64"}]).bad
-    assert bad.reason == "the plug-in 'mine:odd' returned what doesn't fit: record 0 has the keys key; expected key, extra"
+    assert bad.reason == "the plug-in 'mine:odd' returned a value that doesn't fit: record 0 has the keys key; expected key, extra"

@@ -119,7 +119,7 @@ WRONG = {
     "no context": (sequence({}, t=[]), "the feature 'id' is missing"),
     "a stranger": (
         sequence({"id": 1, "x": 2}, t=[]),
-        "the feature 'x' was not there when the job was planned; list the features in source.tfrecord.features",
+        "the feature 'x' wasn't found when the job was planned; list the features in source.tfrecord.features",
     ),
     "a list as context": (
         sequence({"id": 1, "t": 1.0}),

@@ -196,7 +196,7 @@ def test_a_stream_of_more_than_may_be_is_not_unpacked(codec: str) -> None:
     assert unpack(packed, 10_000) == bytes(10_000)
     with pytest.raises(ValueError, match="more than 9,999 bytes"):
         unpack(packed, 9_999)
-    with pytest.raises(ValueError, match="cut off|broken|doesn't hold"):
+    with pytest.raises(ValueError, match="truncated|broken|doesn't hold"):
         unpack(packed[: len(packed) * 2 // 3], 10_000)
 
 
@@ -228,11 +228,11 @@ BROKEN: Mapping[str, tuple[bytes, str]] = {
     "something else": (b"abcdef", "{} is not a sequence file: it begins with 61626364 instead of 53455106."),
     "nothing": (b"", "{} is not a sequence file: it begins with nothing instead of 53455106."),
     "an old version": (b"SEQ\x04abc", "{} is a sequence file of version 4, but only version 6 can be read."),
-    "a truncated header": (PLAIN[:-1], "{}: the header is broken: it is cut off."),
+    "a truncated header": (PLAIN[:-1], "{}: the header is broken: it is truncated."),
     "a truncated length": (PLAIN + b"\0\0\0", f"{{}}: truncated length (3 of 8 bytes) at offset {len(PLAIN)}."),
     "a truncated record": (
         PLAIN + records(numbered(1))[:-1],
-        f"{{}}: a record of 9 bytes that the file ends within at offset {len(PLAIN)}.",
+        f"{{}}: the file ends within the record of 9 bytes at offset {len(PLAIN)}.",
     ),
     "a key larger than its record": (
         PLAIN + struct.pack(">ii", 1, 2) + b"ab",
@@ -315,14 +315,14 @@ def test_objects_that_are_none_are_bad_records_with_the_reason(tmp_path: Path) -
         (
             f"{DL4J}RecordWritable",
             [bytes.fromhex(VALUES), b"", bytes(4), bytes.fromhex(VALUES)[:-1], bytes.fromhex(VALUES) + b"x"],
-            "value: a value is cut off",
+            "value: a value is truncated",
         ),
     ]
     for java, values, reason in cases:
         written = [(text("k"), value) for value in values]
         file = put(tmp_path / "a", head("Text", java) + records(written))
         if java.startswith(DL4J):
-            with pytest.raises(BadSpec, match="its first records can't be read: a value is cut off"):
+            with pytest.raises(BadSpec, match="its first records can't be read: a value is truncated"):
                 read(file)
             file = put(tmp_path / "a", head("Text", java) + records([written[0]] * 256 + written[1:]))
         found = faults(batches(SequenceFileReader, a_source(file)))
@@ -338,7 +338,7 @@ def test_values_of_another_type_or_number_are_bad_records(tmp_path: Path) -> Non
     file = put(tmp_path / "a", head("Text", f"{DL4J}RecordWritable") + records(pairs))
     found = batches(SequenceFileReader, a_source(file))
     assert faults(found) == {
-        256: "value: value 0 is Float, in the first records Int",
+        256: "value: value 0 is Float, but Int in the first records",
         257: "value: 2 values, the first records have 1",
     }
     assert rows(found)[-1]["0"] is None

@@ -149,7 +149,7 @@ def test_columns_that_are_not_there_are_named(tmp_path: Path) -> None:
 def test_rows_that_the_order_does_not_tell_apart_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "BLOCK_ROWS", 2)
     file = filled(tmp_path / "a.db", "id INTEGER, s TEXT", [(1, "a"), (2, "b"), (2, "c"), (3, "d")])
-    with pytest.raises(BadSpec, match=r"orderBy doesn't distinguish all rows: two have id=2. Add a column in which they differ"):
+    with pytest.raises(BadSpec, match=r"orderBy doesn't distinguish all rows: two rows have id=2. Add a column in which the rows differ"):
         plan(SqlReader, a_source(file))
     assert [row["s"] for row in values(a_source(file, order=("id", "s")))] == ["a", "b", "c", "d"]
 

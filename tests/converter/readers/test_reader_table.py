@@ -263,7 +263,7 @@ def test_a_struct_is_its_fields_and_a_map_is_refused(fake: FakeMaxCompute) -> No
     fake.make("t", {"p": "struct<`x`:bigint,`y`:string>", "m": "map<string,bigint>"}, schema)
     fake.fill("t", rows_of(pa.Table.from_pylist([{"p": {"x": 1, "y": "one"}, "m": {}}], schema=schema)))
     assert values(a_source(excludedCols=["m"])) == [{"p/x": 1, "p/y": "one"}]
-    expected = rf"{T}: the column 'm' is MAP<STRING,BIGINT>, which records can't hold\. Name it in source\.table\.excludedCols\."
+    expected = rf"{T}: the column 'm' is MAP<STRING,BIGINT>, which records can't contain\. Name it in source\.table\.excludedCols\."
     with pytest.raises(BadSpec, match=expected):
         values(a_source())
 
@@ -275,7 +275,9 @@ def test_a_column_that_cannot_be_read_may_be_excluded(fake: FakeMaxCompute) -> N
     fake.fill("t", rows_of(pa.table({"a": [1], "j": ["{}"], "b": [2]}, schema=schema)))
     assert values(a_source(excludedCols=["j"])) == [{"a": 1, "b": 2}]
     assert values(a_source(selectedCols=["b", "a"])) == [{"a": 1, "b": 2}]
-    with pytest.raises(BadSpec, match=rf"{T}: the column 'j' is JSON, which records can't hold\. Name it in source\.table\.excludedCols\."):
+    with pytest.raises(
+        BadSpec, match=rf"{T}: the column 'j' is JSON, which records can't contain\. Name it in source\.table\.excludedCols\."
+    ):
         values(a_source())
 
 

@@ -160,10 +160,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "another kind": (example(n=b"1", x=[1.0, 2.0]), "the feature 'n' holds bytes, expected integers"),
     "too many": (example(n=[1, 2], x=[1.0, 2.0]), "the feature 'n' has 2 values, expected 1"),
     "too few": (example(n=1, x=[1.0]), "the feature 'x' has 1 values, expected 2"),
-    "another feature": (example(n=1, x=[1.0, 2.0], z=3), "the feature 'z' was not there when the job was planned"),
+    "another feature": (example(n=1, x=[1.0, 2.0], z=3), "the feature 'z' wasn't found when the job was planned"),
     "another one, unusual": (
         hand_written(("n", b"\x1a\x02\x08\x05"), ("x", b"\x12\x0a\x0a\x08" + bytes(8)), ("z", b"")),
-        "the feature 'z' was not there when the job was planned",
+        "the feature 'z' wasn't found when the job was planned",
     ),
     "half a float": (
         hand_written(("n", b"\x1a\x03\x0a\x01\x05"), ("x", b"\x12\x09\x0a\x07" + bytes(7))),

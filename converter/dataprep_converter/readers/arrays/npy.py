@@ -312,4 +312,4 @@ def _check(header: _Header, uri: str, *, is_fortran: bool) -> None:
         )
     is_text = header.dtype.kind in "US" and len(header.shape) == 1 and header.dtype.itemsize > 0
     if header.dtype.name not in NUMPY_NAMES.values() and not is_text:
-        raise BadData(f"{uri} is an array of {header.dtype}, which records can't hold.", uri=uri)
+        raise BadData(f"{uri} is an array of {header.dtype}, which records can't contain.", uri=uri)

@@ -73,7 +73,8 @@ class Partitions:
         for column in self._columns:
             if column.name in files.names:
                 raise BadSpec(
-                    f"{self._of}.hivePartitions: the column {column.name!r} is in the files and in the names of their folders; leave it out of one."
+                    f"{self._of}.hivePartitions: the column {column.name!r} is in the files and in the names of their folders; "
+                    "leave the column out of either the files or the folder names."
                 )
         return pa.schema([*files, *((column.name, column.type) for column in self._columns)])
 
@@ -116,7 +117,7 @@ def without_partition_columns(source: S, names: Collection[str], *, of: str) -> 
         if columns is not None and names:
             changed[field] = [each for each in columns if _name_of(each) not in names]
             if not changed[field]:
-                raise BadSpec(f"{of}.{field} names only columns of the folders' names; at least one of the files is needed.")
+                raise BadSpec(f"{of}.{field} names only columns that come from folder names; name at least one column of the files.")
     if getattr(source, "defaults", None) is not None:
         changed["defaults"] = {name: default for name, default in getattr(source, "defaults").items() if name not in names}  # noqa: B009
     return source.model_copy(update=changed)
@@ -181,7 +182,11 @@ class _ColumnTypes:
             if kind is None:
                 self._are_numbers[name] = self._are_numbers[name] is not False and _is_whole_number(text)
             elif _scalar(text, TYPES[kind]) is None:
-                raise BadSpec(f"{uri}: {shown(text)} in the name of its folder is not a {kind} (column {name!r}).", uri=uri)
+                raise BadSpec(
+                    f"{uri}: {shown(text)} in the name of its folder is "
+                    f"not {'an' if kind[0] in 'AEIOU' else 'a'} {kind} (column {name!r}).",
+                    uri=uri,
+                )
 
     def as_json(self) -> list[list[str | None]]:
         """The (name, type, default) of each column, as JSON values."""

@@ -64,7 +64,7 @@ def check_names(names: Sequence[str], where: str) -> None:
     """Raises BadSpec for a duplicate name."""
     for name, count in Counter(names).items():
         if name and count > 1:
-            raise BadSpec(f"{where}: the column {name!r} is there twice.")
+            raise BadSpec(f"{where}: the column {name!r} occurs twice.")
 
 
 # --- which columns ------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def columns_of(schema: pa.Schema, selection: Sequence[str] | None, *, of: str, u
         batch_type = _batch_type(kind)
         if batch_type is None:
             raise BadSpec(
-                f"{uri}: the column {names[place]!r} is {kind}, which records can't hold. "
+                f"{uri}: the column {names[place]!r} is {kind}, which records can't contain. "
                 f"Leave it out of {of}.columns, or write the file with another type ({_advice(kind)})."
             )
         columns.append(Column(names[place], path, batch_type, _was(kind)))
@@ -263,7 +263,7 @@ def default_of(text: str, kind: pa.DataType, *, column: str, of: str, called: st
             return _arrow.scalar(value, kind)
     except (ValueError, OverflowError, RecursionError, pa.ArrowException):
         pass
-    raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not a {called}.")
+    raise BadSpec(f"{of}: the default {shown(text)} of {column!r} is not {'an' if called[0] in 'AEIOU' else 'a'} {called}.")
 
 
 def _is_of(value: Any, kind: Any) -> bool:

@@ -204,7 +204,8 @@ class _Rows:
                 f"{name}={records.column(place)[at].as_py()!r}" for name, place in zip(source.order_by, self.order_by, strict=True)
             )
             raise BadSpec(
-                f"{_uri(source)}: source.sql.orderBy doesn't distinguish all rows: two have {examples[:256]}. Add a column in which they differ."
+                f"{_uri(source)}: source.sql.orderBy doesn't distinguish all rows: two rows have {examples[:256]}. "
+                "Add a column in which the rows differ."
             )
 
 

@@ -288,7 +288,7 @@ def _column_type(session: Session, name: str, kind: str) -> pa.DataType:
         except BadSpec:
             column_type = None
     if column_type is None:
-        raise BadSpec(f"{session.uri}: the column {name!r} is {kind}, which records can't hold. Name it in source.table.excludedCols.")
+        raise BadSpec(f"{session.uri}: the column {name!r} is {kind}, which records can't contain. Name it in source.table.excludedCols.")
     return column_type
 
 

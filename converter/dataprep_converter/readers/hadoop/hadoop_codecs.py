@@ -45,7 +45,7 @@ def _streams(make: Callable[[], Any], error_type: type[Exception], data: bytes, 
                 # All input has been passed to the library, which may still hold output for which there was no space.
                 more = stream.decompress(getattr(stream, "unconsumed_tail", b""), most + 1 - len(content))
                 if not more and not stream.eof:
-                    raise ValueError("a compressed stream that is cut off")
+                    raise ValueError("a truncated compressed stream")
                 content += more
         except (error_type, EOFError) as exc:
             raise ValueError(f"a broken compressed stream ({exc})") from exc
@@ -67,7 +67,7 @@ def _snappy(data: bytes, most: int) -> bytes:
             size, at = _int(data, at)
             chunk, at = data[at : at + size], at + size
             if at > len(data):
-                raise ValueError("a compressed stream that is cut off")
+                raise ValueError("a truncated compressed stream")
             try:
                 content += _arrow.Codec("snappy").decompress(chunk, _snappy_size(chunk, end - len(content)), asbytes=True)
             except OSError as exc:
@@ -101,7 +101,7 @@ def _zstandard(data: bytes, most: int) -> bytes:
 
 def _int(data: bytes, at: int) -> tuple[int, int]:
     if len(data) - at < _INT.size:
-        raise ValueError("a compressed stream that is cut off")
+        raise ValueError("a truncated compressed stream")
     return _INT.unpack_from(data, at)[0], at + _INT.size
 
 

@@ -266,7 +266,7 @@ class _Records:
                 raise ValueError(f"{len(step)} values, the first records have {len(self._codes)}")
             for at, ((code, _), expected) in enumerate(zip(step, self._codes, strict=True)):
                 if code not in (expected, NULL):
-                    raise ValueError(f"value {at} is {_type_name(code)}, in the first records {_type_name(expected)}")
+                    raise ValueError(f"value {at} is {_type_name(code)}, but {_type_name(expected)} in the first records")
                 if code == NULL and self._is_sequence:
                     raise ValueError(f"value {at} of a step is missing")
 
@@ -297,13 +297,13 @@ def _value(data: bytes, at: int) -> tuple[int, Any, int]:
     if code == TEXT:
         length, at = vint(data, at)
         if len(data) - at < length:
-            raise ValueError("a value is cut off")
+            raise ValueError("a value is truncated")
         return code, data[at : at + length].decode(), at + length
     if code not in _VALUES:
         raise ValueError(f"a value of the type {_type_name(code)}, which can't be read")
     dtype = _VALUES[code].stored
     if len(data) - at < dtype.itemsize:
-        raise ValueError("a value is cut off")
+        raise ValueError("a value is truncated")
     return code, np.frombuffer(data, dtype, 1, at)[0].item(), at + dtype.itemsize
 
 
@@ -401,7 +401,7 @@ def _utf8(data: bytes) -> str | None:
 
 def _number(form_: struct.Struct, data: bytes, at: int) -> int:
     if len(data) - at < form_.size:
-        raise ValueError("a value is cut off")
+        raise ValueError("a value is truncated")
     number: int = form_.unpack_from(data, at)[0]
     return number
 

@@ -118,7 +118,7 @@ def _check_classes(header: Header, uri: str, first: tuple[str, Header]) -> None:
     if (header.key, header.value) != (other.key, other.value):
         raise BadSpec(
             f"{uri} has keys of {header.key} and values of {header.value}, {beginning} of {other.key} and {other.value}: "
-            "the files of a source must have the same.",
+            "the files of a source must have the same classes.",
             uri=uri,
         )
 

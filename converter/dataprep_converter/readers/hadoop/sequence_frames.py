@@ -262,7 +262,7 @@ def _record_end(head: bytes, offset: int, most: int, uri: str) -> int:
         raise _bad_data(f"a key of {key_size:,} bytes in a record of {size:,}", offset, uri)
     end: int = offset + _HEAD.size + size
     if end > most:
-        raise _bad_data(f"a record of {size:,} bytes that the file ends within", offset, uri)
+        raise _bad_data(f"the file ends within the record of {size:,} bytes", offset, uri)
     return end
 
 
@@ -302,7 +302,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if len(data) - at < size:
-        raise ValueError("it is cut off")
+        raise ValueError("it is truncated")
     return data[at : at + size], at + size
 
 

@@ -92,7 +92,7 @@ class CocoFile:
     def _image(self, image: Mapping[str, Any]) -> None:
         name = _text(image, "file_name")
         if name in self._rows:
-            raise ValueError(f"file_name {name!r} is there twice")
+            raise ValueError(f"file_name {name!r} occurs twice")
         self._rows[name] = len(self._ids)
         self._ids.append(_integer(image, "id"))
         for side in ("width", "height"):
@@ -102,7 +102,7 @@ class CocoFile:
         # Two ids may have the same name, because some tools write an unused category with the name of the first category.
         name, number = _text(category, "name"), _integer(category, "id")
         if number in self._names:
-            raise ValueError(f"category {number} is there twice")
+            raise ValueError(f"category {number} occurs twice")
         self._names[number] = name
 
     def _annotation(self, annotation: Mapping[str, Any]) -> None:

@@ -58,7 +58,8 @@ def _images(access: Access, uri: str, extensions: Sequence[str], ignored: Ignore
     names = {int(match[1]): name for name in members if (match := _NAME.fullmatch(name))}
     if len(names) != len(members) - 1 or set(names) != set(range(len(originals))):
         raise BadData(
-            f"{uri} is not a FileBatch: {URIS} has {len(originals):,} lines, and its other {len(members) - 1:,} members are not one file_<n> for each.",
+            f"{uri} is not a FileBatch: {URIS} has {len(originals):,} line{'s' * (len(originals) != 1)}; expected one member file_<n> for each line, but the "
+            f"other {len(members) - 1:,} members don't match.",
             uri=uri,
         )
     numbers = [number for number in range(len(originals)) if extension_of(names[number]) in extensions]

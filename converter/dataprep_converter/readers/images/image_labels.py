@@ -20,7 +20,8 @@ def parent(folders: Sequence[str], *, where: str) -> str:
     BadSpec, which names `where`."""
     if not folders:
         raise BadSpec(
-            f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); set labelFrom: None for images without one."
+            f"{where} lies in no folder that could name its class (labelFrom: ParentFolder); "
+            "set labelFrom: None for images without classes."
         )
     return folders[-1]
 

@@ -69,8 +69,8 @@ def _uri(line: _Line, root: str, list_uri: str) -> str:
         raise BadSpec(f"{list_uri}, line {line.number}: the path {line.path!r} must not leave its folder by '..'.", uri=list_uri)
     if unsigned(line.path) != line.path:
         raise BadSpec(
-            f"{list_uri}, line {line.number}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. Only addresses "
-            "in the job's spec may have these. Instead, list images of a store, which gets its credentials from an entry of stores.",
+            f"{list_uri}, line {line.number}: {unsigned(line.path)} is signed or holds a token, which would be stored with the plan. "
+            "Only addresses in the job's spec may have signatures or tokens. Instead, list images of a store, which gets its credentials from an entry of stores.",
             uri=list_uri,
         )
     if "://" in line.path or line.path.startswith("/"):

@@ -56,7 +56,7 @@ def class_names(access: Access, uri: str) -> list[str]:
         raise BadSpec(f"{uri}: a class name is empty (number {names.index('') if '' in names else 0}).")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadSpec(f"{uri}: the class {twice!r} is there twice.")
+        raise BadSpec(f"{uri}: the class {twice!r} occurs twice.")
     return names
 
 

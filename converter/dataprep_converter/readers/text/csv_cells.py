@@ -272,7 +272,8 @@ class Parser:
             value = None
         if value is None or not value.is_valid or (pa.types.is_floating(value.type) and self._is_infinite(value.as_py(), column)):
             raise BadSpec(
-                f"{self._source_name}.columns: the default {shown(column.default or '')} of {column.name!r} is not a {column.type}."
+                f"{self._source_name}.columns: the default {shown(column.default or '')} of {column.name!r} "
+                f"is not {'an' if column.type[0] in 'AEIOU' else 'a'} {column.type}."
             )
         return value
 

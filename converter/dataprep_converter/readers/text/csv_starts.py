@@ -135,7 +135,7 @@ def infer_columns(start: FileStart, dialect: Dialect, *, rule: int, uri: str, of
     firsts = dialect.cells(start.data[int(rows.starts[0]) : int(rows.stops[0])]) if start.names is None else []
     seems_headed = all(kind.others == 1 and [kind.other] == firsts[place : place + 1] for place, kind in enumerate(kinds) if kind.misfits)
     texts = {
-        name: f"In the first rows of {uri} {kind.others:,} of {kind.cells:,} cells of the column {name!r} are no numbers, the first in line "
+        name: f"In the first rows of {uri} {kind.others:,} of {kind.cells:,} cells of the column {name!r} are not numbers; the first of these cells is in line "
         f"{start.line + rows.lines_before(int(rows.starts[kind.row]))}, {shown(kind.other)}, so the column is text. If such cells are bad or "
         f"missing values, give {of}.columns a type of numbers for it and set onBadRecord.policy: Skip, or name the words for missing values in {of}.nullWords."
         for name, kind in zip(names, kinds, strict=True)

@@ -135,18 +135,19 @@ def _column(path: Path, seen: _PathTypes, uri: str) -> JsonlColumn:
     if not kinds:
         what = "only empty lists" if "empty list" in seen.kinds else "null"
         raise BadSpec(
-            f"{uri}: the type of {name!r} can't be determined, because it is {what} in the first records; {_ADVICE}, with or without it."
+            f"{uri}: the type of {name!r} can't be determined, because it is {what} in the first records; "
+            f"{_ADVICE}, with or without this key."
         )
     if len(kinds) > 1 or ("empty list" in seen.kinds and not next(iter(kinds)).startswith("list")):
         first: dict[str, int] = {}
         for seen_kind, line in seen.kinds.items():
             first.setdefault(seen_kind.replace(_LONG, "Int64"), line)
         types = ", ".join(f"{each} (line {line})" for each, line in first.items() if each != "null")
-        raise BadSpec(f"{uri}: {name!r} has values of several types: {types}; {_ADVICE}, with or without it.")
+        raise BadSpec(f"{uri}: {name!r} has values of several types: {types}; {_ADVICE}, with or without this key.")
     kind = next(iter(kinds))
     single = kind.removeprefix("list of ")
     if single not in ("Int64", "Float32", "Float64", "String", "Bool"):
-        raise BadSpec(f"{uri}, line {kinds[kind]}: {name!r} is a {kind}, which records can't hold; {_ADVICE} without it.")
+        raise BadSpec(f"{uri}, line {kinds[kind]}: {name!r} is a {kind}, which records can't contain; {_ADVICE} without it.")
     if not 1 <= len(name) <= 256:
         raise BadSpec(f"{uri}, line {kinds[kind]}: a key has {len(name)} characters; columns have 1 to 256. {_ADVICE.capitalize()}.")
     return JsonlColumn.model_validate({"name": name, "type": single, "list": kind != single})

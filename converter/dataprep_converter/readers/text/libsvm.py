@@ -267,7 +267,7 @@ class _SparseReader(StretchReader):
         too_large = _too_large(values, value_tokens)
         faults.add(tokens, too_large, lambda number: f"the value of {tokens.describe(number)} is too large for a float32")
         first = 1 if self._source.one_based else 0
-        hint = "; set source.libsvm.oneBased: false if the first is 0" if first else ""
+        hint = "; set source.libsvm.oneBased: false if the first index is 0" if first else ""
         faults.add(tokens, indexes < first, lambda number: f"the index {indexes[number]} is below the first, {first}{hint}")
         last = self._source.num_features
         if last is not None:
@@ -275,7 +275,7 @@ class _SparseReader(StretchReader):
             faults.add(tokens, beyond, lambda number: f"the index {indexes[number]} is more than the {last:,} features (numFeatures)")
         same_line = np.diff(tokens.lines, prepend=-1) == 0
         falls = same_line & (np.diff(indexes, prepend=0) <= 0)
-        faults.add(tokens, falls, lambda number: f"the index {indexes[number]} follows {indexes[number - 1]}; indexes ascend")
+        faults.add(tokens, falls, lambda number: f"the index {indexes[number]} follows {indexes[number - 1]}; indexes must ascend")
         return indexes - first, values, tokens
 
 

@@ -99,7 +99,7 @@ def _row(payload: bytes, features: Sequence[TfrecordFeature], *, is_strict: bool
     is_sequence = {feature.name: feature.sequence for feature in features}
     for name in [*context, *lists] if is_strict else ():
         if name not in is_sequence:
-            return {}, f"the feature {name!r} was not there when the job was planned; list the features in source.tfrecord.features"
+            return {}, f"the feature {name!r} wasn't found when the job was planned; list the features in source.tfrecord.features"
     for name, part, other in [(n, "context", "a sequence") for n in context] + [(n, "feature lists", "no sequence") for n in lists]:
         if name in is_sequence and is_sequence[name] == (part == "context"):
             return {}, f"the feature {name!r} is in the record's {part}, but it is {other} in source.tfrecord.features"
