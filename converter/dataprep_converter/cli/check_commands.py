@@ -46,7 +46,7 @@ def _verify(arguments: argparse.Namespace) -> Exit:
         raise NotWhole(f"{uri}: {first.text}.")
     verified = check.manifest
     sys.stdout.write(
-        f"{uri} is whole: {verified.records_out:,} records in {len(verified.files)} files, {verified.size:,} bytes; digest {verified.digest}\n"
+        f"{uri} is whole: {verified.records_out:,} record{'s' * (verified.records_out != 1)} in {len(verified.files)} file{'s' * (len(verified.files) != 1)}, {verified.size:,} bytes; digest {verified.digest}\n"
     )
     return Exit.DONE
 

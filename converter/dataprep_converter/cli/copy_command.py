@@ -60,6 +60,6 @@ def _copy_files(arguments: argparse.Namespace, access: "Access") -> Exit:
     result = file_copy.copy(arguments.uri, arguments.to, access, overwrite=arguments.overwrite)
     if not arguments.quiet:
         already_there = f", {result.kept:,} existed already" if result.kept else ""
-        sys.stderr.write(f"copied {result.files:,} files, {result.size:,} bytes{already_there}\n")
+        sys.stderr.write(f"copied {result.files:,} file{'s' * (result.files != 1)}, {result.size:,} bytes{already_there}\n")
     sys.stdout.write(f"{arguments.to}\n")
     return Exit.DONE

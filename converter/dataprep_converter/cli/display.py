@@ -39,7 +39,11 @@ class Display:
         self._started = time.monotonic()
         splits = ", ".join(f"{split.name} {split.records:,} in {split.shards} shard{'s' * (split.shards != 1)}" for split in plan.splits)
         # The number of records that a script makes is known only at the end.
-        records = f": {plan.records:,} records ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}" if plan.splits else ""
+        records = (
+            f": {plan.records:,} record{'s' * (plan.records != 1)} ({splits}), {plan.tasks} task{'s' * (plan.tasks != 1)}"
+            if plan.splits
+            else ""
+        )
         self._say(f"planned run {plan.run_id}{records}")
         for warning in plan.warnings:
             self._say(f"warning: {warning}")
@@ -67,7 +71,8 @@ class Display:
         seconds = max(1e-3, time.monotonic() - self._started)
         out = result.records.out
         self._say(
-            f"done: {out:,} records, {result.bytes_out:,} bytes in {result.files} file{'s' * (result.files != 1)}, {seconds:.1f} s"
+            f"done: {out:,} record{'s' * (out != 1)}, {result.bytes_out:,} bytes "
+            f"in {result.files} file{'s' * (result.files != 1)}, {seconds:.1f} s"
             f" ({out / seconds:,.0f} records/s, {result.bytes_out / seconds / 1e6:,.0f} MB/s)"
         )
         bottleneck = verdict(result.seconds)
@@ -78,13 +83,13 @@ class Display:
                 f"ignored: {self._ignored:,} file{'s' * (self._ignored != 1)} among the inputs (hidden, of another kind, or of data sets)"
             )
         if result.records.filtered:
-            self._say(f"filtered out: {result.records.filtered:,} records")
+            self._say(f"filtered out: {result.records.filtered:,} record{'s' * (result.records.filtered != 1)}")
         if result.records.bad:
-            self._say(f"left out: {result.records.bad:,} bad records, for example:")
+            self._say(f"left out: {result.records.bad:,} bad record{'s' * (result.records.bad != 1)}, for example:")
             for bad in result.bad[:5]:
                 self._say(f"  {bad.uri}, record {bad.row}: {bad.reason}")
         if result.quarantine_uri is not None:
-            self._say(f"all of them are kept in {result.quarantine_uri}")
+            self._say(f"all bad records are kept in {result.quarantine_uri}")
         for warning in result.warnings:
             self._say(f"warning: {warning}")
 

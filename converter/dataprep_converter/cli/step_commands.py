@@ -102,7 +102,11 @@ def _plan(arguments: argparse.Namespace) -> Exit:
         with tracing.span("plan", job=job.metadata.name) as tell:
             result = run_plan_step(job, access_of(job)).result
             tell(run_id=result.run_id, tasks=result.tasks, records=result.records)
-        outcome = "reused: there is a finished data set of the same spec and inputs" if result.reused else f"{result.tasks} tasks"
+        outcome = (
+            "reused: there is a finished data set of the same spec and inputs"
+            if result.reused
+            else f"{result.tasks} task{'s' * (result.tasks != 1)}"
+        )
         logger.info("run %s: %d records in %d shards, %s", result.run_id, result.records, result.shards, outcome)
         leave(result)
     return Exit.DONE

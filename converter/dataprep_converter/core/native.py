@@ -304,7 +304,7 @@ def read_files(paths: Sequence[bytes], sizes: Sequence[int], room: "Bytes") -> t
     if library is None:
         return None
     if sum(sizes) > len(room) or len(sizes) != len(paths):
-        raise ValueError(f"expected room for {sum(sizes):,} bytes of {len(sizes)} files, found {len(room):,} and {len(paths)} paths")
+        raise ValueError(f"expected {len(sizes)} paths and room for {sum(sizes):,} bytes, found {len(paths)} paths and {len(room):,} bytes")
     modified, nanoseconds = np.empty((2, len(paths)), np.int64)
     names, lengths = b"\0".join(paths) + b"\0", np.array(sizes, np.int64)
     library.read_files(names, _address(lengths), len(paths), _address(room), _address(modified), _address(nanoseconds))

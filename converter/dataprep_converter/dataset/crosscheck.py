@@ -58,7 +58,7 @@ def content_is_of(run_id: str, manifest: Manifest) -> bool:
 
 def _success_faults(manifest: Manifest, success: Success, folder: OutputFolder) -> Iterator[Fault]:
     if folder.read(names.SUCCESS) != success.to_bytes():
-        yield Fault(names.SUCCESS, "_SUCCESS is not written as dataprep writes it: it was edited")
+        yield Fault(names.SUCCESS, "_SUCCESS was edited: dataprep would have written it differently")
     if (success.run_id, success.manifest) != (manifest.run_id, names.manifest_file(manifest.run_id)):
         yield Fault(
             names.SUCCESS, f"_SUCCESS names run {success.run_id} and {success.manifest}, which is the manifest of run {manifest.run_id}"
@@ -79,7 +79,7 @@ def manifest_faults(manifest: Manifest, folder: OutputFolder) -> Iterator[Fault]
     """Yields the contradictions within a manifest."""
     path = names.manifest_file(manifest.run_id)
     if folder.read(path) != manifest.to_bytes():
-        yield Fault(path, f"{path} is not written as dataprep writes it: it was edited")
+        yield Fault(path, f"{path} was edited: dataprep would have written it differently")
     if not content_is_of(manifest.run_id, manifest):
         yield Fault(path, f"{path}: run {manifest.run_id} was not made from the spec and inputs in this manifest")
     for name, stated, computed in _sums(manifest):

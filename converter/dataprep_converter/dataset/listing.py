@@ -60,12 +60,16 @@ def difference(expected: dict[str, int], entries: dict[str, Entry]) -> str | Non
     """Describes how a listing differs from the expected sizes. Returns None if both agree."""
     missing = [file for file in expected if file not in entries]
     if missing:
-        return f"{len(missing)} files are missing: {abbreviate(missing)}"
+        return f"{len(missing)} {'file is' if len(missing) == 1 else 'files are'} missing: {abbreviate(missing)}"
     wrong = [f"{file} has {entries[file].size} bytes instead of {size}" for file, size in expected.items() if entries[file].size != size]
     if wrong:
         return abbreviate(wrong)
     foreign = [file for file in entries if file not in expected]
-    return f"{len(foreign)} files don't belong to this data set: {abbreviate(foreign)}" if foreign else None
+    return (
+        f"{len(foreign)} {'file does not' if len(foreign) == 1 else 'files do not'} belong to this data set: {abbreviate(foreign)}"
+        if foreign
+        else None
+    )
 
 
 def abbreviate(items: Sequence[str]) -> str:

@@ -66,7 +66,7 @@ class OutputFolder:
             return self.parse(Owner, names.OWNER, content) if content is not None else None
         except ValidationError:
             uri = self.at(names.OWNER)
-            raise NotWhole(f"{uri} is damaged, so it is unknown whose files these are.", uri=uri) from None
+            raise NotWhole(f"{uri} is damaged, so the run that owns this folder is unknown.", uri=uri) from None
 
     def success(self) -> Success | None:
         """Returns the content of `_SUCCESS`, or None if it doesn't exist. Raises NotWhole if dataprep didn't write the file."""
@@ -88,7 +88,7 @@ class OutputFolder:
             raise NotWhole(f"{self.at(names.SUCCESS)} names {success.manifest}, which is missing.")
         sha256 = hashlib.sha256(content).hexdigest()
         if sha256 != success.sha256:
-            raise NotWhole(f"{uri} was changed: _SUCCESS says SHA-256 {success.sha256}, it has {sha256}.")
+            raise NotWhole(f"{uri} was changed: its SHA-256 is {sha256}, but _SUCCESS states {success.sha256}.")
         return self.parse(Manifest, success.manifest, content)
 
     def put_success(self, success: Success) -> None:
@@ -118,7 +118,7 @@ class OutputFolder:
                 try:
                     head = self.parse(PlanHead, path, self._store.get(self.at(path)))
                 except ValidationError:
-                    logger.warning("%s is damaged: only the files that the run's reports name are known", self.at(path))
+                    logger.warning("%s is damaged, so the only known files of this run are those that its reports name", self.at(path))
                     continue
                 files = {shard.file for shard in shards(head)}
                 if head.reader == script_files.READER:
@@ -177,9 +177,14 @@ class OutputFolder:
         try:
             swept = self._store.sweep(self.uri)
         except (NotPermitted, NotFound) as exc:
-            return [f"{exc} No job needs that right; without it, give the bucket a lifecycle rule that removes unfinished uploads."]
+            return [
+                (
+                    f"{exc} No job needs this permission. "
+                    "If you don't grant it, give the bucket a lifecycle rule that removes unfinished uploads."
+                )
+            ]
         if swept:
-            logger.info("removed leftovers of %d unfinished uploads below %s", swept, self.uri)
+            logger.info("removed leftovers of %d unfinished upload%s below %s", swept, "s" * (swept != 1), self.uri)
         return []
 
     def parse(self, model: type[S], relative: str, content: bytes) -> S:
@@ -275,10 +280,12 @@ class RunFolder(OutputFolder):
         except ValidationError:
             uri = self.at(path)
             raise NotWhole(
-                f"{uri} is damaged: it isn't a plan. The plan step makes it again, and so does dataprep repair.", uri=uri
+                f"{uri} is damaged: it isn't a plan. The plan step creates a new plan, and so does dataprep repair.", uri=uri
             ) from None
         except NotFound as exc:
-            raise NotWhole(f"{exc} The plan names it. The plan step makes it again, and so does dataprep repair.", uri=exc.uri) from None
+            raise NotWhole(
+                f"{exc} The plan names this file. The plan step creates a new plan, and so does dataprep repair.", uri=exc.uri
+            ) from None
 
     # --- reports and manifest --------------------------------------------------------------------------------------
 

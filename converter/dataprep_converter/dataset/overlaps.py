@@ -144,4 +144,4 @@ def _lies_in(uri: str, field: str, target: str) -> str:
 
 
 def _holds(uri: str, field: str, target: str) -> str:
-    return f"The input {uri} lies in {field} {target}, where the job replaces and removes files: choose an {field} that holds no input."
+    return f"The input {uri} lies in {field} {target}, where the job replaces and removes files: choose an {field} that contains no input."

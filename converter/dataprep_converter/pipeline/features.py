@@ -188,7 +188,7 @@ def _mapping(feature: Feature, schema: pa.Schema, output: Output) -> _Mapping:
     shape = (sum(_size(shape, column, of) for shape, column in zip(shapes, columns, strict=True)),) if is_vector else shapes[0]
     if -1 in shape and len(shape) > 1:
         advice = "" if sequence else " Set sequence: true if they are the steps of a sequence."
-        raise BadSpec(f"{of}: the column {columns[0]!r} is {fields[0].type}: records can't hold lists of lists.{advice}")
+        raise BadSpec(f"{of}: the column {columns[0]!r} is {fields[0].type}: records can't contain lists of lists.{advice}")
     label = isinstance(feature, LabelFeature)
     num_classes = feature.num_classes if isinstance(feature, LabelFeature) else None
     dtype = feature.dtype or _common_dtype(dtypes, fields, of)
@@ -227,7 +227,7 @@ def _stored_dtype(feature: Feature, dtype: str, support: DtypeSupport, *, of: st
     if feature.dtype is None:
         return support.unasked.get(dtype, dtype)
     if support.held is not None and dtype not in support.held:
-        raise BadSpec(f"{of}: {format_} can't hold {dtype}; it has {', '.join(sorted(support.held))}.")
+        raise BadSpec(f"{of}: {format_} can't store {dtype}; it supports {', '.join(sorted(support.held))}.")
     return dtype
 
 
@@ -253,7 +253,7 @@ def _dtype(field: "pa.Field[Any]", of: str) -> str:
         return NUMPY_NAMES[value]
     if _is_text(value) or pa.types.is_binary(value) or pa.types.is_large_binary(value):
         return "bytes"
-    raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, which records can't hold.")
+    raise BadSpec(f"{of}: the column {field.name!r} is {field.type}, which records can't contain.")
 
 
 def _is_text(kind: pa.DataType) -> bool:

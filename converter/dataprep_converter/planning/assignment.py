@@ -210,7 +210,7 @@ class _Columns:
                 return None
             column_names = find_columns([reference], schema, of=f"splits.{field}")
             if len(column_names) != 1:
-                raise BadSpec(f"splits.{field} must be one column, but {reference!r} stands for {len(column_names)}.")
+                raise BadSpec(f"splits.{field} must be one column, but {reference!r} matches {len(column_names)} columns.")
             column_values.check_type(schema.field(column_names[0]).type, of=f"splits.{field}: the column {column_names[0]!r}")
             return column_names[0]
 

@@ -21,7 +21,7 @@ from dataprep_converter.sampling.units import SCHEMA, UnitTable
 _SHOWN: Final = 5
 _PINNED: Final = ("root", "path", "offset", "row", "records", "size", "pin", "subset", "extra")
 """Columns that must be equal. The URI may differ, because an input is identified by its path relative to its root."""
-_ANEW: Final = "set output.overwrite: Always, which makes the whole data set anew"
+_ANEW: Final = "set output.overwrite: Always, which rebuilds the whole data set"
 _PASSING: Final = frozenset({"ignored", "warnings", "were"})
 """Entries of a reader's state that describe the listing but not the records."""
 
@@ -87,7 +87,8 @@ def find_growth(before: UnitTable, now: UnitTable) -> Growth:
     missing = _uris_of_rows(old, np.flatnonzero(~np.isin(old_keys, new_keys)))
     if missing:
         raise InputChanged(
-            f"{len(missing)} inputs whose records are in the data set are gone: {_abbreviate(missing)}. Put them back, or {_ANEW}.",
+            f"{len(missing)} input{'s' * (len(missing) != 1)} whose records are in the data set "
+            f"{'is' if len(missing) == 1 else 'are'} gone: {_abbreviate(missing)}. Put {'it' if len(missing) == 1 else 'them'} back, or {_ANEW}.",
             uri=missing[0],
         )
     is_known = np.isin(new_keys, old_keys)
@@ -97,8 +98,9 @@ def find_growth(before: UnitTable, now: UnitTable) -> Growth:
     changed = _uris_of_rows(second, _find_differing(first, second))
     if changed:
         raise InputChanged(
-            f"{len(changed)} inputs have changed since their records became part of the data set: {_abbreviate(changed)}. "
-            f"Put them back and give the new files other names, or {_ANEW}.",
+            f"{len(changed)} {'input has changed since its' if len(changed) == 1 else 'inputs have changed since their'} records "
+            f"became part of the data set: {_abbreviate(changed)}. Put the old {'version' if len(changed) == 1 else 'versions'} back "
+            f"and give the new files other names, or {_ANEW}.",
             uri=changed[0],
         )
     # The present rows, in the order of the earlier plan.
@@ -125,8 +127,8 @@ def check_frozen(base: Base, *, code_sha256: str | None, keys: Mapping[str, str]
         if name in ("classes", "names") and isinstance(old, list) and isinstance(new, list):
             more = [str(each) for each in new if each not in old]
             raise BadSpec(
-                f"The new inputs have classes that the data set doesn't have: {_abbreviate(more)}. Its {len(old)} classes keep their numbers, "
-                f"so no new class can come between them. Leave these inputs out, or {_ANEW}."
+                f"The new inputs have classes that the data set doesn't have: {_abbreviate(more)}. The data set's {len(old)} classes "
+                f"keep their numbers, so no new class can be inserted between these classes. Leave these inputs out, or {_ANEW}."
             )
         raise BadSpec(
             f"With the new inputs the source's {name} would be {_shorten(new)}, but the data set was made with {_shorten(old)}. Leave these inputs out, or {_ANEW}."

@@ -68,7 +68,7 @@ def list_inputs(spec: DataPrepJobSpec, access: Access, base: Base | None) -> Inp
     units, state = discovery.collect()
     overlaps.check_units(units, spec.output.uri, access)
     if units.samples == 0 and not spec.allow_empty:
-        raise NoInput(f"The source {spec.data.kind} holds no records; set allowEmpty: true if that is right.")
+        raise NoInput(f"The source {spec.data.kind} contains no records; set allowEmpty: true if this is intended.")
 
     code_sha256 = plugins.digest() if spec.code is not None else None
     keys = digests_of_keys(keyed_by(spec.transforms or []))

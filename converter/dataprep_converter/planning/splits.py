@@ -100,7 +100,9 @@ def _rules_by_default(subsets: Sequence[str]) -> Splits:
         name = names.split_name(subset)
         if not name:
             raise BadSpec(
-                f"The subset {subset!r} gives no name for a split (letters from A to Z, digits, and . _ - between them). {_advise(subset)}"
+                f"The name of the subset {subset!r} can't become the name of a split, "
+                f"because it contains no letter from A to Z and no digit. "
+                f"{_advise(subset)}"
             )
         if name in subset_of:
             raise BadSpec(

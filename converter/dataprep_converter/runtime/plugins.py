@@ -183,7 +183,7 @@ def _infer_type(value: Any, name: str) -> pa.DataType:
     try:
         kind: pa.DataType = pa.array([value]).type
     except (pa.ArrowInvalid, pa.ArrowTypeError) as exc:
-        raise BadSample(f"{name} is {type(value).__name__}, which records can't hold") from exc
+        raise BadSample(f"{name} is {type(value).__name__}, which records can't contain") from exc
     if pa.types.is_null(kind) or (pa.types.is_list(kind) and pa.types.is_null(kind.value_type)):
         raise BadSample(f"{name} is {value!r} in the first record, which shows no type; declare it in columns")
     return kind

@@ -230,7 +230,7 @@ def _watch_parent(parent: int, descriptor: int, limit_seconds: float) -> None:
 
 
 def _say(process: int, seconds: float) -> None:
-    message = f"dataprep: a call of the store's client has not returned for {seconds:.0f} s; killing process {process}, its task is tried again.\n"
+    message = f"dataprep: a call of the store's client has not returned for {seconds:.0f} s; killing process {process}, and its task will be retried.\n"
     with contextlib.suppress(OSError):
         os.write(2, message.encode())
 

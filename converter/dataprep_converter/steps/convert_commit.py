@@ -103,7 +103,7 @@ def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours
     entries = {path: entry for path, entry in folder.visible() if path not in ours}
     absent = [report.file for report in reports if report.file not in entries]
     if absent:
-        raise Missing(f"{folder.uri}: {len(absent)} files are missing: {abbreviate(absent)}.")
+        raise Missing(f"{folder.uri}: {len(absent)} {'file is' if len(absent) == 1 else 'files are'} missing: {abbreviate(absent)}.")
     fault = difference(sizes(reports), entries)
     if fault is not None:
         raise NotWhole(f"{folder.uri}: {fault}.")
@@ -112,7 +112,11 @@ def _check_listing(reports: Sequence[ShardReport], folder: OutputFolder, *, ours
     expected = [report.index for report in reports if report.index is not None]
     changed_files += [index.file for index in expected if index.file not in indexes or indexes[index.file].pin != index.pin]
     if changed_files:
-        raise NotWhole(f"{folder.uri}: {len(changed_files)} files were changed after they were written: {abbreviate(changed_files)}.")
+        raise NotWhole(
+            f"{folder.uri}: {len(changed_files)} "
+            f"{'file was changed after it was' if len(changed_files) == 1 else 'files were changed after they were'} "
+            f"written: {abbreviate(changed_files)}."
+        )
 
 
 def _manifest(

@@ -67,7 +67,8 @@ def check(spec: DataPrepJobSpec, plan: Plan, features: Sequence[FeatureSpec], fo
     _check_casts(schema_of(ordered(features)), table.columns(), uri)
     if spec.output.overwrite == "Never" and version is not None and _read_note(folder, uri) is None and (rows := table.session().count):
         raise OutputExists(
-            f"{uri} holds {rows:,} rows; overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.table.uri.",
+            f"{uri} holds {rows:,} row{'s' * (rows != 1)}; overwrite is Never. "
+            "Set output.overwrite to IfChanged or Always, or another output.table.uri.",
             uri=uri,
         )
 
@@ -154,7 +155,9 @@ def commit(spec: DataPrepJobSpec, folder: RunFolder, reports: Sequence[ShardRepo
         uploaded = upload.blocks()
         missing = [file for number, file in expected.items() if number not in uploaded]
         if missing:
-            raise Missing(f"{table.uri}: the rows of {len(missing)} shards were not sent: {', '.join(missing[:5])}.")
+            raise Missing(
+                f"{table.uri}: the rows of {len(missing)} shard{'s' * (len(missing) != 1)} were not sent: {', '.join(missing[:5])}."
+            )
         folder.check_owner()
         upload.commit(set(expected))
     rows, expected_rows = table.session().count, sum(report.records_out for report in reports)

@@ -204,7 +204,9 @@ class FsspecInput(RangedInput):
 def _entry(uri: str, info: Info) -> Entry:
     size = info.get("size")
     if not isinstance(size, int):
-        raise BadSpec(f"{uri}: the server doesn't report the file's size, so the file can't be read in parts: copy it to a store.", uri=uri)
+        raise BadSpec(
+            f"{uri}: the server doesn't report the file's size, so the file can't be read in parts; copy the file to a store.", uri=uri
+        )
     mark = next((str(info[name]) for name in _MARKS if info.get(name)), "")
     return Entry(uri=uri, size=size, pin=f"{size}-{mark}", details=Details(modified=0.0))
 

@@ -146,7 +146,8 @@ def _entry(uri: str, answer: _Body) -> Entry:
     size = headers["Content-Range"].rpartition("/")[2] if headers["Content-Range"] is not None else headers["Content-Length"]
     if size is None or not size.isdigit():
         raise StoreError(
-            f"{_without_secrets(uri)}: the server doesn't report the file's size, so the file can't be read in parts: copy it to a store.",
+            f"{_without_secrets(uri)}: the server doesn't report the file's size, "
+            "so the file can't be read with range requests; copy the file to a store.",
             uri=uri,
         )
     modified = headers["Last-Modified"]

@@ -153,7 +153,7 @@ class Requests(ABC):
                 continue
             return Answer(answer.status, answer.headers, answer.body, in_doubt)
         if isinstance(fault, Unreachable):
-            raise Unreachable(f"{self.service} at {self.address.peer} failed {attempts} times: {fault}.")
+            raise Unreachable(f"{self.service} at {self.address.peer} failed {attempts} time{'s' * (attempts != 1)}: {fault}.")
         raise Unreachable(f"{self.service}: cannot connect to {self.address.peer}: {fault}.") from fault
 
     def _send_once(

@@ -130,7 +130,10 @@ def _from_data_set(uri: str, access: Access) -> _Draft | None:
         return None
     manifest = folder.manifest(success)
     columns = ", ".join(feature["name"] for feature in manifest.features)
-    size = f"{manifest.records_out} records in {len(manifest.files)} files of the format {manifest.format}"
+    size = (
+        f"{manifest.records_out} record{'s' * (manifest.records_out != 1)} in {len(manifest.files)} file{'s' * (len(manifest.files) != 1)} "
+        f"of the format {manifest.format}"
+    )
     return _Draft("dataset", {"uri": uri, "digest": manifest.digest}, notes=[f"{uri}: a finished data set, {size}", f"columns: {columns}"])
 
 
@@ -187,7 +190,8 @@ def _overview(uri: str, draft: _Draft, files: Sequence[_File], chosen_files: Seq
     chosen_paths = {file.path for file in chosen_files}
     other_endings = Counter(extension(file.path) or "no extension" for file in files if file.path not in chosen_paths)
     if other_endings:
-        notes.append(f"not included:  {', '.join(f'{count:,} files with {ending}' for ending, count in other_endings.most_common(5))}")
+        counts = (f"{count:,} file{'s' * (count != 1)} with {ending}" for ending, count in other_endings.most_common(5))
+        notes.append(f"not included:  {', '.join(counts)}")
     return notes
 
 
@@ -307,7 +311,7 @@ def _add_contents(draft: _Draft, chosen_files: Sequence[_File], access: Access) 
             first_classes = ", ".join(classes[:_MOST_SHOWN]) + (", …" if len(classes) > _MOST_SHOWN else "")
             draft.notes.append(f"classes of {name}: {len(classes)} ({first_classes})")
         if draft.kind in _BY_ALL or draft.kind == "annotated_images":
-            draft.notes.append(f"{units.samples:,} records{_count_by_subset(units)}")
+            draft.notes.append(f"{units.samples:,} record{'s' * (units.samples != 1)}{_count_by_subset(units)}")
         if batch is not None and batch.bad:
             reason = batch.bad[0].reason
             draft.notes.append(f"{len(batch.bad)} of the first {len(samples):,} records don't fit, the first: {reason}; see onBadRecord")
@@ -363,7 +367,7 @@ def _choose_columns(draft: _Draft, schema: pa.Schema, columns: Sequence[str], de
     left_out = [name for name in columns if name not in writable]
     if left_out:
         draft.spec["features"] = [{"name": name} for name in writable if name not in (label, default_label)][:256]
-        draft.notes.append(f"left out, because records can't hold them: {', '.join(left_out[:_MOST_SHOWN])}")
+        draft.notes.append(f"left out, because records can't contain them: {', '.join(left_out[:_MOST_SHOWN])}")
     elif unnamed and label is not None and all(_is_number(schema.field(name).type) for name in columns[:-1]):
         draft.spec["features"] = [{"name": "features", "columns": ["0..-2"]}]
     elif len(columns) > 256:

@@ -56,7 +56,10 @@ def show(uri: str, access: Access, *, records: int, as_json: bool, stream: TextI
     console.print(_files(manifest))
     ignored = _count_ignored(folder, manifest)
     if ignored:
-        console.print(f"{ignored:,} files among the inputs were ignored", soft_wrap=True)
+        console.print(
+            f"{ignored:,} {'file' if ignored == 1 else 'files'} among the inputs {'was' if ignored == 1 else 'were'} ignored",
+            soft_wrap=True,
+        )
     if manifest.bad:
         where = f"; all of them are kept in {folder.at(names.quarantine_folder(manifest.run_id))}" if manifest.quarantine else ""
         console.print(f"{manifest.bad:,} bad records were left out{where}", soft_wrap=True)

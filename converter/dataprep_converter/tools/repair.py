@@ -358,7 +358,8 @@ def _check_inputs(broken: Iterable[Shard], plan: Plan, access: Access) -> None:
     if changed_uris:
         more = f" and {len(changed_uris) - _MOST_NAMED} more" if len(changed_uris) > _MOST_NAMED else ""
         raise InputChanged(
-            f"{len(changed_uris)} inputs of the broken shards have changed or disappeared since they were planned: {', '.join(changed_uris[:_MOST_NAMED])}{more}. "
+            f"{len(changed_uris)} input{'s' * (len(changed_uris) != 1)} of the broken shards changed or disappeared after planning: "
+            f"{', '.join(changed_uris[:_MOST_NAMED])}{more}. "
             "The data set was not changed. Restore the inputs, or run the job again as a new one.",
             uri=changed_uris[0],
         )

@@ -85,4 +85,4 @@ class MapStep:
         try:
             return plugins.table(records, self._schema)
         except BadSample as exc:
-            raise BadSample(f"the plug-in {self._name!r} returned what doesn't fit: {exc}") from exc
+            raise BadSample(f"the plug-in {self._name!r} returned a value that doesn't fit: {exc}") from exc

@@ -281,7 +281,7 @@ def test_a_folder_that_can_not_name_a_split_is_refused_with_advice(tmp_path: Pat
     photos(tmp_path, "\u8bad\u7ec3/cat/1.png", "test/cat/1.png")
     done = dataprep("run", a_file(tmp_path, IMAGES), where=tmp_path)
     assert done.returncode == 2
-    assert "The subset '\u8bad\u7ec3' gives no name for a split" in lines(done.stderr)[-1]
+    assert "The name of the subset '\u8bad\u7ec3' can't become the name of a split" in lines(done.stderr)[-1]
     named = IMAGES + "  splits: {into: [{name: train, subset: \u8bad\u7ec3}, {name: test, subset: test}]}\n"
     assert code_of("run", a_file(tmp_path, named)) == 0
     assert visible(tmp_path / "out") == ["test.tfrecords", "train.tfrecords"]

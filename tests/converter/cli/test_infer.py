@@ -275,7 +275,7 @@ def test_other_files_in_the_folder_are_left_out_and_named(tmp_path: Path) -> Non
     text(folder / "README.md", "# About\n")
     written, spec = inferred(folder, tmp_path)
     assert spec["source"]["csv"]["uris"] == [f"{folder}/**/*.csv"]
-    assert "# not included: 1 files with sh\n" in written
+    assert "# not included: 1 file with sh\n" in written
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
 
 
@@ -308,7 +308,7 @@ def test_a_column_that_records_can_not_hold_is_left_out(tmp_path: Path) -> None:
     table = TABLE.append_column("when", _arrow.array([dt.date(2024, 1, 1)] * 3))
     _parquet.write_table(table, tmp_path / "a.parquet")
     written, spec = inferred(tmp_path / "a.parquet", tmp_path)
-    if "left out, because records can't hold them: when" in written:
+    if "left out, because records can't contain them: when" in written:
         assert spec["features"] == [{"name": "width"}, {"name": "name"}]
     assert code_of("run", tmp_path / "job.yaml", "--quiet") == 0
 

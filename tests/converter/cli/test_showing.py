@@ -124,7 +124,7 @@ def test_names_and_reasons_are_shown_as_they_are() -> None:
         )
     )  # fmt: skip
     assert "warning: the column [b] is empty [/b] :smile:\n" in shown.getvalue()
-    assert "left out: 1 bad records, for example:\n  a[/x].csv, record 7: expected [int] :boom:, got '[/b]'\n" in shown.getvalue()
+    assert "left out: 1 bad record, for example:\n  a[/x].csv, record 7: expected [int] :boom:, got '[/b]'\n" in shown.getvalue()
 
 
 @pytest.mark.parametrize(

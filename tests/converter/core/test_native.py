@@ -280,7 +280,7 @@ def test_files_get_no_less_room_than_they_need(tmp_path: Path, each: str) -> Non
     if each == "python":
         assert native.read_files([b"x"], [2], np.zeros(1, np.uint8)) is None
         return
-    with pytest.raises(ValueError, match="expected room for 2 bytes of 1 files, found 1 and 1 paths"):
+    with pytest.raises(ValueError, match="expected 1 paths and room for 2 bytes, found 1 paths and 1 bytes"):
         native.read_files([os.fsencode(tmp_path)], [2], np.zeros(1, np.uint8))
 
 

@@ -85,7 +85,7 @@ def test_an_input_below_the_output_is_refused(tmp_path: Path) -> None:
     file = rows_in(tmp_path / "out/_raw")
     told = refused(a_job({"jsonl": {"uris": [str(file)]}}, tmp_path / "out"), kept=tmp_path)
     assert told == (
-        f"The input {file} lies in output.uri {tmp_path}/out, where the job replaces and removes files: choose an output.uri that holds no input."
+        f"The input {file} lies in output.uri {tmp_path}/out, where the job replaces and removes files: choose an output.uri that contains no input."
     )
 
 
@@ -135,7 +135,7 @@ def test_an_input_folder_with_a_link_into_the_output_is_refused(finished: Path) 
     told = refused(a_job({"tfrecord": {"uris": [str(folder)]}}, finished), kept=finished)
     assert told == (
         f"The input {folder}/first.tfrecords ({shard}) lies in output.uri {finished}, where the job replaces and removes files: "
-        "choose an output.uri that holds no input."
+        "choose an output.uri that contains no input."
     )
 
 

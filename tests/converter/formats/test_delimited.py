@@ -117,13 +117,18 @@ def test_bytes_that_are_text_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("columns", "sequences", "options", "message"),
     [
-        ({"x": pa.array([[1]])}, [], {}, "The feature 'x' is a list of any length, which csv can't hold; jsonl, parquet and tfrecord can."),
-        ({"x": pa.array([[1]])}, ["x"], {}, "The feature 'x' is a sequence, which csv can't hold; jsonl, parquet and tfrecord can."),
+        (
+            {"x": pa.array([[1]])},
+            [],
+            {},
+            "The feature 'x' is a list of any length, which csv can't store; jsonl, parquet and tfrecord can.",
+        ),
+        ({"x": pa.array([[1]])}, ["x"], {}, "The feature 'x' is a sequence, which csv can't store; jsonl, parquet and tfrecord can."),
         (
             {"x": pa.array([b"1"])},
             [],
             {},
-            "The feature 'x' has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text if they are UTF-8, or use another format.",
+            "The feature 'x' has bytes, which csv can't store; leave it out, set output.csv.bytes: Text if they are UTF-8, or use another format.",
         ),
         (
             {"x": tensors([1, 2]), "x_1": pa.array([1])},

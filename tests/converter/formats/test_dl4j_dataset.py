@@ -149,7 +149,7 @@ def test_every_value_comes_back_wherever_batches_are_cut(rows: list[tuple[Any, .
             {},
             "The feature 'x' has rows of different lengths, and dl4jDataset holds arrays of one shape.",
         ),
-        ({"x": pa.array([True])}, {"dtypes": {"x": "bool"}}, "can't hold bool"),
+        ({"x": pa.array([True])}, {"dtypes": {"x": "bool"}}, "can't store bool"),
         ({"x": pa.array(["a"])}, {}, "The feature 'x' holds bytes or text, but dl4jDataset holds only arrays of numbers"),
     ],
 )

@@ -66,7 +66,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "dl4jDataset": "The feature 'sepal' has rows of different lengths",
     },
     "fixedLength": {
-        "recordioProtobuf": "The feature 'label': recordioProtobuf can't hold int64",
+        "recordioProtobuf": "The feature 'label': recordioProtobuf can't store int64",
         "fileBatch": "the features are image, label",
     },
     "wholeFile": {

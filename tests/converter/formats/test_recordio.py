@@ -132,7 +132,7 @@ def test_numbers_are_float32_unless_the_spec_says_otherwise() -> None:
 
 
 def test_a_type_that_the_format_has_not_is_refused() -> None:
-    with pytest.raises(BadSpec, match="The feature 'x': recordioProtobuf can't hold int64; it has float32, float64, int32."):
+    with pytest.raises(BadSpec, match="The feature 'x': recordioProtobuf can't store int64; it supports float32, float64, int32."):
         encoded({"x": pa.array([1])}, dtypes={"x": "int64"})
 
 

@@ -206,7 +206,7 @@ def test_a_key_beyond_the_shape_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int64", "float16"])
 def test_what_the_format_reserves_and_does_not_define_is_refused(tmp_path: Path, dtype: str) -> None:
-    with pytest.raises(ConvertError, match=f"The feature 'x': recordioProtobuf can't hold {dtype}; it has float32, float64, int32."):
+    with pytest.raises(ConvertError, match=f"The feature 'x': recordioProtobuf can't store {dtype}; it supports float32, float64, int32."):
         shard(tmp_path, source={"csv": {"uris": text(tmp_path, "1\n")}}, features=[{"name": "x", "columns": ["0"], "dtype": dtype}])
 
 

@@ -332,7 +332,7 @@ def test_a_file_that_is_cut_off_says_where(compression: str) -> None:
         with pytest.raises(BrokenRecord) as caught:
             made.pairs(made.data[:size])
         assert caught.value.offset <= size
-        assert "truncated" in str(caught.value) or "header" in str(caught.value) or "cut off" in str(caught.value)
+        assert "truncated" in str(caught.value) or "header" in str(caught.value)
 
 
 @pytest.mark.slow

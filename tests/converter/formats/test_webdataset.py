@@ -169,7 +169,7 @@ def test_a_feature_gives_the_keys_and_is_no_member() -> None:
 def test_a_key_that_comes_twice_or_not_at_all_is_refused() -> None:
     with pytest.raises(BadData, match=r"The key 'a' \(feature 'id'\) occurs twice in a shard, but keys must be unique."):
         written("webdataset", {"id": pa.array(["a", "b", "a"]), "v": pa.array([1, 2, 3])}, cuts=[1, 2], options={"key": "id"})
-    with pytest.raises(BadData, match="The feature 'id' has no value in some records, so they have no key"):
+    with pytest.raises(BadData, match="The feature 'id' has no value in some records, so these records have no key"):
         written("webdataset", {"id": pa.array(["a", None]), "v": pa.array([1, 2])}, options={"key": "id"})
 
 
@@ -272,7 +272,7 @@ def header_with(place: int, new: bytes) -> bytes:
         (damaged(1024, b"\xff" * 512), "not the header of a tar file at offset 1024"),
         (damaged(600, b"\1"), "bytes other than zero after the member '000000000000.cls' at offset 0"),
         (damaged(6000, b"\1"), "bytes other than zero after the end at offset 4608"),
-        (WHOLE.data[:512], "the member '000000000000.cls' is cut off: 0 of 1 bytes at offset 0"),
+        (WHOLE.data[:512], "the member '000000000000.cls' is truncated: 0 of 1 bytes at offset 0"),
         (
             WHOLE.data[:1024],
             "expected a member, or two empty blocks and padding to a multiple of 10,240 bytes, got 0 bytes at offset 1024",

@@ -346,8 +346,8 @@ def test_classes_in_lists_are_checked() -> None:
     ("columns", "feature", "message"),
     [
         ({"x": [1]}, {"sequence": True}, "the column 'x' is int64, but a sequence is a column of lists or tensors"),
-        ({"x": pa.array([[[1]]])}, {}, "records can't hold lists of lists. Set sequence: true if they are the steps of a sequence"),
-        ({"x": pa.array([[[[1]]]])}, {"sequence": True}, "records can't hold lists of lists."),
+        ({"x": pa.array([[[1]]])}, {}, "records can't contain lists of lists. Set sequence: true if they are the steps of a sequence"),
+        ({"x": pa.array([[[[1]]]])}, {"sequence": True}, "records can't contain lists of lists."),
         ({"x": pa.array([[1]])}, {"encoding": "Raw"}, "rows of different lengths can't be stored Raw"),
         ({"x": pa.array([[[1]]])}, {"encoding": "Raw", "sequence": True}, "steps of different lengths can't be stored Raw"),
         ({"x": [1], "y": pa.array([[1]])}, {"columns": ["x", "y"]}, "the column 'y' has lists of different lengths"),

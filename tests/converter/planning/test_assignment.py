@@ -272,7 +272,9 @@ def test_values_go_before_fractions_of_what_is_left() -> None:
     [
         pytest.param({"groupBy": "usr", "into": TENTHS}, "splits.groupBy: there is no column 'usr'. Did you mean 'user'", id="unknown"),
         pytest.param({"stratifyBy": "pixels", "into": TENTHS}, "splits.stratifyBy: the column 'pixels' is of the type list", id="a list"),
-        pytest.param({"groupBy": "0..1", "into": TENTHS}, "splits.groupBy must be one column, but '0..1' stands for 2", id="two columns"),
+        pytest.param(
+            {"groupBy": "0..1", "into": TENTHS}, "splits.groupBy must be one column, but '0..1' matches 2 columns", id="two columns"
+        ),
         pytest.param(
             {"column": "user", "into": [{"name": "a", "since": "soon"}]},
             "the range of a must be a date or time .*, got 'soon'",

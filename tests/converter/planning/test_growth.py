@@ -37,11 +37,9 @@ def test_from_nothing_everything_is_new() -> None:
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        pytest.param(
-            [a_unit("a"), a_unit("b", pin="2"), a_unit("b", row=3, pin="2")], "1 inputs have changed .*: /in/b\\. ", id="other pin"
-        ),
-        pytest.param([a_unit("a"), a_unit("b")], "1 inputs have changed .*: /in/b\\. ", id="fewer units"),
-        pytest.param([a_unit("a"), *(a_unit("b", row=row) for row in (0, 3, 6))], "1 inputs have changed .*: /in/b\\. ", id="more units"),
+        pytest.param([a_unit("a"), a_unit("b", pin="2"), a_unit("b", row=3, pin="2")], "1 input has changed .*: /in/b\\. ", id="other pin"),
+        pytest.param([a_unit("a"), a_unit("b")], "1 input has changed .*: /in/b\\. ", id="fewer units"),
+        pytest.param([a_unit("a"), *(a_unit("b", row=row) for row in (0, 3, 6))], "1 input has changed .*: /in/b\\. ", id="more units"),
         pytest.param([a_unit("z")], "2 inputs whose records are in the data set are gone: /in/a, /in/b\\. ", id="gone"),
     ],
 )

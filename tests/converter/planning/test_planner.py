@@ -59,7 +59,7 @@ def test_the_plan_pins_its_inputs(tmp_path: Path) -> None:
 
 
 def test_an_empty_source_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NoInput, match=r"^The source csv holds no records; set allowEmpty: true if that is right\.$"):
+    with pytest.raises(NoInput, match=r"^The source csv contains no records; set allowEmpty: true if this is intended\.$"):
         plan_of(a_job(tmp_path, rows=0))
 
 

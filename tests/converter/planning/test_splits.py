@@ -88,7 +88,9 @@ def test_a_name_that_a_split_may_have_stays(subset: str) -> None:
 @pytest.mark.parametrize(
     ("subsets", "said"),
     [
-        pytest.param({"\u8bad\u7ec3": 1, "test": 1}, "The subset '\u8bad\u7ec3' gives no name for a split", id="no letters"),
+        pytest.param(
+            {"\u8bad\u7ec3": 1, "test": 1}, "The name of the subset '\u8bad\u7ec3' can't become the name of a split", id="no letters"
+        ),
         pytest.param({"\u8bad\u7ec3": 1}, '{into: [{name: …, subset: "\u8bad\u7ec3"}, …]}', id="advice"),
         pytest.param({"train set": 1, "train-set": 1}, "'train set' and 'train-set' would both be the split train-set", id="one name"),
         pytest.param({f"class{n}": 1 for n in range(17)}, "has 17 subsets (class0, class1, ", id="too many"),

@@ -53,7 +53,7 @@ def test_a_missing_shard_is_named(converted: tuple[DataPrepJob, Plan, Path]) -> 
     job, plan, output = converted
     file = list(shards(plan.head))[3].file
     (output / file).unlink()
-    with pytest.raises(Missing, match=rf"1 files are missing: {file}\.$"):
+    with pytest.raises(Missing, match=rf"1 file is missing: {file}\.$"):
         convert_commit.commit(job.spec, plan=plan, access=Access())
     assert not (output / "_SUCCESS").exists()
 

@@ -131,7 +131,7 @@ def test_an_original_that_is_not_finished_or_not_whole_is_named(root: Path) -> N
     with pytest.raises(NotFound, match="names nothing"):
         run_job(a_copy(root, original="nothing"))
     min((root / "a").glob("train-*")).unlink()
-    with pytest.raises(NotWhole, match=r"1 files are missing: train-00000-of-00004\.tfrecords\. See dataprep verify"):
+    with pytest.raises(NotWhole, match=r"1 file is missing: train-00000-of-00004\.tfrecords\. See dataprep verify"):
         run_job(a_copy(root))
     (root / "a/_SUCCESS").unlink()
     with pytest.raises(NotFound, match="has no _SUCCESS: there is no finished data set"):
@@ -215,7 +215,7 @@ def test_the_command_copies_and_says_where_the_manifest_is(root: Path, capsys: p
     [
         pytest.param({"source": {"text": {"uris": ["a"]}}}, "it needs source.dataset or source.fromJob", id="source"),
         pytest.param(
-            {"source": {"fromJob": {"name": "j", "split": "train"}}}, "it takes all splits, so leave out fromJob.split", id="split"
+            {"source": {"fromJob": {"name": "j", "split": "train"}}}, "a copy takes all splits, so leave out fromJob.split", id="split"
         ),
         pytest.param({"shuffle": {"seed": 1}, "output": {"shards": {"count": 2}}}, "leave out shuffle, output.shards", id="records"),
         pytest.param({"onBadRecord": {"policy": "Skip"}}, "leave out onBadRecord", id="bad records"),

@@ -210,7 +210,7 @@ def test_selected_columns_come_by_name_place_or_range_in_their_order(tmp_path: P
     spec: dict[str, Any] = {"features": [{"name": "all", "columns": ["0..2"]}]}
     columns = [{"name": name, "type": kind} for name, kind in (("a", "Int64"), ("b", "Int64"), ("c", "Int64"), ("d", "Int64"))]
     options = {"header": True, "columns": columns, "select": ["-1", "a", "3"]}
-    with pytest.raises(BadSpec, match=r"source\.csv\.select: the column 'd' is there twice"):
+    with pytest.raises(BadSpec, match=r"source\.csv\.select: the column 'd' occurs twice"):
         made(tmp_path, source, csv=options, **spec)
     # The cells of columns that aren't selected are never read.
     found = parsed(made(tmp_path, source, csv=options | {"select": ["-1", "a"]}, features=[{"name": "both", "columns": ["0..1"]}]))

@@ -248,7 +248,7 @@ def test_inputs_that_are_gone_or_changed_are_named_and_nothing_is_touched(tmp_pa
     before = everything(tmp_path / "out")
     days(tmp_path, 4)
     day(tmp_path / "in", 2, rows=41)
-    with pytest.raises(InputChanged, match=r"1 inputs have changed since their records became part of the data set: .*day-02\.csv"):
+    with pytest.raises(InputChanged, match=r"1 input has changed since its records became part of the data set: .*day-02\.csv"):
         run_job(a_job(tmp_path))
     (tmp_path / "in/day-01.csv").unlink()
     (tmp_path / "in/day-03.csv").unlink()
@@ -322,7 +322,7 @@ def test_a_class_that_is_new_is_named(tmp_path: Path) -> None:
         picture(tmp_path / "in/dog", number)
     run_job(job)
     picture(tmp_path / "in/bat", 1)
-    assert "classes that the data set doesn't have: bat. Its 2 classes keep their numbers" in refused(job)
+    assert "classes that the data set doesn't have: bat. The data set's 2 classes keep their numbers" in refused(job)
     (tmp_path / "in/bat/1.png").unlink()
     (tmp_path / "in/bat").rmdir()
     picture(tmp_path / "in/cat", 9)

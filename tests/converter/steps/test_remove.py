@@ -211,7 +211,7 @@ def test_a_folder_that_is_taken_meanwhile_is_let_be(small: SmallJob, monkeypatch
 def test_a_damaged_owner_is_told(small: SmallJob) -> None:
     run = make(small)
     small.place.store().put(small.place.at("out/_dataprep/OWNER"), b"?")
-    with pytest.raises(NotWhole, match=r"_dataprep/OWNER is damaged, so it is unknown whose files these are; nothing was removed"):
+    with pytest.raises(NotWhole, match=r"_dataprep/OWNER is damaged, so the run that owns this folder is unknown; nothing was removed"):
         removed(small, run)
 
 

@@ -237,7 +237,7 @@ def test_shards_whose_rows_were_not_sent_are_named(fake: FakeMaxCompute, tmp_pat
             real(self, report, is_new=is_new)
 
     monkeypatch.setattr(table_output.TableRows, "send", forgets)
-    with pytest.raises(Missing, match=rf"{T}: the rows of 1 shards were not sent: .*-00002-of-00004\.arrow\."):
+    with pytest.raises(Missing, match=rf"{T}: the rows of 1 shard were not sent: .*-00002-of-00004\.arrow\."):
         run_job(a_job(tmp_path))
     assert written(fake) == []
 
@@ -263,7 +263,7 @@ def other_rows() -> pa.Table:
 
 def test_rows_are_never_replaced_unless_the_spec_says_so(fake: FakeMaxCompute, tmp_path: Path) -> None:
     fake.fill("out", rows_of(other_rows()))
-    with pytest.raises(OutputExists, match=rf"{T} holds 1 rows; overwrite is Never"):
+    with pytest.raises(OutputExists, match=rf"{T} holds 1 row; overwrite is Never"):
         run_job(a_job(tmp_path))
     assert len(written(fake)) == 1
     run_job(a_job(tmp_path, output={"overwrite": "IfChanged"}))

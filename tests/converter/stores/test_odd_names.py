@@ -168,7 +168,7 @@ def test_a_folder_of_nobody_knows_whom_is_refused_under_never(lines: Path, tmp_p
     with pytest.raises(OutputExists) as told:
         run_job(a_job(str(lines), tmp_path / "out", limit=1))
     assert str(told.value) == (
-        f"{tmp_path}/out/_dataprep/OWNER is damaged, so it is unknown whose files these are. It holds files of the run {made_by}, and "
+        f"{tmp_path}/out/_dataprep/OWNER is damaged, so the run that owns this folder is unknown. It holds files of the run {made_by}, and "
         "overwrite is Never. Set output.overwrite to IfChanged or Always, or another output.uri."
     )
 
@@ -190,7 +190,7 @@ def test_whatever_is_cut_short_is_no_defect_of_ours(lines: Path, tmp_path: Path,
 def test_nothing_is_removed_by_an_owner_that_can_not_be_read(lines: Path, tmp_path: Path) -> None:
     run_id = run_job(a_job(str(lines), tmp_path / "out"))[0].run_id
     cut(tmp_path / "out", "OWNER")
-    with pytest.raises(ConvertError, match=r"OWNER is damaged, so it is unknown whose files these are; nothing was removed\."):
+    with pytest.raises(ConvertError, match=r"OWNER is damaged, so the run that owns this folder is unknown; nothing was removed\."):
         remove(str(tmp_path / "out"), Access(), runs=[run_id])
     assert (tmp_path / "out/_SUCCESS").exists()
 

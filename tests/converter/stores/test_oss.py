@@ -281,7 +281,7 @@ def test_the_region_is_in_the_endpoints_name(endpoint: str, region: str | None) 
 
 
 def test_without_a_region_the_store_is_refused() -> None:
-    with pytest.raises(BadSpec, match="needs region"):
+    with pytest.raises(BadSpec, match="needs a region"):
         OssStore(StoreSettings(uri_prefix="oss://bucket/", endpoint="http://10.0.0.1"))
 
 

@@ -115,7 +115,7 @@ def test_a_chain_that_ends_without_one_size_is_refused_with_the_advice() -> None
         resolve(None, None, schema=schema, default_label="label")
     assert str(found.value) == (
         "The feature 'image': the column 'image' is images of different sizes (add resize with height and width, cropOrPad or encode behind"
-        " decode), which records can't hold."
+        " decode), which records can't contain."
     )
 
 

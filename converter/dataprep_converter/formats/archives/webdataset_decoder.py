@@ -111,7 +111,7 @@ def _members(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
         content = source.take(size)
         padding = source.take(-size % BLOCK)
         if len(content) < size or len(padding) < -size % BLOCK:
-            raise BrokenRecord(f"the member {_quote(name)} is cut off: {len(content)} of {size} bytes", offset=offset)
+            raise BrokenRecord(f"the member {_quote(name)} is truncated: {len(content)} of {size} bytes", offset=offset)
         if padding.strip(b"\0"):
             raise BrokenRecord(f"bytes other than zero after the member {_quote(name)}", offset=offset)
         yield offset, name, content

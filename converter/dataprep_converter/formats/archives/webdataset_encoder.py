@@ -215,7 +215,7 @@ class WebdatasetEncoder(SingleFile):
             return pa.array([f"{self._shard:06d}{number:06d}".encode() for number in numbers], pa.large_binary())
         column = batch.column(self._key)
         if column.null_count:
-            raise BadData(f"The feature {self._key!r} has no value in some records, so they have no key.")
+            raise BadData(f"The feature {self._key!r} has no value in some records, so these records have no key.")
         is_text = payloads.is_text_or_bytes(column.type)
         values: Any = payloads.as_it_is(column) if is_text else payloads.text(column)
         keys = [key_of(value) for value in values.to_pylist()]

@@ -180,14 +180,14 @@ def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
             raise ValueError(f"a value of type {code} instead of {TEXT}")
         length, at = vint(data, at)
         if len(data) - at < length:
-            raise ValueError("a value is cut off")
+            raise ValueError("a value is truncated")
         return [_utf8(data[at : at + length])], at + length
     number = NUMBERS[feature.dtype]
     if code != number.code:
         raise ValueError(f"a value of type {code} instead of {number.code}")
     end = at + number.stored.itemsize
     if len(data) < end:
-        raise ValueError("a value is cut off")
+        raise ValueError("a value is truncated")
     value = np.frombuffer(data, number.stored, 1, at)[0].item()
     return [int(value) if isinstance(value, bool) else value], end
 
@@ -195,7 +195,7 @@ def _value(feature: FeatureSpec, data: bytes, at: int) -> tuple[list[Any], int]:
 def vint(data: bytes, at: int) -> tuple[int, int]:
     """Return the vint at `at` and the position after it. Raises ValueError if the vint is damaged or negative."""
     if at >= len(data):
-        raise ValueError("a length is cut off")
+        raise ValueError("a length is truncated")
     first = data[at] - 256 if data[at] > 0x7F else data[at]
     if first >= 0:
         return first, at + 1
@@ -203,7 +203,7 @@ def vint(data: bytes, at: int) -> tuple[int, int]:
     if not 1 <= size < LONGEST_VINT:
         raise ValueError("a length is negative or too large")
     if len(data) - at - 1 < size:
-        raise ValueError("a length is cut off")
+        raise ValueError("a length is truncated")
     value = int.from_bytes(data[at + 1 : at + 1 + size], "big")
     if value > 0x7FFFFFFF:
         raise ValueError("a length is negative or too large")
@@ -242,7 +242,7 @@ def _length(data: bytes) -> int:
 
 def _unpack(form: struct.Struct, data: bytes, at: int) -> int:
     if len(data) - at < form.size:
-        raise ValueError("a length is cut off")
+        raise ValueError("a length is truncated")
     value: int = form.unpack_from(data, at)[0]
     return value
 

@@ -115,7 +115,7 @@ class RecordioEncoder(SingleFile):
         self._sizes: Lengths = np.empty(0, np.int64)
         for feature in features:
             if feature.sequence:
-                raise BadSpec(f"The feature {feature.name!r} is a sequence, which recordioProtobuf can't hold.")
+                raise BadSpec(f"The feature {feature.name!r} is a sequence, which recordioProtobuf can't store.")
         by_name = {feature.name: feature for feature in features}
         self._texts = [(tag, self._text(by_name, field)) for field, tag in _TEXTS.items() if getattr(self._options, field) is not None]
         self._entries = self._maps(by_name)

@@ -114,8 +114,8 @@ def in_order(features: Sequence[FeatureSpec], *, labels_first: bool) -> list[Fea
 def _check(feature: FeatureSpec, *, may_be_bytes: bool) -> None:
     if -1 in feature.shape:
         kind = "a sequence" if feature.sequence else "a list of any length"
-        raise BadSpec(f"The feature {feature.name!r} is {kind}, which csv can't hold; jsonl, parquet and tfrecord can.")
+        raise BadSpec(f"The feature {feature.name!r} is {kind}, which csv can't store; jsonl, parquet and tfrecord can.")
     if feature.dtype == "bytes" and not feature.text and not may_be_bytes:
         raise BadSpec(
-            f"The feature {feature.name!r} has bytes, which csv can't hold; leave it out, set output.csv.bytes: Text if they are UTF-8, or use another format."
+            f"The feature {feature.name!r} has bytes, which csv can't store; leave it out, set output.csv.bytes: Text if they are UTF-8, or use another format."
         )

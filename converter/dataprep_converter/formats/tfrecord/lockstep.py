@@ -287,4 +287,4 @@ def _rewrite(values: Sequence[Any]) -> tuple[int, bytes]:
 
 
 def _unexpected(name: str) -> str:
-    return f"the feature {name!r} was not there when the job was planned; list the features in source.tfrecord.features"
+    return f"the feature {name!r} wasn't found when the job was planned; list the features in source.tfrecord.features"

@@ -51,8 +51,8 @@ class OssStore:
         region = settings.region or os.environ.get("OSS_REGION") or (endpoint and _region_of(endpoint))
         if not region:
             raise BadSpec(
-                f"The store {settings.uri_prefix} needs region, in its entry of spec.stores or as OSS_REGION: "
-                f"it can't be seen from the endpoint {endpoint or '(none given)'}."
+                f"The store {settings.uri_prefix} needs a region, in its entry of spec.stores or in OSS_REGION: "
+                f"the endpoint {endpoint or '(none given)'} doesn't contain the region."
             )
         config = oss.config.load_default()
         config.region = region

@@ -149,7 +149,7 @@ class OssClient:
         if code in _FULL:
             return StoreFull(f"No space or quota left for {uri}: {reason}.", uri=uri)
         if "specified endpoint" in reason or code == "InvalidArgument":
-            return BadSpec(f"OSS at {self.peer} can't take {uri}, look at the store's endpoint and region: {reason}.", uri=uri)
+            return BadSpec(f"OSS at {self.peer} can't serve {uri}; check the store's endpoint and region: {reason}.", uri=uri)
         if status in (401, 403):
             return NotPermitted(f"missing {RIGHT_OF[doing]} on {uri}: {reason}.", uri=uri)
         if code == "NoSuchUpload":
