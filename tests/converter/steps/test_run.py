@@ -255,7 +255,7 @@ def test_a_label_out_of_range_fails_or_is_counted(few: Path, tmp_path: Path) -> 
 
 def test_an_empty_input_is_refused_unless_allowed(tmp_path: Path) -> None:
     empty = mnist.write(tmp_path / "in", train=0, test=0)
-    with pytest.raises(NoInput, match="holds no records; set allowEmpty: true"):
+    with pytest.raises(NoInput, match="contains no records; set allowEmpty: true"):
         commit_result(digits_job(empty, tmp_path / "no", validation=0))
     result = commit_result(digits_job(empty, tmp_path / "yes", validation=0, allowEmpty=True))
     assert result.files == 0
