@@ -352,6 +352,18 @@ def test_a_removal_that_failed_is_tried_again(world: World) -> None:
     assert body(world) is None
 
 
+def test_a_removal_that_failed_at_an_unknown_time_is_tried_again(world: World) -> None:
+    succeeded(world)
+    delete(world)
+    world.pod("cleanup", world.ended(4, a_failure(Reason.STORE_UNREACHABLE, "s3 is down", 4)))
+    world._job_status("cleanup", {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]})
+    look(world)
+    first = world.job("cleanup")["metadata"]["uid"]
+    world.later(301)
+
+    assert world.job("cleanup")["metadata"]["uid"] != first
+
+
 def test_a_pod_that_cannot_start_is_told(world: World) -> None:
     succeeded(world)
     delete(world)
