@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders.definitions import with_second_version
+from tests.builders.definitions import SHARED_LISTS, every_schema, with_second_version
 from tests.compat.stored_objects import RESOURCES
 
 from dataprep_api.generate import crd
@@ -392,6 +392,139 @@ def test_a_bad_spec_is_refused_with_its_field(cluster: Cluster, a_job: Builder, 
     assert message in answer_to(cluster, a_job(changes))
 
 
+# --- lists that several managers share --------------------------------------------------------------------------------------
+
+
+def items_of(manager: str) -> dict[str, Any]:
+    """Return a spec with one item in every shared list. The items of two managers differ in their keys."""
+    toleration = {"key": manager, "operator": "Exists", "value": "", "effect": "NoSchedule"}
+    return {
+        "stores": [{"uriPrefix": f"s3://{manager}/", "region": manager, "pathStyle": False}],
+        "runAfter": [manager],
+        "workers": {
+            "env": [{"name": manager.upper(), "value": manager}],
+            "imagePullSecrets": [{"name": manager}],
+            "tolerations": [toleration],
+            "accelerator": {"tolerations": [toleration]},
+            "volumes": [{"name": manager, "emptyDir": {}}],
+            "volumeMounts": [{"name": manager, "mountPath": f"/{manager}"}],
+            "podTemplate": {
+                "initContainers": [{"name": manager, "image": manager}],
+                "topologySpreadConstraints": [{"topologyKey": manager, "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}],
+                "hostAliases": [{"ip": f"10.0.0.{len(manager)}", "hostnames": [manager]}],
+            },
+        },
+    }
+
+
+def lists_in(value: Any, path: str = "spec") -> dict[str, list[Any]]:
+    """Return the lists below `value`, without the lists in their items, keyed by path."""
+    if isinstance(value, list):
+        return {path: value}
+    members = value.items() if isinstance(value, dict) else ()
+    return {key: items for name, member in members for key, items in lists_in(member, f"{path}.{name}").items()}
+
+
+def apply_as(cluster: Cluster, manager: str, name: str, spec: dict[str, Any]) -> None:
+    job = {"apiVersion": "dataprep.io/v1alpha1", "kind": "DataPrepJob", "metadata": {"name": name}, "spec": spec}
+    cluster.kubectl(
+        "apply", "--server-side", f"--field-manager={manager}", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job)
+    )
+
+
+def spec_of(cluster: Cluster, name: str) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(cluster.kubectl("get", "dpj", name, f"--namespace={NAMESPACE}", "--output=json"))["spec"]
+    return spec
+
+
+def test_two_managers_each_own_their_items_of_every_shared_list(cluster: Cluster, a_job: Builder) -> None:
+    author, platform = items_of("author"), items_of("platform")
+    assert {path for path, (kind, _) in SHARED_LISTS.items() if not path.startswith("status")} == lists_in(author).keys()
+    apply_as(cluster, "author", "shared", a_job({"suspend": True})["spec"] | author)
+    apply_as(cluster, "platform", "shared", platform)
+
+    both = lists_in(spec_of(cluster, "shared"))
+    for path, items in lists_in(author).items():
+        assert both[path] == [*items, *lists_in(platform)[path]], path
+    apply_as(cluster, "author", "shared", a_job({"suspend": True})["spec"])
+    left = lists_in(spec_of(cluster, "shared"))
+    for path, items in lists_in(platform).items():
+        assert left[path] == items, path
+    cluster.kubectl("delete", "dpj", "shared", f"--namespace={NAMESPACE}")
+
+
+def test_two_managers_of_one_item_get_a_conflict_that_names_it(cluster: Cluster, a_job: Builder) -> None:
+    apply_as(cluster, "author", "disputed", a_job({"suspend": True})["spec"] | items_of("author"))
+
+    with pytest.raises(StartFailed, match=r'conflict with "author": \.spec\.workers\.env\[name="AUTHOR"\]\.value'):
+        apply_as(cluster, "platform", "disputed", {"workers": {"env": [{"name": "AUTHOR", "value": "another"}]}})
+    with pytest.raises(StartFailed, match=r'conflict with "author": \.spec\.source\.idx\.subsets'):
+        apply_as(cluster, "platform", "disputed", {"source": {"idx": {"subsets": []}}})
+    cluster.kubectl("delete", "dpj", "disputed", f"--namespace={NAMESPACE}")
+
+
+TWICE: dict[str, dict[str, object]] = {path: {path.removeprefix("spec."): items * 2} for path, items in lists_in(items_of("one")).items()}
+
+
+@pytest.mark.parametrize("path", TWICE)
+def test_a_new_job_may_not_contain_an_item_twice(cluster: Cluster, a_job: Builder, path: str) -> None:
+    assert f"{path}[1]: Duplicate value" in answer_to(cluster, a_job(TWICE[path]))
+
+
+def test_a_stored_job_with_duplicates_stays_editable(cluster: Cluster, a_job: Builder) -> None:
+    """The API server ignores duplicates that the stored object already has, so the operator can still write the status and finalizers."""
+    group, plural = f"stored.{NAMESPACE}.dataprep.io", "storedjobs"
+    definition = crd.crd() | {"metadata": {"name": f"{plural}.{group}"}}
+    definition["spec"] |= {"group": group, "names": {"kind": "StoredJob", "plural": plural, "singular": "storedjob"}}
+    earlier = json.loads(json.dumps(definition))
+    for path, schema in every_schema(earlier["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
+        if path != ".status.conditions":
+            schema.pop("x-kubernetes-list-type", None)
+            schema.pop("x-kubernetes-list-map-keys", None)
+    job = a_job({"suspend": True}) | {"apiVersion": f"{group}/v1alpha1", "kind": "StoredJob"}
+    for changes in TWICE.values():
+        job = with_changes(job, changes)
+    try:
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(earlier))
+        once_served(cluster, "create", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job))
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(definition))
+        once_served(cluster, "explain", f"{plural}.spec.stores", f"--api-version={group}/v1alpha1")
+        target = (f"{plural}.{group}/mnist", f"--namespace={NAMESPACE}", "--type=merge")
+        wait_until_refused(cluster, job)
+
+        assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":["dataprep.io/output"]}}')
+        assert "patched" in cluster.kubectl("patch", *target, "--subresource=status", '--patch={"status":{"phase":"Running"}}')
+        assert "patched" in cluster.kubectl("patch", *target, '--patch={"spec":{"suspend":false}}')
+        assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":null}}')
+    finally:
+        cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
+
+
+def with_changes(job: dict[str, Any], changes: dict[str, object]) -> dict[str, Any]:
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        where = job["spec"]
+        for part in parents:
+            where = where.setdefault(part, {})
+        where[last] = value
+    return job
+
+
+def wait_until_refused(cluster: Cluster, job: dict[str, Any]) -> None:
+    """Wait until the API server uses the new definition, in which the job's duplicates are faults."""
+    another = json.dumps(job | {"metadata": {"name": "another"}})
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            cluster.kubectl("create", "--dry-run=server", f"--namespace={NAMESPACE}", "--filename=-", stdin=another)
+        except StartFailed as refused:
+            if "Duplicate value" in str(refused):
+                return
+            raise
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
 # --- after the start --------------------------------------------------------------------------------------------------
 
 
@@ -582,12 +715,12 @@ def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Clust
         cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
 
 
-def once_served(cluster: Cluster, *words: str, seconds: float = 30) -> str:
+def once_served(cluster: Cluster, *words: str, seconds: float = 30, stdin: str | None = None) -> str:
     """Return what kubectl prints, after waiting until the API server serves a definition that has just been applied."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return cluster.kubectl(*words)
+            return cluster.kubectl(*words, stdin=stdin)
         except StartFailed:
             if time.monotonic() > deadline:
                 raise

@@ -112,6 +112,32 @@ def test_a_fault_names_the_field_and_what_was_expected(a_job: Builder, changes: 
     assert [said for said in faults_of(a_job(changes)) if said.startswith(fault)], faults_of(a_job(changes))
 
 
+DUPLICATES: dict[str, tuple[dict[str, object], str]] = {
+    "stores": (
+        {"stores": [{"uriPrefix": "s3://a/"}, {"uriPrefix": "s3://b/"}, {"uriPrefix": "s3://a/", "region": "eu"}]},
+        "spec.stores: the items 0 and 2 have the same uriPrefix",
+    ),
+    "spread constraints": (
+        {"workers.podTemplate.topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}] * 2},
+        "spec.workers.podTemplate.topologySpreadConstraints: the items 0 and 1 have the same topologyKey and whenUnsatisfiable",
+    ),
+    "tolerations": (
+        {"workers.tolerations": [{"key": "a"}, {"key": "a", "effect": "NoExecute"}, {"key": "a"}]},
+        "spec.workers.tolerations: the items 0 and 2 have the same key, operator, value and effect",
+    ),
+    "runAfter": ({"runAfter": ["one", "one"]}, "spec.runAfter: the items 0 and 1 have the same value"),
+}
+
+
+@pytest.mark.parametrize(("changes", "fault"), DUPLICATES.values(), ids=DUPLICATES.keys())
+def test_duplicates_are_faults_of_a_new_job_but_not_of_a_stored_one(a_job: Builder, changes: dict[str, object], fault: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        DataPrepJob.parse(a_job(changes), new=True)
+
+    assert [str(each) for each in refused.value.faults] == [fault]
+    assert DataPrepJob.parse(a_job(changes)).metadata.name == "mnist"
+
+
 def test_all_faults_are_told_at_once(a_job: Builder) -> None:
     job = a_job({"workers.parallelism": 0, "output.uir": "a", "backoffLimit": -1})
 

@@ -4,6 +4,22 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+SHARED_LISTS: dict[str, tuple[str, list[str]]] = {
+    "spec.stores": ("map", ["uriPrefix"]),
+    "spec.runAfter": ("set", []),
+    "spec.workers.env": ("map", ["name"]),
+    "spec.workers.imagePullSecrets": ("map", ["name"]),
+    "spec.workers.tolerations": ("map", ["key", "operator", "value", "effect"]),
+    "spec.workers.accelerator.tolerations": ("map", ["key", "operator", "value", "effect"]),
+    "spec.workers.volumes": ("map", ["name"]),
+    "spec.workers.volumeMounts": ("map", ["mountPath"]),
+    "spec.workers.podTemplate.initContainers": ("map", ["name"]),
+    "spec.workers.podTemplate.topologySpreadConstraints": ("map", ["topologyKey", "whenUnsatisfiable"]),
+    "spec.workers.podTemplate.hostAliases": ("map", ["ip"]),
+    "status.conditions": ("map", ["type"]),
+}
+"""The lists of which several managers can each own items. docs/gitops.md gives the reasons."""
+
 
 def with_second_version(definition: dict[str, Any]) -> dict[str, Any]:  # Any: YAML
     """Return the definition with a copy of its version under the name v1beta1."""

@@ -43,7 +43,7 @@ CRON_FILE: Final = Path("crds/dataprepcronjobs.dataprep.io.yaml")
 CRON_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-cron.yaml")
 PROFILE_FILE: Final = Path("crds/dataprepprofiles.dataprep.io.yaml")
 PROFILE_CHART_FILE: Final = Path("charts/dataprep-operator/templates/crd-profile.yaml")
-SIZE_LIMIT: Final = 110_000
+SIZE_LIMIT: Final = 115_000
 """The maximum size of a definition as compact JSON, in bytes.
 
 kubectl's client-side apply stores the complete object in an annotation of at most 256 KiB. With this limit, a definition with two API
@@ -272,6 +272,7 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
         members = schema["properties"].items()
         converted["properties"] = {key: structural(member, definitions, path=f"{path}.{key}", within=within) for key, member in members}
     if "items" in converted:
+        converted.setdefault("x-kubernetes-list-type", "atomic")
         converted["items"] = _without_description(structural(converted["items"], definitions, path=f"{path}[]", within=within))
     default = _shorten_default(converted.pop("default", None), converted)
     if default is not None:

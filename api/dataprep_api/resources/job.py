@@ -14,6 +14,7 @@ from dataprep_api.redaction import one_line
 from dataprep_api.resources.params import fill, fill_command
 from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec, Model, Open
+from dataprep_api.spec.model import NEW
 from dataprep_api.spec.script import VARIABLES
 from dataprep_api.suggest import did_you_mean, nearest
 
@@ -34,8 +35,12 @@ class DataPrepJob(Model):
     status: DataPrepJobStatus | None = None
 
     @classmethod
-    def parse(cls, document: object) -> Self:
-        """Parse `document` and replace each `${NAME}` by the param's value. Raises SpecError with all faults, each with its field path."""
+    def parse(cls, document: object, *, new: bool = False) -> Self:
+        """Parse `document` and replace each `${NAME}` by the param's value. Raises SpecError with all faults, each with its field path.
+
+        With `new`, duplicates in lists such as `env` are faults, as the API server treats them. Stored objects may contain such
+        duplicates, because earlier releases accepted them.
+        """
         if not isinstance(document, dict):
             raise SpecError([Fault("", f"expected a mapping with apiVersion, kind, metadata and spec, got {type(document).__name__}")])
         _check_values(document)
@@ -44,7 +49,7 @@ class DataPrepJob(Model):
         DataPrepJobSpec.model_rebuild()
         try:
             # Only aliases are accepted, because the API server would prune fields with Python names such as `file_name`.
-            return cls.model_validate(filled, by_alias=True, by_name=False)
+            return cls.model_validate(filled, by_alias=True, by_name=False, context={NEW: new})
         except ValidationError as exc:
             raise SpecError([fault(cls, error) for error in exc.errors()]) from exc
 

@@ -11,8 +11,9 @@ from pydantic import Field, ValidationError
 from dataprep_api import API_VERSION, PROFILE_KIND
 from dataprep_api.errors import Fault, SpecError
 from dataprep_api.resources.job import Metadata, fault
-from dataprep_api.spec import LocalObjectReference, Model, Resources, Store, Toleration
+from dataprep_api.spec import Model, Resources
 from dataprep_api.spec.model import StringMap
+from dataprep_api.spec.workers import ImagePullSecrets, Stores, Tolerations
 
 DEFAULT: Final = "default"
 """The name of the profile that applies to jobs without `spec.profile`."""
@@ -25,13 +26,13 @@ class ProfileWorkers(Model):
     """The same as in `workers` of a DataPrepJob."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """The same as in `workers` of a DataPrepJob."""
-    image_pull_secrets: Annotated[list[LocalObjectReference], Field(max_length=16)] | None = None
+    image_pull_secrets: ImagePullSecrets | None = None
     """The same as in `workers` of a DataPrepJob."""
     resources: Resources | None = None
     """The same as in `workers` of a DataPrepJob."""
     node_selector: StringMap | None = None
     """The same as in `workers` of a DataPrepJob."""
-    tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
+    tolerations: Tolerations | None = None
     """The same as in `workers` of a DataPrepJob."""
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """The same as in `workers` of a DataPrepJob."""
@@ -42,7 +43,7 @@ class ProfileWorkers(Model):
 class DataPrepProfileSpec(Model):
     """Defaults for jobs."""
 
-    stores: Annotated[list[Store], Field(max_length=32)] | None = None
+    stores: Stores | None = None
     """Stores to add to the `stores` of the job. If the job has a store with the same `uriPrefix`, the job's store is used."""
     workers: ProfileWorkers | None = None
     """Values for fields of `workers` that the job leaves out."""

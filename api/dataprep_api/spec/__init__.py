@@ -15,7 +15,7 @@ from dataprep_api.spec.copy_rules import faults as copy_faults
 from dataprep_api.spec.extend_rules import faults as extend_faults
 from dataprep_api.spec.features import Dtype, Feature, LabelFeature
 from dataprep_api.spec.formats.tfrecord import TfrecordOptions
-from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, rule, rules
+from dataprep_api.spec.model import Model, OneOf, Open, Quantity, ResourceQuantity, Seconds, SharedList, rule, rules
 from dataprep_api.spec.output import HdfsOptions, Output, Shards
 from dataprep_api.spec.script import Script
 from dataprep_api.spec.sources import Source
@@ -26,7 +26,7 @@ from dataprep_api.spec.sources.images import ImagesSource
 from dataprep_api.spec.splits import Deduplicate, Shuffle, Split, Splits
 from dataprep_api.spec.transforms import Transform
 from dataprep_api.spec.transforms.numbers import OneHot, Scale
-from dataprep_api.spec.workers import Accelerator, EnvVar, LocalObjectReference, Resources, Store, Toleration, Workers
+from dataprep_api.spec.workers import Accelerator, EnvVar, LocalObjectReference, Resources, Store, Stores, Toleration, Workers
 
 __all__ = [
     "Accelerator",
@@ -182,13 +182,13 @@ class DataPrepJobSpec(Model):
     """Whether empty input is accepted. If true, empty input gives an empty data set. If false, the job fails on empty input."""
     code: Code | None = None
     """Code that is not in the image. The code consists of Python modules for plug-ins of source and transforms, or of the program of `script`."""
-    stores: Annotated[list[Store], Field(max_length=32)] | None = None
+    stores: Stores | None = None
     """Access to stores, by URI prefix. Each entry names a Secret with credentials, endpoints, or a ConfigMap with Hadoop's configuration."""
     workers: Workers = Workers()
     """The converter pods."""
     profile: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """DataPrepProfile with defaults for this job. The profile is in the same namespace. The profile's stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
-    run_after: Annotated[list[JobName], Field(max_length=32)] | None = None
+    run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None
     """DataPrepJobs to wait for. These jobs are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
     suspend: bool = False
     """Whether the job is suspended. Setting the field to true stops the pods but keeps finished shards. Setting the field to false resumes the job."""

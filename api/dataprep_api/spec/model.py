@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
@@ -10,12 +11,15 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
     SerializationInfo,
+    ValidationInfo,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, core_schema
 
 from dataprep_api import quantity
 from dataprep_api.redaction import has_user, unsigned
@@ -38,7 +42,22 @@ def rules(*entries: dict[str, str]) -> dict[str, Any]:
     return {"x-kubernetes-validations": list(entries)}
 
 
-class Model(BaseModel):
+class _Described(BaseModel):
+    """Describes each field in the schema by the docstring below it."""
+
+    # Any, because pydantic's type for a schema is not public.
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Add the docstring below each field as its description."""
+        schema = handler(core)
+        properties: dict[str, Any] = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in descriptions.of_fields(cls).items():
+            if name in cls.model_fields:
+                properties[cls.model_fields[name].alias or name].setdefault("description", text)
+        return schema
+
+
+class Model(_Described):
     """The base class of the models. Names are camelCase in YAML and snake_case in Python, unknown fields are refused, and objects are frozen.
 
     So that a process that reads a job starts quickly, validators are built when they are first needed. All validators of a complete job are
@@ -55,22 +74,55 @@ class Model(BaseModel):
         validate_default=True,
     )
 
-    # The type is Any, because pydantic's type for a schema is not public.
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Add the docstring below each field as its description."""
-        schema = handler(core)
-        properties: dict[str, Any] = handler.resolve_ref_schema(schema).get("properties", {})
-        for name, text in descriptions.of_fields(cls).items():
-            if name in cls.model_fields:
-                properties[cls.model_fields[name].alias or name].setdefault("description", text)
-        return schema
 
-
-class Open(BaseModel):
+class Open(_Described):
     """A Kubernetes object that is passed on unchecked. The API server checks the object's fields when the pod is created."""
 
     model_config = ConfigDict(extra="allow", frozen=True, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+
+
+NEW: Final = "new"
+"""A key in the context of `model_validate`. If the value is true, the rules apply that objects stored by earlier releases may break."""
+
+
+@dataclass(frozen=True)
+class SharedList:
+    """Marks a list of which several users of server-side apply can each manage some of the items.
+
+    `keys` are the fields that identify an item (list type `map`). Without keys, an item is identified by its value (list type `set`).
+    Unmarked lists are `atomic`: each apply replaces the complete list. In lists that describe the data set, the order of the items decides
+    the bytes, so such a list must come from one author.
+    """
+
+    keys: tuple[str, ...] = ()
+
+    # Any, because pydantic's type for a source type is Any.
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Refuse duplicates in new objects, as the API server does."""
+        return core_schema.with_info_after_validator_function(self._check_unique, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Add the keywords of the list type."""
+        if not self.keys:
+            return handler(core) | {"x-kubernetes-list-type": "set"}
+        return handler(core) | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(self.keys)}
+
+    # Any, because the items are strings or models.
+    def _check_unique(self, items: list[Any], info: ValidationInfo) -> list[Any]:
+        if not isinstance(info.context, Mapping) or not info.context.get(NEW):
+            return items
+        numbers: dict[object, int] = {}
+        for number, item in enumerate(items):
+            first = numbers.setdefault(self._identity(item), number)
+            if first != number:
+                *others, last = self.keys or ("value",)
+                names = f"{', '.join(others)} and {last}" if others else last
+                raise ValueError(f"the items {first} and {number} have the same {names}")
+        return items
+
+    def _identity(self, item: Any) -> object:
+        values = item.model_dump(by_alias=True) if isinstance(item, BaseModel) else item
+        return tuple(values.get(key) for key in self.keys) if self.keys else repr(values)
 
 
 def _check_quantity(value: int | str) -> int | str:

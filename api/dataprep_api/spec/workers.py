@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from dataprep_api.spec.model import Model, ObjectName, Open, ResourceMap, StringMap, Uri, rule, rules
+from dataprep_api.spec.model import Model, ObjectName, Open, ResourceMap, SharedList, StringMap, Uri, rule, rules
 
 _KEY: Final = "kmsKeyId needs serverSideEncryption: KMS"
 
@@ -57,19 +57,27 @@ class Store(Model):
         return self
 
 
+Stores = Annotated[list[Store], Field(max_length=32), SharedList(keys=("uriPrefix",))]
+
+
 class Toleration(Model):
     """A toleration, as in a pod."""
 
-    key: Annotated[str, Field(max_length=317)] | None = None
+    # The fields that identify an item of a list need defaults. Kubernetes treats a missing field as it treats these defaults.
+    key: Annotated[str, Field(max_length=317)] = ""
     """Taint key."""
-    operator: Literal["Exists", "Equal"] | None = None
+    operator: Literal["Exists", "Equal"] = "Equal"
     """How to match the taint."""
-    value: Annotated[str, Field(max_length=63)] | None = None
+    value: Annotated[str, Field(max_length=63)] = ""
     """Taint value."""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Taint effect."""
     toleration_seconds: int | None = None
     """Seconds to tolerate `NoExecute`."""
+
+
+Tolerations = Annotated[list[Toleration], Field(max_length=32), SharedList(keys=("key", "operator", "value", "effect"))]
+ImagePullSecrets = Annotated[list[LocalObjectReference], Field(max_length=16), SharedList(keys=("name",))]
 
 
 class Resources(Model):
@@ -103,10 +111,50 @@ class Accelerator(Model):
     """Devices per pod."""
     node_selector: StringMap | None = None
     """Labels of GPU nodes. Default: the chart's setting."""
-    tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
+    tolerations: Tolerations | None = None
     """Extra tolerations for GPU nodes. These tolerations are added to `workers.tolerations`. Default: the chart's setting."""
     fallback_after_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
     """Seconds before the fallback to CPU. With Preferred, the job moves to CPU nodes if pods stay unschedulable for this long."""
+
+
+class Volume(Open):
+    """A volume, as in a pod. Only its name is checked here."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """Volume name."""
+
+
+class VolumeMount(Open):
+    """A volume mount, as in a container. Only its path is checked here."""
+
+    mount_path: Annotated[str, Field(alias="mountPath", min_length=1, max_length=4096)]
+    """Path in the container."""
+
+
+class Container(Open):
+    """A container, as in a pod. Only its name is checked here."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """Container name."""
+
+
+class TopologySpreadConstraint(Open):
+    """A topology spread constraint, as in a pod. Only the fields that identify it are checked here."""
+
+    topology_key: Annotated[str, Field(alias="topologyKey", min_length=1, max_length=317)]
+    """Label of the nodes to spread over."""
+    when_unsatisfiable: Annotated[str, Field(alias="whenUnsatisfiable", min_length=1, max_length=63)]
+    """`DoNotSchedule` or `ScheduleAnyway`."""
+
+
+SpreadConstraints = Annotated[list[TopologySpreadConstraint], Field(max_length=8), SharedList(keys=("topologyKey", "whenUnsatisfiable"))]
+
+
+class HostAlias(Open):
+    """An entry of the hosts file, as in a pod. Only its address is checked here."""
+
+    ip: Annotated[str, Field(min_length=1, max_length=63)]
+    """IP address."""
 
 
 class PodTemplate(Model):
@@ -116,11 +164,11 @@ class PodTemplate(Model):
     """Pod labels. These labels can't replace the operator's labels."""
     annotations: StringMap | None = None
     """Pod annotations."""
-    init_containers: Annotated[list[Open], Field(max_length=8)] | None = None
+    init_containers: Annotated[list[Container], Field(max_length=8), SharedList(keys=("name",))] | None = None
     """Containers that run before the converter. A container with `restartPolicy: Always` is a sidecar, which runs beside the converter and ends with it."""
-    topology_spread_constraints: Annotated[list[Open], Field(max_length=8)] | None = None
+    topology_spread_constraints: SpreadConstraints | None = None
     """Topology spread constraints, as in a pod."""
-    host_aliases: Annotated[list[Open], Field(max_length=32)] | None = None
+    host_aliases: Annotated[list[HostAlias], Field(max_length=32), SharedList(keys=("ip",))] | None = None
     """Entries of the hosts file. Use them for hosts that DNS doesn't know, such as HDFS name nodes."""
     runtime_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """RuntimeClass of the pods."""
@@ -143,7 +191,7 @@ class Workers(Model):
     """Whether pods run on GPU nodes."""
     node_selector: StringMap | None = None
     """Labels of CPU nodes. Default: the chart's setting."""
-    tolerations: Annotated[list[Toleration], Field(max_length=32)] | None = None
+    tolerations: Tolerations | None = None
     """Tolerations, as in a pod."""
     affinity: Open | None = None
     """Affinity, as in a pod."""
@@ -151,13 +199,13 @@ class Workers(Model):
     """Image with `dataprep`. Default: the image of the operator's release."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """Image pull policy, as in a pod."""
-    image_pull_secrets: Annotated[list[LocalObjectReference], Field(max_length=16)] | None = None
+    image_pull_secrets: ImagePullSecrets | None = None
     """Image pull Secrets, as in a pod."""
-    env: Annotated[list[EnvVar], Field(max_length=64)] | None = None
+    env: Annotated[list[EnvVar], Field(max_length=64), SharedList(keys=("name",))] | None = None
     """Environment variables, as in a container."""
-    volumes: Annotated[list[Open], Field(max_length=32)] | None = None
+    volumes: Annotated[list[Volume], Field(max_length=32), SharedList(keys=("name",))] | None = None
     """Volumes, as in a pod."""
-    volume_mounts: Annotated[list[Open], Field(max_length=32)] | None = None
+    volume_mounts: Annotated[list[VolumeMount], Field(max_length=32), SharedList(keys=("mountPath",))] | None = None
     """Volume mounts, as in a container."""
     service_account_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """ServiceAccount of the pods."""

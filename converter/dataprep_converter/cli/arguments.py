@@ -51,8 +51,8 @@ def ready_workers(arguments: argparse.Namespace) -> int:
     return count
 
 
-def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
-    """Returns the job that the command's arguments name. Raises SpecError."""
+def job_of(arguments: argparse.Namespace, *, new: bool = False) -> "DataPrepJob":
+    """Returns the job that the command's arguments name. `new` is false for a job that the API server has accepted. Raises SpecError."""
     from dataprep_converter.inputs import job_file
 
     file = arguments.job or getattr(arguments, "job_option", None)
@@ -60,7 +60,7 @@ def job_of(arguments: argparse.Namespace) -> "DataPrepJob":
         raise SpecError([Fault("", "which job? Give its YAML file")])
     limit = getattr(arguments, "limit", None)
     overrides = [*arguments.set, *([f"limit={limit}"] if limit is not None else [])]
-    return job_file.load(file, overrides=overrides, profile=getattr(arguments, "profile", None))
+    return job_file.load(file, overrides=overrides, profile=getattr(arguments, "profile", None), new=new)
 
 
 def with_code(job: "DataPrepJob") -> "DataPrepJob":

@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> Exit:
     from dataprep_converter.cli.display import Display
     from dataprep_converter.steps.run import run
 
-    job = with_code(job_of(arguments))
+    job = with_code(job_of(arguments, new=True))
     display = Display(quiet=arguments.quiet)
     try:
         with tracing.span("run", job=job.metadata.name) as tell:
@@ -113,7 +113,7 @@ def _plan(arguments: argparse.Namespace) -> Exit:
 
 
 def _validate(arguments: argparse.Namespace) -> Exit:
-    job = job_of(arguments)
+    job = job_of(arguments, new=True)
     maker = job.spec.data.kind if job.spec.script is None else "a script"
     sys.stdout.write(f"{job.metadata.name} is valid: {maker} to {job.spec.output.format} at {job.spec.output.uri}\n")
     return Exit.DONE

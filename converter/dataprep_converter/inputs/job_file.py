@@ -19,11 +19,11 @@ from dataprep_api.resources.profile import DEFAULT, DataPrepProfile, with_defaul
 logger = logging.getLogger(__name__)
 
 
-def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None) -> DataPrepJob:
+def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None, new: bool = False) -> DataPrepJob:
     """Loads the DataPrepJob in `file` (`-` is standard input).
 
-    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. Raises SpecError if a file can't be read or has
-    faults.
+    Fields that the job omits are taken from the DataPrepProfile in the file `profile`. With `new`, the rules apply that stored jobs may
+    break (see `DataPrepJob.parse`). Raises SpecError if a file can't be read or has faults.
     """
     documents = _documents(file)
     document = _job(documents, file)
@@ -31,7 +31,7 @@ def load(file: str, *, overrides: Sequence[str] = (), profile: str | None = None
         set_field(document, override)
     if profile is not None and isinstance(document, dict) and isinstance(document.get("spec"), dict):
         document = document | {"spec": _with_profile(document["spec"], profile)}
-    job = DataPrepJob.parse(document)
+    job = DataPrepJob.parse(document, new=new)
     for name in unused_params(document, overrides):
         logger.warning("--set params.%s has no effect: the job doesn't contain ${%s}", name, name)
     if job.spec.code is not None and job.spec.code.config_map_ref is not None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dataprep_api import quantity
 from dataprep_api.dataset.messages import TOKEN_AUDIENCE
-from dataprep_api.spec import DataPrepJobSpec, Model
+from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.children.metadata import Body, owned_labels, spec_config_map_name
 from dataprep_operator.objects import untrusted
 from dataprep_operator.objects.observed import Observed
@@ -294,6 +294,8 @@ def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> 
             _to_json(gpu_tolerations) if gpu_tolerations is not None else [dict(toleration) for toleration in defaults.gpu_tolerations]
         )
     tolerated_keys = {toleration.get("key") for toleration in tolerations}
+    # Empty values are left out, because they mean the same as missing ones.
+    tolerations = [{name: value for name, value in toleration.items() if value != ""} for toleration in tolerations]
     return [*tolerations, *(toleration for toleration in _LOST_NODE_TOLERATIONS if toleration["key"] not in tolerated_keys)]
 
 
@@ -308,7 +310,4 @@ _LOST_NODE_TOLERATIONS: Final[tuple[Body, ...]] = tuple(
 
 def _to_json(models: Sequence[Any] | None) -> list[Body]:
     """Convert models to the API's JSON. The type is Any, because each value is a `Model` or an `Open`."""
-    return [
-        model.model_dump(mode="json", by_alias=isinstance(model, Model), exclude_none=True) if hasattr(model, "model_dump") else dict(model)
-        for model in models or []
-    ]
+    return [model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models or []]

@@ -70,4 +70,4 @@ def _context_privileges(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]
 
 # Any, because the operator doesn't validate the dumped objects; the API server validates them when it creates the pod.
 def _dump_open(models: Sequence[Open] | None) -> list[Mapping[str, Any]]:
-    return [model.model_dump(mode="json") for model in models or []]
+    return [model.model_dump(mode="json", by_alias=True) for model in models or []]
