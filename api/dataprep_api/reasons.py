@@ -10,6 +10,10 @@ from typing import Final
 class ConditionType(StrEnum):
     """The types of the conditions in a status. An object has at most sixteen, and all are metav1 conditions."""
 
+    READY = "Ready"
+    """True only when the data set is complete. Its reason and message summarize the job's state."""
+    STALLED = "Stalled"
+    """This condition is present only while its status is True: the job has failed and makes no further progress."""
     VALIDATED = "Validated"
     RUNNING = "Running"
     SUSPENDED = "Suspended"
@@ -40,6 +44,7 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended"
     RESUMED = "Resumed"
     RETRYING = "Retrying"
+    EDITED = "Edited"
     RESCALED = "Rescaled"
     MEMORY_RAISED = "MemoryRaised"
     WAITING_FOR_JOB = "WaitingForJob"
@@ -106,6 +111,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.SUSPENDED: "spec.suspend is true. Finished shards are kept.",
     Reason.RESUMED: "spec.suspend is false again.",
     Reason.RETRYING: "The annotation dataprep.io/retry requested another attempt. Only the missing shards are written.",
+    Reason.EDITED: "The spec of a job that had failed before its start was edited, so the job is validated again.",
     Reason.RESCALED: "workers.parallelism was changed.",
     Reason.MEMORY_RAISED: "Tasks ran out of memory. The tasks run again with more memory, as spec.retry specifies.",
     Reason.WAITING_FOR_JOB: "A job named in source.fromJob or runAfter is not Complete. The message names that job and its phase.",

@@ -550,7 +550,10 @@ def started(cluster: Cluster, namespace: str, a_job: Builder) -> str:
         "progress": {
             "percent": 37, "summary": "3/8", "records": {"in": 26000, "out": 25900}, "recordsPerSecond": 12345.6, "bytesPerSecond": 1.5, "eta": "1m20s",
         },
+        "startTime": "2026-01-31T12:00:00Z",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "InputNotFound", "message": "m", "lastTransitionTime": "2026-01-31T12:00:00Z"}],
         "effective": {"parallelism": 1},
+        "selector": "dataprep.io/job-uid=a",
         "output": {"uri": "hdfs://nn:9000/mnist-tfrecord"},
     }  # fmt: skip
     cluster.kubectl(
@@ -621,7 +624,7 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
 def test_after_the_start_it_may_not_change(cluster: Cluster, started: str, path: str, change: dict[str, Any]) -> None:
     said = answer_to_change(cluster, started, change)
 
-    assert f"spec.{path}: Forbidden: {path} can't change once the job has started; make a new DataPrepJob" in said
+    assert f"spec.{path}: Forbidden: {crd.FROZEN}" in said
 
 
 def test_every_frozen_field_is_in_the_table() -> None:
@@ -656,7 +659,7 @@ def test_the_scale_sub_resource_reads_and_writes_parallelism(cluster: Cluster, s
     scale = json.loads(cluster.kubectl("get", f"--raw={path}"))
 
     assert scale["spec"]["replicas"] == 1, "the default of a job that doesn't set it"
-    assert scale["status"]["replicas"] == 1
+    assert scale["status"] == {"replicas": 1, "selector": "dataprep.io/job-uid=a"}
     assert "scaled" in cluster.kubectl("scale", f"dpj/{started}", f"--namespace={NAMESPACE}", "--replicas=3", "--dry-run=server")
 
 
@@ -664,9 +667,24 @@ def test_the_columns_read_well(cluster: Cluster, started: str) -> None:
     header, line = cluster.kubectl("get", "dpj", started, f"--namespace={NAMESPACE}").splitlines()
     wide = cluster.kubectl("get", "dpj", started, f"--namespace={NAMESPACE}", "--output=wide")
 
-    assert header.split() == ["NAME", "PHASE", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
-    assert line.split()[:7] == [started, "Failed", "37", "3/8", "25900", "12345", "1m20s"]
+    assert header.split() == ["NAME", "PHASE", "REASON", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
+    assert line.split()[:8] == [started, "Failed", "InputNotFound", "37", "3/8", "25900", "12345", "1m20s"]
     assert "hdfs://nn:9000/mnist-tfrecord" in wide
+
+
+@pytest.mark.parametrize("category", ["all", "dataprep"])
+def test_jobs_are_listed_by_category(cluster: Cluster, started: str, category: str) -> None:
+    assert f"dataprepjob.dataprep.io/{started}" in cluster.kubectl("get", category, f"--namespace={NAMESPACE}", "--output=name")
+
+
+def test_a_job_that_failed_before_its_start_may_be_edited(cluster: Cluster, a_job: Builder) -> None:
+    cluster.kubectl("apply", "--server-side", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(a_job({"suspend": True})))
+    patch = '--patch={"status":{"phase":"Failed"}}'
+    cluster.kubectl("patch", "dpj/mnist", f"--namespace={NAMESPACE}", "--subresource=status", "--type=merge", patch)
+
+    for _, change in FROZEN.values():
+        assert "patched" in answer_to_change(cluster, "mnist", change), change
+    cluster.kubectl("delete", "dpj/mnist", f"--namespace={NAMESPACE}")
 
 
 def test_jobs_are_selected_by_phase(cluster: Cluster, started: str) -> None:

@@ -123,5 +123,8 @@ def test_the_two_crds_share_nothing_but_the_group() -> None:
     assert [each["shortNames"] for each in names] == [["dpj"], ["dpcj"]]
 
 
-def test_the_status_has_no_defaults() -> None:
-    assert "'default'" not in str(crd.cron_schema()["properties"]["status"])
+def test_the_status_has_no_defaults_but_that_no_operator_has_seen_the_object() -> None:
+    status = dict(crd.cron_schema()["properties"]["status"])
+
+    assert status.pop("default") == {"observedGeneration": -1}
+    assert "'default'" not in str(status)

@@ -39,3 +39,9 @@ RESOURCES = {
     for plural, body in objects
     if plural in DEFINITIONS
 }
+
+
+def without_summary(status: dict[str, Any]) -> dict[str, Any]:
+    """Return the status without the conditions that summarize it, which earlier releases didn't write."""
+    kept = [condition for condition in status["conditions"] if condition["type"] not in ("Ready", "Stalled")]
+    return status | {"conditions": kept}

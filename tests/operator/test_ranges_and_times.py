@@ -1,6 +1,7 @@
 """Tests of ranges of indexes, times and conditions in statuses."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 
@@ -38,13 +39,14 @@ def test_times_are_written_as_kubernetes_does_and_read_back() -> None:
     assert times.parse(None) is None
 
 
-def test_a_condition_keeps_its_time_until_its_status_or_reason_changes() -> None:
-    def say(before: list[Condition], reason: Reason, message: str, now: datetime) -> list[Condition]:
-        return conditions.replace(before, ConditionType.RUNNING, "True", reason=reason, message=message, now=now, generation=1)
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    def replace(before: list[Condition], status: Literal["True", "False"], reason: Reason, seconds: int) -> list[Condition]:
+        now = NOW + timedelta(seconds=seconds)
+        return conditions.replace(before, ConditionType.RUNNING, status, reason=reason, message=str(seconds), now=now, generation=1)
 
-    first = say([], Reason.PLANNING, "a", NOW)
-    same = say(first, Reason.PLANNING, "b", NOW + timedelta(seconds=9))
-    other = say(same, Reason.CONVERTING, "c", NOW + timedelta(seconds=10))
+    first = replace([], "True", Reason.PLANNING, 0)
+    other_reason = replace(first, "True", Reason.CONVERTING, 9)
+    other_status = replace(other_reason, "False", Reason.CONVERTING, 10)
 
-    assert [each[0].last_transition_time[-3:] for each in (first, same, other)] == ["00Z", "00Z", "10Z"]
-    assert same[0].message == "b"
+    assert [each[0].last_transition_time[-3:] for each in (first, other_reason, other_status)] == ["00Z", "00Z", "10Z"]
+    assert (other_reason[0].reason, other_reason[0].message) == ("Converting", "9")

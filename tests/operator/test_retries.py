@@ -96,13 +96,3 @@ def test_a_succeeded_job_is_not_retried(world: World) -> None:
 
     assert retry(world) == "Succeeded"
     assert world.jobs() == ["plan"]
-
-
-def test_a_repaired_spec_runs_by_retry(world: World) -> None:
-    world.apply(output={"uri": "s3://out/${place}"})
-    world.settle()
-    world.edit(output={"uri": "s3://out/mnist"})
-    assert world.settle() == "Failed"
-
-    assert retry(world) == "Planning"
-    assert world.condition("Validated") == ("True", "Accepted")

@@ -137,7 +137,11 @@ class FakeCluster:
         return self.change_in(NAMESPACE, plural, name, body)
 
     def change_in(self, namespace: str, plural: str, name: str, body: Body) -> Body:
-        return self._store(plural, namespace, _merge_patch(self.objects[(plural, namespace, name)], body))
+        before = self.objects[(plural, namespace, name)]
+        after = _merge_patch(before, body)
+        if after.get("spec") != before.get("spec"):
+            after["metadata"]["generation"] = before["metadata"]["generation"] + 1
+        return self._store(plural, namespace, after)
 
     def end(self, plural: str, namespace: str, name: str) -> None:
         """Delete an object as users do. An object with finalizers stays until they are removed."""

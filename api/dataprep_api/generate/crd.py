@@ -50,6 +50,9 @@ kubectl's client-side apply stores the complete object in an annotation of at mo
 versions fits into the annotation.
 """
 
+CATEGORIES: Final = ["all", "dataprep"]
+"""`kubectl get all` and `kubectl get dataprep` list the objects."""
+
 MUTABLE: Final = frozenset(
     {
         "suspend",
@@ -65,6 +68,8 @@ MUTABLE: Final = frozenset(
     }
 )
 """The fields that may change after a job has started. All other fields are immutable, including fields that are added later."""
+FROZEN: Final = "can't change once the job has started, because shards or pods already depend on it; make a new DataPrepJob"
+"""The API server's message if another field changes."""
 DIVIDED: Final = frozenset({"workers"})
 """Fields whose members are listed separately in MUTABLE."""
 
@@ -110,7 +115,14 @@ def profile_crd() -> Schema:
 
 
 def _definition(kind: str, plural: str, short_name: str, version: Schema) -> Schema:
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(), "shortNames": [short_name]}
+    names = {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "singular": kind.lower(),
+        "shortNames": [short_name],
+        "categories": CATEGORIES,
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -126,6 +138,7 @@ def _version() -> Schema:
         "storage": True,
         "additionalPrinterColumns": [
             _column("Phase", "string", ".status.phase", "Phase of the job."),
+            _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Reason of the phase."),
             _column("Progress", "integer", ".status.progress.percent", "Percent done."),
             _column("Shards", "string", ".status.progress.summary", "Shards done and all shards."),
             _column("Records", "integer", ".status.progress.records.out", "Records written."),
@@ -137,7 +150,11 @@ def _version() -> Schema:
         "selectableFields": [{"jsonPath": ".status.phase"}],
         "subresources": {
             "status": {},
-            "scale": {"specReplicasPath": ".spec.workers.parallelism", "statusReplicasPath": ".status.effective.parallelism"},
+            "scale": {
+                "specReplicasPath": ".spec.workers.parallelism",
+                "statusReplicasPath": ".status.effective.parallelism",
+                "labelSelectorPath": ".status.selector",
+            },
         },
         "schema": {"openAPIV3Schema": job_schema()},
     }
@@ -201,9 +218,13 @@ def _object_schema(model: type[Model]) -> Schema:
     definitions = schema["$defs"]
     spec = structural(schema["properties"]["spec"], definitions, path="spec")
     # Only the operator writes the status. If a field had a default, the API server would add the field again after the operator had removed
-    # it.
+    # it. The default of the complete status says that the operator hasn't seen the object yet. Without it, kstatus would take a new object
+    # for a finished one.
     unconverted = {"status": schema["properties"]["status"]} if "status" in schema["properties"] else {}
-    status = {key: _without_defaults(structural(value, definitions, path=key)) for key, value in unconverted.items()}
+    status = {
+        key: _without_defaults(structural(value, definitions, path=key)) | {"default": {"observedGeneration": -1}}
+        for key, value in unconverted.items()
+    }
     return {
         "type": "object",
         "description": schema["description"],
@@ -238,8 +259,8 @@ def _immutability_rule(path: str) -> dict[str, str]:
     # The comparison comes first, because it is almost always true. This order saves time, because the rules also run when a status is
     # written.
     return rule(
-        f"{same} || oldSelf.?status.?phase.optMap(p, p == 'Pending' && !has(oldSelf.status.startTime)).orValue(true)",
-        f"{path} can't change once the job has started; make a new DataPrepJob",
+        f"{same} || !oldSelf.?status.startTime.hasValue()",
+        FROZEN,
         path=f".spec.{path}",
         reason="FieldValueForbidden",
     )

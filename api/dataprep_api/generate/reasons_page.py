@@ -14,6 +14,8 @@ from dataprep_api.reasons import MEANING, ConditionType
 FILE: Final = Path("docs/reasons.md")
 
 _CONDITIONS: Final = {
+    ConditionType.READY: "The data set is complete. Until then the condition is False, with the reason and message of the job's state. In a DataPrepCronJob: the spec is valid.",
+    ConditionType.STALLED: "The job has failed, or the DataPrepCronJob's spec is invalid. Only present while True, for tools such as Flux that wait for `Ready`.",
     ConditionType.VALIDATED: "The spec was accepted, and the plan step found that inputs and output can be used.",
     ConditionType.RUNNING: "Pods of the job are running.",
     ConditionType.SUSPENDED: "The job is stopped by `spec.suspend`. Finished shards are kept.",

@@ -366,8 +366,12 @@ class DataPrepJobStatus(Model):
     """Warnings."""
     evictions: Evictions | None = None
     """Pods that the cluster evicted."""
+    waiting_since: Time | None = None
+    """Start of the current wait. The field is set while the condition `Running` is False in an unfinished job, and changes with the condition's reason."""
     effective: Effective | None = None
     """Values in effect."""
+    selector: Annotated[str, Field(max_length=256)] | None = None
+    """Label selector of the converter pods. The scale sub-resource reports this selector, which `HorizontalPodAutoscaler` needs."""
     child_prefix: Annotated[str, Field(max_length=63)] | None = None
     """Name prefix of the Jobs, pods and ConfigMap."""
     timings: Timings | None = None

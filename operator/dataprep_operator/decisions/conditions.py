@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from dataprep_api.reasons import ConditionType, Reason
+from dataprep_api.reasons import ConditionType
 from dataprep_api.redaction import for_display
 from dataprep_api.resources.status import Condition
 from dataprep_operator.objects import times
@@ -18,24 +18,24 @@ def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
+def without(conditions: Sequence[Condition], kind: ConditionType) -> list[Condition]:
+    """Return the conditions of all other types."""
+    return [condition for condition in conditions if condition.type != kind]
+
+
 def replace(
     conditions: Sequence[Condition],
     kind: ConditionType,
     status: Literal["True", "False", "Unknown"],
     *,
-    reason: Reason,
+    reason: str,
     message: str,
     now: datetime,
     generation: int,
 ) -> list[Condition]:
-    """Return the conditions after setting one of them. The condition's transition time changes if the condition's status or reason changes.
-
-    In Kubernetes, a changed reason alone doesn't change the transition time. In this package, a changed reason must change the transition
-    time, because a job fails when the same reason has lasted too long. A restarted operator determines from the transition time how long
-    the reason has lasted.
-    """
+    """Return the conditions with one condition set. The condition's transition time changes only if its status changes, as in Kubernetes."""
     current = find(conditions, kind)
-    is_same = current is not None and current.status == status and current.reason == reason
+    is_same = current is not None and current.status == status
     condition = Condition(
         type=kind,
         status=status,
@@ -44,7 +44,7 @@ def replace(
         reason=reason,
         message=for_display(message)[:2048],
     )
-    others = [other for other in conditions if other.type != kind]
+    others = without(conditions, kind)
     # Condition types of newer operators come last.
     order = {kind.value: number for number, kind in enumerate(ConditionType)}
     return sorted([*others, condition], key=lambda item: order.get(item.type, len(order)))

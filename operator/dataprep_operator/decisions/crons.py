@@ -92,13 +92,24 @@ class Decision:
     requeue_after_seconds: float | None = None
 
 
+_INVALID: Final[tuple[tuple[ConditionType, Literal["True", "False"]], ...]] = (
+    (ConditionType.READY, "False"),
+    (ConditionType.STALLED, "True"),
+    (ConditionType.VALIDATED, "False"),
+)
+"""The conditions of a DataPrepCronJob whose spec is rejected. kstatus reads `Ready` and `Stalled` (see `health.py`)."""
+
+
 def decide(observed: ObservedCron, *, now: datetime) -> Decision:
     """Decide what the DataPrepCronJob needs now."""
     status = _with_counts(observed)
     if observed.spec is None or observed.schedule is None:
-        status = _with_condition(observed, status, ConditionType.VALIDATED, "False", Reason.INVALID_SPEC, observed.faults, now=now)
+        for kind, value in _INVALID:
+            status = _with_condition(observed, status, kind, value, Reason.INVALID_SPEC, observed.faults, now=now)
         return Decision(status.model_copy(update={"next_schedule_time": None}))
-    status = _with_condition(observed, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, "The spec is valid.", now=now)
+    status = status.model_copy(update={"conditions": conditions.without(status.conditions, ConditionType.STALLED)})
+    for kind in (ConditionType.READY, ConditionType.VALIDATED):
+        status = _with_condition(observed, status, kind, "True", Reason.ACCEPTED, "The spec is valid.", now=now)
     excess_jobs = _excess_jobs(observed, observed.spec)
     if observed.spec.suspend:
         message = "spec.suspend is true; no jobs are created."
@@ -214,6 +225,8 @@ def notes_between(before: DataPrepCronJobStatus, after: DataPrepCronJobStatus) -
     """Return Events for the conditions that changed. A spec that is accepted when it is first read causes no Event."""
     notes = []
     for condition in after.conditions:
+        if condition.type in (ConditionType.READY, ConditionType.STALLED):
+            continue  # they repeat another condition
         previous = conditions.find(before.conditions, condition.type)
         if previous is not None and (previous.status, previous.reason, previous.message) == (
             condition.status,

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dataprep_api.reasons import ConditionType, Reason
-from dataprep_api.resources.status import DataPrepJobStatus
+from dataprep_api.resources.status import Condition, DataPrepJobStatus
 from dataprep_api.spec import DataPrepJobSpec
 from dataprep_operator.decisions import conditions
 from dataprep_operator.objects import times
@@ -45,12 +45,20 @@ def _step_limit(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int | None:
     return {"Plan": limits.plan_seconds, "Convert": limits.convert_seconds, "Commit": limits.commit_seconds}[status.step or "Plan"]
 
 
+def waiting_since(status: DataPrepJobStatus, running: Condition) -> datetime | None:
+    """Return since when the job has waited for the current reason.
+
+    Earlier releases wrote no `waitingSince`. Instead, they changed the transition time whenever the reason changed.
+    """
+    return times.parse(status.waiting_since or running.last_transition_time)
+
+
 def start_deadline(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> datetime | None:
     """Return when `startDeadlineSeconds` ends, for a job that waits for another job, for its output, or for its profile."""
     condition = conditions.find(status.conditions, ConditionType.RUNNING)
     if spec.start_deadline_seconds is None or condition is None or condition.reason not in NOT_STARTED:
         return None
-    since = times.parse(condition.last_transition_time)
+    since = waiting_since(status, condition)
     return since + timedelta(seconds=spec.start_deadline_seconds) if since else None
 
 

@@ -47,7 +47,7 @@ def config_map(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobSta
 def with_condition(status: DataPrepJobStatus, fault: str | None, *, now: datetime, generation: int) -> DataPrepJobStatus:
     """Return the status with a condition that explains why the ConfigMap is missing. Without a fault, the condition is removed."""
     if fault is None:
-        others = [condition for condition in status.conditions if condition.type != ConditionType.HANDED_OVER]
+        others = conditions.without(status.conditions, ConditionType.HANDED_OVER)
         return status if others == status.conditions else status.model_copy(update={"conditions": others})
     message = f"The ConfigMap for training can't be created: {fault}"
     new_conditions = conditions.replace(

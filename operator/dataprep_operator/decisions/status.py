@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from dataprep_api import names
 from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.reasons import ConditionType, Reason
 from dataprep_api.resources.status import (
@@ -37,6 +38,7 @@ from dataprep_operator.decisions import (
     deadlines,
     evictions,
     handover,
+    health,
     memory,
     progress_status,
     queueing,
@@ -74,14 +76,15 @@ class Context:
 
 def next_status(observed: Observed, *, now: datetime, defaults: PodDefaults) -> DataPrepJobStatus:
     """Return the job's next status."""
-    return bounded(_keep_times(observed.status, redaction.redact_status(_derive(Context(observed, now, defaults)))))
+    context = Context(observed, now, defaults)
+    return bounded(_keep_times(observed.status, redaction.redact_status(health.with_health(context.observed, _derive(context), now=now))))
 
 
 def _derive(context: Context) -> DataPrepJobStatus:
     observed = context.observed
     if observed.deleting and observed.has_finalizer:
         return _await_removal(context)
-    if observed.finished and not observed.retry_wanted:
+    if observed.finished and not observed.restart_wanted:
         return _keep_final(context)
     status = _initialize(context)
     if observed.too_new:
@@ -138,12 +141,10 @@ def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrep
 
     Therefore the new status of an unchanged job equals the old status.
     """
-    old_times = {(condition.type, condition.status, condition.reason): condition.last_transition_time for condition in before.conditions}
+    old_times = {(condition.type, condition.status): condition.last_transition_time for condition in before.conditions}
     new_conditions = [
         condition.model_copy(
-            update={
-                "last_transition_time": old_times.get((condition.type, condition.status, condition.reason), condition.last_transition_time)
-            }
+            update={"last_transition_time": old_times.get((condition.type, condition.status), condition.last_transition_time)}
         )
         for condition in after.conditions
     ]
@@ -158,11 +159,12 @@ def _keep_times(before: DataPrepJobStatus, after: DataPrepJobStatus) -> DataPrep
 
 
 def _keep_final(context: Context) -> DataPrepJobStatus:
-    """Return the final status. Its only change is that a retry annotation on a job that can't be retried is recorded as handled."""
+    """Return the final status. Only the observed generation and a retry annotation on a job that can't be retried are recorded in it."""
     observed = context.observed
-    if observed.retry is not None and observed.retry != observed.status.handled_retry:
-        return observed.status.model_copy(update={"handled_retry": observed.retry[:256]})
-    return observed.status
+    status = observed.status.model_copy(update={"observed_generation": observed.generation})
+    if observed.retry is not None and observed.retry != status.handled_retry:
+        status = status.model_copy(update={"handled_retry": observed.retry[:256]})
+    return status
 
 
 def _await_removal(context: Context) -> DataPrepJobStatus:
@@ -179,6 +181,9 @@ def _initialize(context: Context) -> DataPrepJobStatus:
     status = observed.status.model_copy(update={"observed_generation": observed.generation})
     if observed.retry_wanted:
         return _retry(context, status)
+    if observed.edited:
+        status = status.model_copy(update={"phase": "Pending", "step": "Plan", "completion_time": None, "failures": [], "output": None})
+        status = _with_condition(context, status, ConditionType.FAILED, "False", Reason.EDITED, "The spec was edited.")
     if observed.retry is not None and observed.retry != status.handled_retry:
         # The retry annotation was set before the job failed, so it causes no retry after a later failure.
         status = status.model_copy(update={"handled_retry": observed.retry[:256]})
@@ -509,8 +514,9 @@ def _blocked_since(context: Context, status: DataPrepJobStatus, blockage: Blocka
     if blockage.since is not None and not blockage.fatal:
         return blockage.since
     before = conditions.find(status.conditions, ConditionType.RUNNING)
-    is_unchanged = before is not None and before.status == "False" and before.reason == blockage.reason
-    return (times.parse(before.last_transition_time) if before is not None and is_unchanged else None) or context.now
+    if before is None or before.status != "False" or before.reason != blockage.reason:
+        return context.now
+    return deadlines.waiting_since(status, before) or context.now
 
 
 def _fall_back_to_cpu(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
@@ -542,7 +548,9 @@ def _with_effective(context: Context, status: DataPrepJobStatus, child: Child | 
         "image": child.image if child is not None and child.image else scripts.image(context.spec, context.defaults),
         "accelerator": accelerator(context.spec, status),
     }
-    return status.model_copy(update={"effective": (status.effective or Effective()).model_copy(update=effective_fields)})
+    selector = f"{names.LABEL_JOB_UID}={context.observed.uid},{names.LABEL_STEP}=convert"
+    effective = (status.effective or Effective()).model_copy(update=effective_fields)
+    return status.model_copy(update={"effective": effective, "selector": selector})
 
 
 def _with_more_memory(context: Context, status: DataPrepJobStatus, judgement: steps.Judgement) -> DataPrepJobStatus | None:

@@ -146,6 +146,17 @@ class Observed:
         return self.status.phase == "Failed" and self.retry is not None and self.retry != self.status.handled_retry
 
     @property
+    def edited(self) -> bool:
+        """Whether the spec of a job that failed before its start has been edited since. Only such a job's spec may still change."""
+        status = self.status
+        return self.finished and status.start_time is None and status.observed_generation not in (None, self.generation)
+
+    @property
+    def restart_wanted(self) -> bool:
+        """Whether a finished job must be processed again."""
+        return self.retry_wanted or self.edited
+
+    @property
     def written_run_ids(self) -> list[str]:
         """Ids of the runs that this job has written, newest first. The run of a reused data set is excluded."""
         reported_ids = [

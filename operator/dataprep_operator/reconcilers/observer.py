@@ -110,7 +110,7 @@ class Observer:
         observed = replace(observed, missing_since=self._missing_since(observed.uid, children, now=now))
         if observed.deleting and observed.has_finalizer:
             return await self._observe_removal(observed, children, now=now)
-        rival = await self._rival(key) if not observed.finished or observed.retry_wanted else None
+        rival = await self._rival(key) if not observed.finished or observed.restart_wanted else None
         observed = replace(
             observed,
             children=children,
@@ -202,7 +202,7 @@ class Observer:
     # --- the spec -------------------------------------------------------------------------------------------------------
 
     async def _with_spec(self, observed: Observed) -> Observed:
-        in_use = not observed.finished or observed.retry_wanted or (observed.deleting and observed.has_finalizer)
+        in_use = not observed.finished or observed.restart_wanted or (observed.deleting and observed.has_finalizer)
         live_spec = observed.raw_spec
         frozen_spec = await self._frozen_spec(observed, live_spec) if observed.status.start_time and in_use else None
         missing_profile = None
@@ -383,7 +383,7 @@ def _may_write(observed: Observed, pod: Pod) -> bool:
 
 
 def _not_started(observed: Observed) -> bool:
-    return observed.status.start_time is None and (not observed.finished or observed.retry_wanted)
+    return observed.status.start_time is None and (not observed.finished or observed.restart_wanted)
 
 
 def _dependency(name: str, raw: Raw | None) -> Dependency:
