@@ -73,6 +73,18 @@ def test_a_missing_secret_is_named(namespace: Namespace, stores: Stores, digits_
     fails(namespace, job, reason="ConfigMissing", words=["s3-key"])
 
 
+def test_a_misspelt_field_of_a_volume_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    job = a_job(
+        stores,
+        name="misspelt",
+        source=digits_on_hdfs,
+        output=f"{stores.hdfs.uri}/{namespace.name}",
+        workers__volumes=[{"name": "data", "persistentVolumClaim": {"claimName": "data"}}],
+        blockedDeadlineSeconds=1,
+    )
+    fails(namespace, job, reason="PodRefused", words=["unknown field: spec.workers.volumes[0].persistentVolumClaim"])
+
+
 def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     job = a_job(
         stores,

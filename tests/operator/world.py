@@ -44,6 +44,8 @@ class FakeCluster:
         self.calls: list[tuple[str, str, str]] = []
         self.documents: dict[str, Body] = {}
         self.unserved: set[str] = set()
+        self.strict: dict[str, bool] = {}
+        """Whether each created Job's unknown fields would have been refused, keyed by the end of the Job's name."""
         self.refusals: dict[tuple[str, str], ClusterError] = {}
         self.watch: Callable[[str, Body, bool], None] = lambda *_: None
         self._version = 100
@@ -72,10 +74,12 @@ class FakeCluster:
             and (not kind or body["type"] == kind)
         ]
 
-    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
+    async def create(self, resource: Resource, namespace: str, body: Body, *, strict: bool = False) -> Body:
         name = body["metadata"]["name"]
         self.calls.append(("create", resource.plural, name))
         self._refuse("create", resource.plural)
+        if resource.plural == "jobs":
+            self.strict[name.split("-", 2)[-1]] = strict
         if (resource.plural, namespace, name) in self.objects:
             raise AlreadyExists(f'{resource.plural} "{name}" already exists')
         return copy.deepcopy(self.add(resource.plural, namespace, body))

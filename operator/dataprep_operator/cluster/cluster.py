@@ -74,8 +74,8 @@ class Cluster(Protocol):
         """Return the namespace's objects that match the selectors."""
         ...
 
-    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
-        """Create the object. Raises AlreadyExists."""
+    async def create(self, resource: Resource, namespace: str, body: Body, *, strict: bool = False) -> Body:
+        """Create the object. With `strict`, unknown fields are refused instead of ignored. Raises AlreadyExists."""
         ...
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
@@ -159,9 +159,10 @@ class KubernetesCluster:
             if not query["continue"]:
                 return result
 
-    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
+    async def create(self, resource: Resource, namespace: str, body: Body, *, strict: bool = False) -> Body:
         """POST the object."""
-        return await self._request("POST", resource.path(namespace), query={"fieldManager": FIELD_MANAGER}, body=body)
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict" if strict else ""}
+        return await self._request("POST", resource.path(namespace), query=query, body=body)
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
         """PUT the object, guarded by its resourceVersion."""

@@ -9,7 +9,7 @@ from typing import Any
 from dataprep_api import KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import DataPrepJobStatus
-from dataprep_operator.children import jobs
+from dataprep_operator.children import jobs, unknown_fields
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
 from dataprep_operator.decisions import handover
 from dataprep_operator.decisions.actions import (
@@ -214,9 +214,13 @@ class Actuator:
             if spec is None:
                 spec = jobs.read_spec(await self._create_or_get(CONFIG_MAPS, action.config_map, observed))
                 self._observer.freeze_spec(observed.uid, spec)
-            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed)
+            # Only the first Job is created strictly: a job that an earlier release has started must not fail later because of a field that
+            # the API server has always ignored.
+            is_first = action.body["metadata"]["labels"].get(names.LABEL_STEP) == "plan"
+            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed, strict=is_first)
         except Refused as exc:
-            self._observer.set_refusal(observed.uid, Blockage(Reason.POD_REFUSED, str(exc), fatal=not pods.is_temporary(str(exc))))
+            message = unknown_fields.in_the_users_words(str(exc), action.body, observed.spec)
+            self._observer.set_refusal(observed.uid, Blockage(Reason.POD_REFUSED, message, fatal=not pods.is_temporary(message)))
             raise
         except ForeignChild as exc:
             self._observer.set_refusal(observed.uid, Blockage(Reason.CONFLICTING_CHILD, str(exc)))
@@ -226,10 +230,10 @@ class Actuator:
         logger.info("%s: Job %s created", observed.key, job["metadata"]["name"])
 
     # Any, because resources and objects are JSON objects of the API.
-    async def _create_or_get(self, resource: Any, body: Body, observed: Observed) -> Raw:
+    async def _create_or_get(self, resource: Any, body: Body, observed: Observed, *, strict: bool = False) -> Raw:
         """Create the object, or return the existing object with its name."""
         try:
-            return await self._cluster.create(resource, observed.key.namespace, body)
+            return await self._cluster.create(resource, observed.key.namespace, body, strict=strict)
         except AlreadyExists:
             return await self._get_owned(resource, body, observed)
 
