@@ -13,6 +13,8 @@ from dataprep_api.formats import RULES, format_rules
 # --- on the cluster -----------------------------------------------------------------------------------------------
 
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+CONTROLLER: Final = f"{GROUP}/operator"
+"""The value of `spec.managedBy` that stands for the operator, as a missing value does."""
 MANAGED_BY: Final = "dataprep-operator"
 LABEL_JOB: Final = f"{GROUP}/job"
 """A label of every child object and pod: the name of its DataPrepJob, truncated to 63 characters."""

@@ -620,6 +620,18 @@ FROZEN: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def test_the_controller_of_a_job_never_changes(cluster: Cluster, a_job: Builder) -> None:
+    job = a_job({"managedBy": "kueue.x-k8s.io/multikueue"})
+    job["metadata"]["name"] = "managed"
+    cluster.kubectl("apply", "--server-side", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job))
+
+    for change in ("dataprep.io/operator", None):
+        assert "spec.managedBy: Forbidden: can't change; make a new DataPrepJob" in answer_to_change(
+            cluster, "managed", {"managedBy": change}
+        )
+    cluster.kubectl("delete", "dpj/managed", f"--namespace={NAMESPACE}")
+
+
 @pytest.mark.parametrize(("path", "change"), FROZEN.values(), ids=FROZEN.keys())
 def test_after_the_start_it_may_not_change(cluster: Cluster, started: str, path: str, change: dict[str, Any]) -> None:
     said = answer_to_change(cluster, started, change)
@@ -630,7 +642,7 @@ def test_after_the_start_it_may_not_change(cluster: Cluster, started: str, path:
 def test_every_frozen_field_is_in_the_table() -> None:
     rules = crd.job_schema()["x-kubernetes-validations"]
 
-    assert {rule["fieldPath"] for rule in rules} == {f".spec.{path}" for path, _ in FROZEN.values()}
+    assert {rule["fieldPath"] for rule in rules} == {f".spec.{path}" for path in {path for path, _ in FROZEN.values()} | crd.ALWAYS_FROZEN}
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,24 @@ def test_a_job_that_failed_after_its_start_stays_failed_when_it_is_edited(world:
     assert world.settle() == "Failed"
 
 
+# --- a job of another controller ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_of_another_controller_is_left_alone(world: World) -> None:
+    world.apply(managedBy="kueue.x-k8s.io/multikueue")
+    before = len(world.cluster.calls)
+    world.look()
+
+    assert world.status() == {}
+    assert world.cluster.calls[before:] == []
+
+
+def test_the_operators_own_name_means_the_operator(world: World) -> None:
+    world.apply(managedBy="dataprep.io/operator")
+
+    assert world.settle() == "Planning"
+
+
 # --- DataPrepCronJobs ---------------------------------------------------------------------------------------------------------
 
 

@@ -68,6 +68,8 @@ MUTABLE: Final = frozenset(
     }
 )
 """The fields that may change after a job has started. All other fields are immutable, including fields that are added later."""
+ALWAYS_FROZEN: Final = frozenset({"managedBy"})
+"""Fields that can't change even before the start, because two controllers could run the job otherwise."""
 FROZEN: Final = "can't change once the job has started, because shards or pods already depend on it; make a new DataPrepJob"
 """The API server's message if another field changes."""
 DIVIDED: Final = frozenset({"workers"})
@@ -258,6 +260,8 @@ def _immutability_rule(path: str) -> dict[str, str]:
     same = f"[?self.{parent}.?{name}] == [?oldSelf.{parent}.?{name}]"
     # The comparison comes first, because it is almost always true. This order saves time, because the rules also run when a status is
     # written.
+    if path in ALWAYS_FROZEN:
+        return rule(same, "can't change; make a new DataPrepJob", path=f".spec.{path}", reason="FieldValueForbidden")
     return rule(
         f"{same} || !oldSelf.?status.startTime.hasValue()",
         FROZEN,

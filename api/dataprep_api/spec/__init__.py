@@ -190,6 +190,8 @@ class DataPrepJobSpec(Model):
     """DataPrepProfile with defaults for this job. The profile is in the same namespace. The profile's stores and workers fill in what this spec leaves out. Default: the profile named `default`, if it exists."""
     run_after: Annotated[list[JobName], Field(max_length=32), SharedList()] | None = None
     """DataPrepJobs to wait for. These jobs are in the same namespace and must be Complete before this job starts. `dataprep run` ignores the field."""
+    managed_by: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9_.-]+$")] | None = None
+    """Controller that runs the job. An operator leaves jobs of other controllers, such as `kueue.x-k8s.io/multikueue`, untouched, and never writes their status. The field can't be changed. Default: `dataprep.io/operator`."""
     suspend: bool = False
     """Whether the job is suspended. Setting the field to true stops the pods but keeps finished shards. Setting the field to false resumes the job."""
     active_deadline_seconds: DeadlineSeconds | None = None

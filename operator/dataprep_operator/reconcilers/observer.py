@@ -94,7 +94,7 @@ class Observer:
         """The uids of observed jobs."""
 
     async def observe(self, key: Key, *, now: datetime, fresh: bool = False) -> Observed | None:
-        """Return the job and everything that belongs to it, or None when the job is gone.
+        """Return the job and everything that belongs to it, or None if the job is gone or another controller runs it (`managedBy`).
 
         With `fresh`, the job is first read from the API server.
         """
@@ -102,7 +102,7 @@ class Observer:
             await self.refresh(key)
         raw = self._cache.job(key)
         self._track_uid(key, raw["metadata"]["uid"] if raw is not None else None)
-        if raw is None:
+        if raw is None or untrusted.mapping(raw.get("spec")).get("managedBy") not in (None, names.CONTROLLER):
             return None
         status = _status(raw)
         observed = await self._with_spec(_from_raw(key, raw, status))
