@@ -51,7 +51,7 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
     assert (progress["percent"], progress["records"]["in"], progress["records"]["out"]) == (100, 70_000, 70_000)
     assert progress["shards"] == {"total": 12, "done": 12, "active": 0, "failed": 0}
     table = namespace.kubectl("get", "dpj")
-    assert table.splitlines()[0].split() == ["NAME", "PHASE", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
+    assert table.splitlines()[0].split() == ["NAME", "PHASE", "REASON", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
     assert "Succeeded" in table
     assert "12/12" in table
     reasons = [reason for reason, _ in namespace.events("slow")]

@@ -1,5 +1,6 @@
 """Tests of invalid jobs. The API server rejects them with the field's path, or they fail in the documented time without starting a worker."""
 
+import json
 import time
 from datetime import datetime
 
@@ -98,14 +99,32 @@ def test_an_image_that_can_not_be_pulled_is_named(namespace: Namespace, stores: 
     fails(namespace, job, reason="ImagePullFailed", words=["nowhere.invalid/none:1"])
 
 
-def test_a_source_can_not_change_while_the_job_runs(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+def test_a_source_can_only_change_before_the_job_starts(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    def patch(spec: Document) -> str:
+        return namespace.kubectl("patch", "dataprepjob", "frozen", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+
     job = a_job(stores, name="frozen", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", suspend=True)
-    namespace.apply(job)
+    namespace.apply(job | {"spec": job["spec"] | {"shuffle": {"seed": 1}}})
     namespace.wait_phase("frozen", "Suspended")
-    changed = '{"spec": {"source": {"idx": {"subsets": [{"name": "other", "images": "/x"}]}}}}'
-    with pytest.raises(ClusterError, match=r"spec\.source"):
-        namespace.kubectl("patch", "dataprepjob", "frozen", "--type=merge", f"--patch={changed}")
-    namespace.kubectl("patch", "dataprepjob", "frozen", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 3}}}')
+    patch({"shuffle": None, "suspend": False})
+    namespace.wait("frozen", lambda status: bool(status.get("startTime")), what="started")
+
+    with pytest.raises(ClusterError, match="spec.shuffle: Forbidden: can't change once the job has started"):
+        patch({"shuffle": {"seed": 2}})
+    patch({"workers": {"parallelism": 3}})
+    namespace.wait_phase("frozen", "Succeeded")
+
+
+def test_a_job_with_an_invalid_spec_starts_after_an_edit(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    job = a_job(stores, name="mended", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}")
+    namespace.apply(job | {"spec": job["spec"] | {"features": [{"name": "${NAME}"}]}})
+    status = namespace.wait_phase("mended", "Failed")
+    assert (condition(status, "Failed")["reason"], condition(status, "Stalled")["status"]) == ("InvalidSpec", "True")
+    namespace.apply(job)
+
+    namespace.wait("mended", lambda status: status["phase"] != "Failed", what="accepted")
+    status = namespace.wait_phase("mended", "Succeeded")
+    assert condition(status, "Ready")["status"] == "True"
 
 
 def test_never_refuses_an_output_that_holds_a_finished_data_set(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
