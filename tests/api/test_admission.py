@@ -745,6 +745,45 @@ def test_two_versions_in_one_definition_are_applied_and_explained(cluster: Clust
         cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
 
 
+def test_a_stored_version_can_be_migrated(cluster: Cluster, a_job: Builder) -> None:
+    """The three releases of docs/api-versions.md: a second version is served, then stored, and then the first is no longer served."""
+    group, plural = f"migrated.{NAMESPACE}.dataprep.io", "migratedjobs"
+    name = f"{plural}.{group}"
+    definition = with_second_version(crd.crd()) | {"metadata": {"name": name}}
+    definition["spec"] |= {"group": group, "names": {"kind": "MigratedJob", "plural": plural, "singular": "migratedjob"}}
+    alpha, beta = definition["spec"]["versions"]
+    job = a_job({"suspend": True}) | {"apiVersion": f"{group}/v1alpha1", "kind": "MigratedJob"}
+    object_path = f"/apis/{group}/{{}}/namespaces/{NAMESPACE}/{plural}/mnist"
+
+    def release() -> None:
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(definition))
+
+    def read(version: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(once_served(cluster, "get", f"--raw={object_path.format(version)}"))
+        return document
+
+    try:
+        release()
+        once_served(cluster, "create", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job))
+        assert read("v1beta1") == read("v1alpha1") | {"apiVersion": f"{group}/v1beta1"}
+
+        alpha["storage"], beta["storage"] = False, True
+        release()
+        everything = cluster.kubectl("get", f"{plural}.{group}", "--all-namespaces", "--output=json")
+        cluster.kubectl("replace", "--filename=-", stdin=everything)
+        patch = json.dumps({"status": {"storedVersions": ["v1beta1"]}})
+        cluster.kubectl("patch", f"crd/{name}", "--subresource=status", "--type=merge", f"--patch={patch}")
+
+        alpha["served"] = False
+        release()
+        assert read("v1beta1")["spec"]["source"] == job["spec"]["source"]
+        del definition["spec"]["versions"][0]
+        release()
+        assert cluster.kubectl("get", f"crd/{name}", "--output=jsonpath={.status.storedVersions}") == '["v1beta1"]'
+    finally:
+        cluster.kubectl("delete", f"crd/{name}", "--wait=false")
+
+
 def once_served(cluster: Cluster, *words: str, seconds: float = 30, stdin: str | None = None) -> str:
     """Return what kubectl prints, after waiting until the API server serves a definition that has just been applied."""
     deadline = time.monotonic() + seconds
