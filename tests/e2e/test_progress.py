@@ -52,7 +52,7 @@ def test_progress_rises_and_ends_exact(namespace: Namespace, stores: Stores, dig
     assert progress["shards"] == {"total": 12, "done": 12, "active": 0, "failed": 0}
     table = namespace.kubectl("get", "dpj")
     assert table.splitlines()[0].split() == ["NAME", "PHASE", "REASON", "PROGRESS", "SHARDS", "RECORDS", "RATE", "ETA", "AGE"]
-    assert "Succeeded" in table
+    assert table.splitlines()[1].split()[:3] == ["slow", "Succeeded", "Completed"]
     assert "12/12" in table
     reasons = [reason for reason, _ in namespace.events("slow")]
     assert [r for r in reasons if r in ("Planning", "Converting", "Committing", "Completed")] == [
