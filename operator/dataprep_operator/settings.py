@@ -10,6 +10,20 @@ _PREFIX = "DATAPREP_"
 
 
 @dataclass(frozen=True)
+class Allowed:
+    """Values that the author of a job may choose for its pods (`workers.allowed` of the chart). An empty tuple allows every value."""
+
+    images: tuple[str, ...] = ()
+    """Each entry is a registry or path that ends in `/`, a repository, or a complete image."""
+    service_accounts: tuple[str, ...] = ()
+    priority_classes: tuple[str, ...] = ()
+    runtime_classes: tuple[str, ...] = ()
+    schedulers: tuple[str, ...] = ()
+    init_containers: bool = True
+    """Whether a job may add init containers, which include sidecars."""
+
+
+@dataclass(frozen=True)
 class PodDefaults:
     """Defaults for jobs and their pods."""
 
@@ -36,6 +50,8 @@ class PodDefaults:
     allow_host_path: bool = False
     allow_privileges: bool = False
     """Whether the containers that a job's spec adds may run as root, run privileged, or access the node."""
+    allowed: Allowed = Allowed()
+    """What jobs may choose. The other fields of these defaults, such as `image`, are always allowed."""
     status_url: str | None = None
     ttl_seconds: int | None = None
     """TTL of finished jobs whose spec sets no TTL. This default doesn't apply to jobs with `deletionPolicy: Delete`."""
@@ -92,6 +108,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         tmp_size=reader.optional("TMP_SIZE"),
         allow_host_path=reader.flag("ALLOW_HOST_PATH"),
         allow_privileges=reader.flag("ALLOW_PRIVILEGES"),
+        allowed=_allowed(reader),
         status_url=reader.optional("STATUS_URL"),
         ttl_seconds=int(reader.number("TTL_SECONDS", 0)) if reader.optional("TTL_SECONDS") else None,
     )
@@ -118,6 +135,17 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     )
 
 
+def _allowed(reader: "_Reader") -> Allowed:
+    return Allowed(
+        images=reader.texts("ALLOWED_IMAGES"),
+        service_accounts=reader.texts("ALLOWED_SERVICE_ACCOUNTS"),
+        priority_classes=reader.texts("ALLOWED_PRIORITY_CLASSES"),
+        runtime_classes=reader.texts("ALLOWED_RUNTIME_CLASSES"),
+        schedulers=reader.texts("ALLOWED_SCHEDULERS"),
+        init_containers=reader.flag("ALLOWED_INIT_CONTAINERS", default=True),
+    )
+
+
 @dataclass(frozen=True)
 class _Reader:
     environ: Mapping[str, str]
@@ -128,8 +156,8 @@ class _Reader:
     def optional(self, name: str) -> str | None:
         return self.environ.get(_PREFIX + name) or None
 
-    def flag(self, name: str) -> bool:
-        value = self.text(name, "false").lower()
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        value = self.text(name, str(default)).lower()
         if value not in ("true", "false"):
             raise ValueError(f"{_PREFIX}{name} must be true or false, got {value!r}")
         return value == "true"
@@ -140,6 +168,12 @@ class _Reader:
             return float(value) if value else default
         except ValueError as exc:
             raise ValueError(f"{_PREFIX}{name} must be a number, got {value!r}") from exc
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = self.json(name, [])
+        if not all(isinstance(value, str) and value for value in values):
+            raise ValueError(f"{_PREFIX}{name} must be a JSON list of strings that aren't empty, got {values!r}")
+        return tuple(values)
 
     # Any, because the values are JSON of the Kubernetes pod API.
     def json(self, name: str, default: Any) -> Any:

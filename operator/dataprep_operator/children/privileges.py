@@ -1,7 +1,14 @@
-"""Rejects jobs whose pods request root, or more access to the node than the Pod Security Standard `baseline` allows.
+"""Decides what the author of a job may ask of its pods. All functions are pure.
 
-The models of `workers` and `workers.podTemplate` already reject unknown fields such as `hostNetwork`, `hostPID` or the pod's
-`securityContext`. Therefore this module only checks volumes, init containers (including sidecars) and annotations. All functions are pure.
+There are two kinds of limits, both set by values of the chart:
+
+- Access to the node: no hostPath volumes, no root, and no more access than the Pod Security Standard `baseline` allows. The models of
+  `workers` and `workers.podTemplate` already reject unknown fields such as `hostNetwork`, `hostPID` or the pod's `securityContext`. So only
+  volumes, init containers (including sidecars) and annotations are checked.
+- Choices: the images, the service account, the priority class, the runtime class and the scheduler, and whether there are init containers.
+  The operator creates the pods, so their author needs no right to create pods. Values of a DataPrepProfile count as the author's,
+  because anyone in the namespace may write a profile. What the chart sets is always allowed, and so is what Kubernetes uses if a field
+  isn't set.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,20 +16,83 @@ from typing import Any, Final
 
 from dataprep_api.spec import DataPrepJobSpec, Open
 from dataprep_operator.objects import untrusted
+from dataprep_operator.settings import Allowed, PodDefaults
 
-_TEMPLATE: Final = "spec.workers.podTemplate"
+_WORKERS: Final = "spec.workers"
+_TEMPLATE: Final = f"{_WORKERS}.podTemplate"
 _APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _SELINUX_TYPES: Final = frozenset({"container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
-_HOST_PATH: Final = "hostPath volumes are not allowed by this installation of the operator"
-_PRIVILEGES: Final = "is not allowed by this installation of the operator (workers.allowPrivileges of the chart)"
 
 
-def fault(spec: DataPrepJobSpec, *, allow_host_path: bool, allow_privileges: bool) -> str | None:
-    """Return the first violation, with its field, or None."""
-    violations = [] if allow_host_path else [f"{field}: {_HOST_PATH}" for field in _host_paths(spec)]
-    if not allow_privileges:
-        violations += [f"{field}: {what} {_PRIVILEGES}" for field, what in _privileges(spec)]
-    return next(iter(violations), None)
+def fault(spec: DataPrepJobSpec, defaults: PodDefaults) -> str | None:
+    """Return the first thing that the job asks for and that isn't allowed, with its field and the chart's value that decides, or None."""
+    return next(_faults(spec, defaults), None)
+
+
+def _faults(spec: DataPrepJobSpec, defaults: PodDefaults) -> Iterator[str]:
+    if not defaults.allow_host_path:
+        yield from (f"{field}: hostPath volumes are not {_decided_by('allowHostPath')}" for field in _host_paths(spec))
+    if not defaults.allow_privileges:
+        yield from (f"{field}: {what} is not {_decided_by('allowPrivileges')}" for field, what in _privileges(spec))
+    if spec.workers.pod_template.init_containers and not defaults.allowed.init_containers:
+        yield f"{_TEMPLATE}.initContainers: init containers are not {_decided_by('allowed.initContainers')}"
+    yield from _image_faults(spec, defaults)
+    yield from _name_faults(spec, defaults.allowed)
+
+
+def _decided_by(chart_value: str, allowed: Sequence[str] = ()) -> str:
+    listed = f": {', '.join(allowed)}" if allowed else ""
+    return f"allowed by this installation of the operator (workers.{chart_value} of the chart{listed})"
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------------------
+
+
+def _image_faults(spec: DataPrepJobSpec, defaults: PodDefaults) -> Iterator[str]:
+    allowed = defaults.allowed.images
+    images_of_chart = (defaults.image, *defaults.frameworks.values())
+    for field, image in _images(spec):
+        if allowed and image not in images_of_chart and not any(_is_covered(image, entry) for entry in allowed):
+            yield f"{field}: {image!r} is not {_decided_by('allowed.images', allowed)}"
+
+
+def _images(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
+    """Yield each field with an image, and the image. The API server refuses a container whose image is missing or isn't a string."""
+    script_image = spec.script.image if spec.script is not None else None
+    images = [(f"{_WORKERS}.image", spec.workers.image), ("spec.script.image", script_image)]
+    for i, container in enumerate(_dump_open(spec.workers.pod_template.init_containers)):
+        images.append((f"{_TEMPLATE}.initContainers[{i}].image", untrusted.text(container.get("image"))))
+    for i, volume in enumerate(_dump_open(spec.workers.volumes)):
+        images.append((f"{_WORKERS}.volumes[{i}].image.reference", untrusted.text(untrusted.mapping(volume.get("image")).get("reference"))))
+    return ((field, image) for field, image in images if image)
+
+
+def _is_covered(image: str, entry: str) -> bool:
+    """Return whether an entry of the list allows an image. An entry that ends in `/` allows everything below it.
+
+    Any other entry is a repository, of which every tag and digest is allowed, or a complete image. So `registry.example/tool` allows
+    neither `registry.example/tool-b` nor `registry.example/tool/b`, and `tool` doesn't allow images of the registry `tool:5000/`.
+    """
+    if not image.startswith(entry):
+        return False
+    rest = image.removeprefix(entry)
+    return rest == "" or entry.endswith("/") or (rest[0] in ":@" and "/" not in rest)
+
+
+def _name_faults(spec: DataPrepJobSpec, allowed: Allowed) -> Iterator[str]:
+    """Yield a fault for each name that isn't allowed. The name that Kubernetes uses if a field isn't set is always allowed."""
+    workers, template = spec.workers, spec.workers.pod_template
+    for field, name, default, chart_value, allowed_names in (
+        (f"{_WORKERS}.serviceAccountName", workers.service_account_name, "default", "serviceAccounts", allowed.service_accounts),
+        (f"{_WORKERS}.priorityClassName", workers.priority_class_name, None, "priorityClasses", allowed.priority_classes),
+        (f"{_TEMPLATE}.runtimeClassName", template.runtime_class_name, None, "runtimeClasses", allowed.runtime_classes),
+        (f"{_TEMPLATE}.schedulerName", template.scheduler_name, "default-scheduler", "schedulers", allowed.schedulers),
+    ):
+        if allowed_names and name not in (None, default, *allowed_names):
+            yield f"{field}: {name!r} is not {_decided_by(f'allowed.{chart_value}', allowed_names)}"
+
+
+# --- access to the node ---------------------------------------------------------------------------------------------------------------
 
 
 def _host_paths(spec: DataPrepJobSpec) -> Iterator[str]:

@@ -460,7 +460,7 @@ def _parse(key: Key, spec: Mapping[str, Any], *, source: str, defaults: PodDefau
             # The API server prunes fields that the CRD lacks, so a field that only this operator doesn't know comes from a newer CRD.
             return _SpecResult(source, None, too_new=tuple(fault.path for fault in exc.faults))
         return _SpecResult(source, None, str(exc))
-    privilege_fault = privileges.fault(parsed_spec, allow_host_path=defaults.allow_host_path, allow_privileges=defaults.allow_privileges)
+    privilege_fault = privileges.fault(parsed_spec, defaults)
     if privilege_fault is not None:
         return _SpecResult(source, None, privilege_fault)
     framework_fault = scripts.framework_fault(parsed_spec, defaults)
