@@ -275,6 +275,14 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
             "allowHostPath": True,
             "tmpSize": "20Gi",
             "allowPrivileges": True,
+            "allowed": {
+                "images": ["registry.example:5000/team/", "busybox:1.36", f"docker.io/library/python@sha256:{'b' * 64}"],
+                "serviceAccounts": ["reader", "writer"],
+                "priorityClasses": ["batch"],
+                "runtimeClasses": ["gvisor"],
+                "schedulers": ["volcano"],
+                "initContainers": False,
+            },
         },
         "jobs": {"ttlSecondsAfterFinished": 604_800},
         "metrics": {"authentication": True},
@@ -303,9 +311,24 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(render: Render) 
     assert read.pods.allow_host_path is True
     assert read.pods.tmp_size == "20Gi"
     assert read.pods.allow_privileges is True
+    assert read.pods.allowed == settings.Allowed(
+        images=("registry.example:5000/team/", "busybox:1.36", f"docker.io/library/python@sha256:{'b' * 64}"),
+        service_accounts=("reader", "writer"),
+        priority_classes=("batch",),
+        runtime_classes=("gvisor",),
+        schedulers=("volcano",),
+        init_containers=False,
+    )
     assert read.pods.status_url == "https://operator.example"
     assert (read.progress_seconds, read.workers, read.qps, read.burst) == (2.5, 3, 7.5, 9)
     assert (read.log_level, read.log_format, read.token_issuer) == ("DEBUG", "plain", "https://issuer")
+
+
+def test_by_default_a_job_may_choose_everything_but_access_to_the_node(render: Render) -> None:
+    read = settings.from_environment(environment(render()))
+
+    assert read.pods.allowed == settings.Allowed()
+    assert (read.pods.allow_host_path, read.pods.allow_privileges) == (False, False)
 
 
 def test_every_variable_is_one_that_the_operator_knows(render: Render) -> None:
@@ -571,6 +594,11 @@ def test_the_test_pod_is_a_hook_and_no_target_of_the_service(render: Render) -> 
         pytest.param({"jobs": {"ttlSecondsAfterFinished": -1}}, "/jobs/ttlSecondsAfterFinished", id="a negative time"),
         pytest.param({"workers": {"cpu": {"avoidNodes": ["gpu"]}}}, "/workers/cpu/avoidNodes", id="a list for labels"),
         pytest.param({"workers": {"imagePullSecrets": ["registry"]}}, "/workers/imagePullSecrets/0", id="a name for a Secret"),
+        pytest.param({"workers": {"allowed": {"serviceAccount": ["a"]}}}, "serviceAccount", id="a misspelt limit"),
+        pytest.param({"workers": {"allowed": {"images": "a"}}}, "/workers/allowed/images", id="an image for a list"),
+        pytest.param({"workers": {"allowed": {"images": ["https://a.example/"]}}}, "/workers/allowed/images/0", id="a URL for an image"),
+        pytest.param({"workers": {"allowed": {"images": ["a.example/*"]}}}, "/workers/allowed/images/0", id="a pattern for an image"),
+        pytest.param({"workers": {"allowed": {"schedulers": [""]}}}, "/workers/allowed/schedulers/0", id="an empty name"),
         pytest.param({"topologySpreadConstraints": [{"maxSkew": 1}]}, "/topologySpreadConstraints/0", id="half a constraint"),
         pytest.param({"extraVolumeMounts": [{"name": "a"}]}, "/extraVolumeMounts/0", id="a mount without a path"),
         pytest.param({"serviceMonitor": {"interval": "often"}}, "/serviceMonitor/interval", id="no duration"),
