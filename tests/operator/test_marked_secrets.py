@@ -45,7 +45,8 @@ def test_what_people_see_of_a_job_has_no_secret_of_its_spec(group: str) -> None:
             }
             world.cluster.add("dataprepjobs", NAMESPACE, body)
             phase = world.settle()
-            assert phase in ("Failed", "Pending", "Planning"), (place, form)
+            # The operator writes no status of a job that another controller runs.
+            assert phase in ("Failed", "Pending", "Planning") or place == ("managedBy",), (place, form)
             seen = [each if plural == "events" else each.get("status") for (plural, _, _), each in world.cluster.objects.items()]
             if leaks(json.dumps(seen)) or (place[0] not in OWN_WORDS and leaks(json.dumps(command_lines(world)))):
                 found.append((place, form))
