@@ -211,7 +211,7 @@ def test_a_value_in_the_list_and_a_missing_value_are_allowed(workers: dict[str, 
         ("registry.example/tools/proxy-of-mine:2", False),
         ("other.example/registry.example/team/image", False),
         ("busybox:1.36", True),
-        ("busybox:1.36@sha256:00", True),
+        ("busybox:1.36@sha256:00", False),  # the runtime would ignore the tag
         ("busybox:1.36.1", False),
         ("busybox", False),
         ("docker.io/library/busybox:1.36", False),

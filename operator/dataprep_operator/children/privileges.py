@@ -76,7 +76,8 @@ def _is_covered(image: str, entry: str) -> bool:
     if not image.startswith(entry):
         return False
     rest = image.removeprefix(entry)
-    return rest == "" or entry.endswith("/") or (rest[0] in ":@" and "/" not in rest)
+    is_repository = not any(mark in entry.rpartition("/")[2] for mark in ":@")
+    return rest == "" or entry.endswith("/") or (is_repository and rest[0] in ":@" and "/" not in rest)
 
 
 def _name_faults(spec: DataPrepJobSpec, allowed: Allowed) -> Iterator[str]:
