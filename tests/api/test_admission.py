@@ -397,15 +397,12 @@ def test_a_bad_spec_is_refused_with_its_field(cluster: Cluster, a_job: Builder, 
 
 def items_of(manager: str) -> dict[str, Any]:
     """Return a spec with one item in every shared list. The items of two managers differ in their keys."""
-    toleration = {"key": manager, "operator": "Exists", "value": "", "effect": "NoSchedule"}
     return {
         "stores": [{"uriPrefix": f"s3://{manager}/", "region": manager, "pathStyle": False}],
         "runAfter": [manager],
         "workers": {
             "env": [{"name": manager.upper(), "value": manager}],
             "imagePullSecrets": [{"name": manager}],
-            "tolerations": [toleration],
-            "accelerator": {"tolerations": [toleration]},
             "volumes": [{"name": manager, "emptyDir": {}}],
             "volumeMounts": [{"name": manager, "mountPath": f"/{manager}"}],
             "podTemplate": {
@@ -493,7 +490,9 @@ def test_a_stored_job_with_duplicates_stays_editable(cluster: Cluster, a_job: Bu
         wait_until_refused(cluster, job)
 
         assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":["dataprep.io/output"]}}')
-        assert "patched" in cluster.kubectl("patch", *target, "--subresource=status", '--patch={"status":{"phase":"Running"}}')
+        status = {**{key: job[key] for key in ("apiVersion", "kind", "metadata")}, "status": {"phase": "Running"}}
+        apply = ("apply", "--server-side", "--field-manager=operator", "--subresource=status", f"--namespace={NAMESPACE}", "--filename=-")
+        assert "serverside-applied" in cluster.kubectl(*apply, stdin=json.dumps(status))
         assert "patched" in cluster.kubectl("patch", *target, '--patch={"spec":{"suspend":false}}')
         assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":null}}')
     finally:

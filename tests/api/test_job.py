@@ -121,10 +121,6 @@ DUPLICATES: dict[str, tuple[dict[str, object], str]] = {
         {"workers.podTemplate.topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}] * 2},
         "spec.workers.podTemplate.topologySpreadConstraints: the items 0 and 1 have the same topologyKey and whenUnsatisfiable",
     ),
-    "tolerations": (
-        {"workers.tolerations": [{"key": "a"}, {"key": "a", "effect": "NoExecute"}, {"key": "a"}]},
-        "spec.workers.tolerations: the items 0 and 2 have the same key, operator, value and effect",
-    ),
     "runAfter": ({"runAfter": ["one", "one"]}, "spec.runAfter: the items 0 and 1 have the same value"),
 }
 

@@ -9,8 +9,6 @@ SHARED_LISTS: dict[str, tuple[str, list[str]]] = {
     "spec.runAfter": ("set", []),
     "spec.workers.env": ("map", ["name"]),
     "spec.workers.imagePullSecrets": ("map", ["name"]),
-    "spec.workers.tolerations": ("map", ["key", "operator", "value", "effect"]),
-    "spec.workers.accelerator.tolerations": ("map", ["key", "operator", "value", "effect"]),
     "spec.workers.volumes": ("map", ["name"]),
     "spec.workers.volumeMounts": ("map", ["mountPath"]),
     "spec.workers.podTemplate.initContainers": ("map", ["name"]),

@@ -1,6 +1,7 @@
 """What other tools read in a status: `Ready`, `Stalled`, transition times, `waitingSince` and `observedGeneration`."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -168,6 +169,59 @@ def test_an_invalid_job_that_is_edited_and_still_invalid_names_the_new_fault(wor
     assert world.settle() == "Failed"
     assert "${other}" in world.message()
     assert "${other}" in world.message("Ready")
+
+
+def test_only_an_edit_of_a_frozen_field_validates_a_failed_job_again(world: World) -> None:
+    world.apply(output={"uri": "s3://out/${place}"})
+    world.settle()
+    before = world.status()
+    world.later(60)
+    change(world, ttlSecondsAfterFinished=86_400, suspend=True, workers={"parallelism": 3})
+
+    assert world.status()["completionTime"] == before["completionTime"]
+    assert world.status()["phase"] == "Failed"
+
+
+def test_a_job_that_an_earlier_release_failed_before_its_start_needs_a_retry(world: World) -> None:
+    world.apply(runAfter=["another"], startDeadlineSeconds=1)
+    world.settle()
+    world.later(2)
+    world.cluster.change("dataprepjobs", "mnist", {"status": {"rejectedSpec": None}})
+    world.restart()
+    change(world, runAfter=None)
+    assert world.status()["phase"] == "Failed"
+
+    change(world, annotations={names.ANNOTATION_RETRY: "1"})
+    assert world.status()["phase"] == "Planning"
+
+
+def test_a_deleted_job_is_not_validated_again(world: World) -> None:
+    world.apply(output={"uri": "s3://out/${place}"})
+    world.settle()
+    metadata = {"deletionTimestamp": "2026-01-31T12:00:00Z", "finalizers": ["foregroundDeletion"]}
+    world.cluster.change("dataprepjobs", "mnist", {"metadata": metadata, "spec": {"output": {"uri": "s3://out/mended"}}})
+
+    assert world.settle() == "Failed"
+
+
+def test_the_status_names_the_output_of_the_edited_spec(world: World) -> None:
+    world.apply(suspend=True)
+    world.settle()
+    change(world, output={"uri": "s3://out/another"})
+    assert world.status()["output"] == {"uri": "s3://out/another", "files": 0, "records": 0, "bytes": 0}
+
+    change(world, suspend=False)
+    assert world.status()["output"]["uri"] == "s3://out/another"
+
+
+def test_a_second_fault_has_an_event_of_its_own(world: World) -> None:
+    world.apply(output={"uri": "s3://out/${place}"})
+    world.settle()
+    world.cluster.now += timedelta(seconds=1)
+    change(world, output={"uri": "s3://out/${other}"})
+    messages = [body["message"] for (plural, _, _), body in world.cluster.objects.items() if plural == "events"]
+
+    assert ["${other}" in message for message in messages] == [False, True]
 
 
 def test_a_job_that_failed_after_its_start_stays_failed_when_it_is_edited(world: World) -> None:

@@ -53,11 +53,13 @@ def test_several_fields_are_all_named_and_those_of_the_operator_are_not() -> Non
     assert world.message().startswith("unknown field: spec.workers.affinity.a, spec.workers.affinity.b. ")
 
 
-def test_only_the_first_job_is_created_strictly() -> None:
+def test_only_the_job_of_the_plan_step_is_created_strictly() -> None:
     world = World()
     world.apply()
     world.settle()
     world.planned()
     world.settle()
+    world.converted()
+    world.settle()
 
-    assert world.cluster.strict == {"plan": True, "convert-1": False}
+    assert world.cluster.strict == {"plan": True, "convert-1": False, "commit-1": False}

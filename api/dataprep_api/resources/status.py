@@ -366,6 +366,8 @@ class DataPrepJobStatus(Model):
     """Warnings."""
     evictions: Evictions | None = None
     """Pods that the cluster evicted."""
+    rejected_spec: Sha256 | None = None
+    """Digest of the spec of a job that failed before its start. If the spec is edited, the job is validated again."""
     waiting_since: Time | None = None
     """Start of the current wait. The field is set while the condition `Running` is False in an unfinished job, and changes with the condition's reason."""
     effective: Effective | None = None

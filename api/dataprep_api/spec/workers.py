@@ -63,20 +63,20 @@ Stores = Annotated[list[Store], Field(max_length=32), SharedList(keys=("uriPrefi
 class Toleration(Model):
     """A toleration, as in a pod."""
 
-    # The fields that identify an item of a list need defaults. Kubernetes treats a missing field as it treats these defaults.
-    key: Annotated[str, Field(max_length=317)] = ""
+    key: Annotated[str, Field(max_length=317)] | None = None
     """Taint key."""
-    operator: Literal["Exists", "Equal"] = "Equal"
+    operator: Literal["Exists", "Equal"] | None = None
     """How to match the taint."""
-    value: Annotated[str, Field(max_length=63)] = ""
+    value: Annotated[str, Field(max_length=63)] | None = None
     """Taint value."""
-    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Taint effect."""
     toleration_seconds: int | None = None
     """Seconds to tolerate `NoExecute`."""
 
 
-Tolerations = Annotated[list[Toleration], Field(max_length=32), SharedList(keys=("key", "operator", "value", "effect"))]
+# Not a shared list: the keys of a map need defaults, which earlier releases refuse in `effect`, and CEL can't compare sets of objects.
+Tolerations = Annotated[list[Toleration], Field(max_length=32)]
 ImagePullSecrets = Annotated[list[LocalObjectReference], Field(max_length=16), SharedList(keys=("name",))]
 
 

@@ -294,8 +294,6 @@ def _tolerations(spec: DataPrepJobSpec, *, gpu: bool, defaults: PodDefaults) -> 
             _to_json(gpu_tolerations) if gpu_tolerations is not None else [dict(toleration) for toleration in defaults.gpu_tolerations]
         )
     tolerated_keys = {toleration.get("key") for toleration in tolerations}
-    # Empty values are left out, because they mean the same as missing ones.
-    tolerations = [{name: value for name, value in toleration.items() if value != ""} for toleration in tolerations]
     return [*tolerations, *(toleration for toleration in _LOST_NODE_TOLERATIONS if toleration["key"] not in tolerated_keys)]
 
 

@@ -1,7 +1,7 @@
 """Translates the API server's refusal of unknown pod fields into the fields of the DataPrepJob that contain them. All functions are pure.
 
 The CRD passes volumes, affinity and init containers on unchecked, because their schemas belong to the cluster's version of Kubernetes.
-The API server checks their names when the first Job is created.
+The API server checks their names when the Job of the plan step is created.
 """
 
 import re
@@ -29,8 +29,8 @@ _COME_LAST: Final = ("volumes", "containers[0].volumeMounts")
 def in_the_users_words(message: str, job: Mapping[str, Any], spec: DataPrepJobSpec | None) -> str:
     """Return the message with the fields of the user's spec. Other messages are returned unchanged. `job` is the refused Job."""
     fields = [_user_field(path, job, spec) for path in _UNKNOWN.findall(message)] if spec is not None else []
-    known_fields = [field for field in fields if field is not None]
-    return f"unknown field: {', '.join(known_fields)}. The API server says: {message}" if known_fields else message
+    user_fields = [field for field in fields if field is not None]
+    return f"unknown field: {', '.join(user_fields)}. The API server says: {message}" if user_fields else message
 
 
 def _user_field(path: str, job: Mapping[str, Any], spec: DataPrepJobSpec | None) -> str | None:

@@ -73,7 +73,7 @@ def between(before: DataPrepJobStatus, after: DataPrepJobStatus) -> list[Note]:
     if evictions is not None and evictions.count > (evictions_before.count if evictions_before is not None else 0):
         # The message leaves out the count, so that repeated evictions are recorded as the same Event.
         notes.append(Note("Warning", Reason.EVICTED, f"The cluster evicted pods: {evictions.reason}."))
-    if _phase_and_reason(after) != _phase_and_reason(before):
+    if _outcome(after) != _outcome(before):
         notes.append(_phase_note(after))
     return notes
 
@@ -113,9 +113,10 @@ def _new_attempt(before: DataPrepJobStatus, after: DataPrepJobStatus) -> Note:
     return Note("Warning", Reason.FELL_BACK_TO_CPU, "No GPU was free in time: the conversion falls back to CPU nodes.")
 
 
-def _phase_and_reason(status: DataPrepJobStatus) -> tuple[str | None, str]:
+def _outcome(status: DataPrepJobStatus) -> tuple[str | None, str, str | None]:
+    """Return (phase, reason, time of the end). The time differs if an edited job fails again for the same reason."""
     running = conditions.find(status.conditions, ConditionType.RUNNING)
-    return status.phase, running.reason if running is not None else ""
+    return status.phase, running.reason if running is not None else "", status.completion_time
 
 
 def _phase_note(status: DataPrepJobStatus) -> Note:

@@ -93,7 +93,7 @@ def _derive(context: Context) -> DataPrepJobStatus:
         return _fail(context, status, Reason.INVALID_SPEC, observed.faults)
     profile_text = f", with the DataPrepProfile {observed.profile}" if observed.profile is not None else ""
     status = _with_condition(context, status, ConditionType.VALIDATED, "True", Reason.ACCEPTED, f"The spec is valid{profile_text}.")
-    if status.output is None:
+    if status.output is None or status.start_time is None:
         # The output is set early, so that `kubectl get -o wide` shows the output with its parameters filled in.
         status = status.model_copy(update={"output": OutputStatus(uri=context.spec.output.uri)})
     if observed.wait_cycle:
@@ -182,7 +182,8 @@ def _initialize(context: Context) -> DataPrepJobStatus:
     if observed.retry_wanted:
         return _retry(context, status)
     if observed.edited:
-        status = status.model_copy(update={"phase": "Pending", "step": "Plan", "completion_time": None, "failures": [], "output": None})
+        restart: dict[str, Any] = {"phase": "Pending", "step": "Plan", "completion_time": None, "failures": [], "rejected_spec": None}
+        status = status.model_copy(update=restart)
         status = _with_condition(context, status, ConditionType.FAILED, "False", Reason.EDITED, "The spec was edited.")
     if observed.retry is not None and observed.retry != status.handled_retry:
         # The retry annotation was set before the job failed, so it causes no retry after a later failure.
@@ -282,6 +283,8 @@ def _cycle_message(observed: Observed) -> str:
 def _fail(context: Context, status: DataPrepJobStatus, reason: Reason, message: str) -> DataPrepJobStatus:
     if reason is Reason.INVALID_SPEC and status.start_time is None:
         status = _with_condition(context, status, ConditionType.VALIDATED, "False", reason, message)
+    if status.start_time is None:
+        status = status.model_copy(update={"rejected_spec": context.observed.spec_digest})
     failures = status.failures
     if not any(failure.reason == reason for failure in failures):
         failures = [Failure(reason=reason, message=message[:1024], step=status.step, at=times.text(context.now)), *failures][:MAX_FAILURES]

@@ -84,6 +84,8 @@ class Observed:
     too_new: tuple[str, ...] = ()
     """Spec fields that the CRD has but this operator doesn't know. Empty if the spec has other faults."""
     deleting: bool = False
+    spec_digest: str = ""
+    """Digest of the spec's fields that are frozen after the start, without the profile's values. Empty once the job has started."""
     has_finalizer: bool = False
     """Whether the job has the operator's finalizer."""
     deletes_output: bool = False
@@ -147,9 +149,10 @@ class Observed:
 
     @property
     def edited(self) -> bool:
-        """Whether the spec of a job that failed before its start has been edited since. Only such a job's spec may still change."""
+        """Whether the spec of a job that failed before its start has been edited since, in a field that is frozen after the start."""
         status = self.status
-        return self.finished and status.start_time is None and status.observed_generation not in (None, self.generation)
+        is_open = self.finished and status.start_time is None and not self.deleting
+        return is_open and status.rejected_spec not in (None, self.spec_digest)
 
     @property
     def restart_wanted(self) -> bool:

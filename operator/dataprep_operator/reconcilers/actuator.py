@@ -214,10 +214,10 @@ class Actuator:
             if spec is None:
                 spec = jobs.read_spec(await self._create_or_get(CONFIG_MAPS, action.config_map, observed))
                 self._observer.freeze_spec(observed.uid, spec)
-            # Only the first Job is created strictly: a job that an earlier release has started must not fail later because of a field that
-            # the API server has always ignored.
-            is_first = action.body["metadata"]["labels"].get(names.LABEL_STEP) == "plan"
-            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed, strict=is_first)
+            # The later Jobs are not created strictly: a job that an earlier release has planned must not fail because of a field that the API
+            # server has ignored so far.
+            is_plan = action.body["metadata"]["labels"].get(names.LABEL_STEP) == "plan"
+            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed, strict=is_plan)
         except Refused as exc:
             message = unknown_fields.in_the_users_words(str(exc), action.body, observed.spec)
             self._observer.set_refusal(observed.uid, Blockage(Reason.POD_REFUSED, message, fatal=not pods.is_temporary(message)))

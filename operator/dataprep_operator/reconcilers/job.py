@@ -107,7 +107,7 @@ def _starts_or_rejects(observed: Observed, desired: DataPrepJobStatus) -> bool:
     if observed.deleting or observed.children:
         return False
     if desired.phase in TERMINAL_PHASES:
-        return observed.status.start_time is None and observed.status.phase != desired.phase
+        return observed.status.start_time is None and (observed.status.phase != desired.phase or observed.restart_wanted)
     return desired.start_time is not None
 
 

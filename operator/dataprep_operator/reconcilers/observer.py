@@ -419,6 +419,7 @@ def _from_raw(key: Key, raw: Raw, status: DataPrepJobStatus) -> Observed:
         status=status,
         spec=None,
         raw_spec=spec,
+        spec_digest=_digest(spec) if status.start_time is None else "",
         deleting="deletionTimestamp" in metadata,
         has_finalizer=isinstance(finalizers, list) and names.FINALIZER in finalizers,
         deletes_output=spec.get("deletionPolicy") == "Delete",
@@ -441,6 +442,13 @@ def _shorten_retry(retry: Any) -> str | None:  # Any, because anybody can set th
 
 def _queue_marks(marks: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in marks.items() if key.partition("/")[0] == QUEUE_DOMAIN}
+
+
+def _digest(spec: Mapping[str, Any]) -> str:
+    """Return a digest of the fields that can't change after the start."""
+    workers = {key: value for key, value in untrusted.mapping(spec.get("workers")).items() if key != "parallelism"}
+    frozen_fields = {key: value for key, value in spec.items() if key not in _LIVE_FIELDS} | {"workers": workers}
+    return hashlib.sha256(json.dumps(frozen_fields, sort_keys=True).encode()).hexdigest()
 
 
 def _overlay(frozen_spec: Mapping[str, Any], live_spec: Mapping[str, Any]) -> dict[str, Any]:
