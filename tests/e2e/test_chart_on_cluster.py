@@ -69,7 +69,7 @@ def test_namespaced_mode_needs_no_cluster_role_and_sees_nothing_else(
         for space in (inside, outside):
             space.apply(a_job(stores, name="job", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{space.name}"))
         inside.wait_phase("job", "Succeeded")
-        assert outside.status("job") == {}
+        assert outside.status("job") == {"observedGeneration": -1}, "no operator has seen it"
         assert outside.all("jobs") == []
     finally:
         release.uninstall()
