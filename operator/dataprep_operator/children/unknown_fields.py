@@ -28,15 +28,17 @@ _COME_LAST: Final = ("volumes", "containers[0].volumeMounts")
 
 def in_the_users_words(message: str, job: Mapping[str, Any], spec: DataPrepJobSpec | None) -> str:
     """Return the message with the fields of the user's spec. Other messages are returned unchanged. `job` is the refused Job."""
-    fields = [_user_field(path, job, spec) for path in _UNKNOWN.findall(message)] if spec is not None else []
+    if spec is None:
+        return message
+    fields = [_user_field(path, job, spec) for path in _UNKNOWN.findall(message)]
     user_fields = [field for field in fields if field is not None]
     return f"unknown field: {', '.join(user_fields)}. The API server says: {message}" if user_fields else message
 
 
-def _user_field(path: str, job: Mapping[str, Any], spec: DataPrepJobSpec | None) -> str | None:
+def _user_field(path: str, job: Mapping[str, Any], spec: DataPrepJobSpec) -> str | None:
     """Return the field of the spec, such as `spec.workers.volumes[0].persistentVolumClaim`, or None for a field that the operator wrote."""
     name = next((name for name in _LISTS if re.match(rf"{re.escape(name)}[.\[]", path)), None)
-    if name is None or spec is None:
+    if name is None:
         return None
     rest = path.removeprefix(name)
     if name in _COME_LAST:

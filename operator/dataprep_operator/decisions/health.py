@@ -6,6 +6,7 @@ https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md. 
 """
 
 from datetime import datetime
+from functools import partial
 
 from dataprep_api.reasons import ConditionType
 from dataprep_api.resources.status import TERMINAL_PHASES, Condition, DataPrepJobStatus
@@ -21,26 +22,12 @@ def with_health(observed: Observed, status: DataPrepJobStatus, *, now: datetime)
         return status
     # A finished job of an earlier release gets these conditions later, but has been in this state since its end.
     since = times.parse(status.completion_time) or now
-    health = conditions.replace(
-        status.conditions,
-        ConditionType.READY,
-        "True" if status.phase == "Succeeded" else "False",
-        reason=running.reason,
-        message=running.message,
-        now=since,
-        generation=observed.generation,
-    )
-    health = conditions.without(health, ConditionType.STALLED)
+    replace = partial(conditions.replace, reason=running.reason, message=running.message, now=since, generation=observed.generation)
+    health = replace(status.conditions, ConditionType.READY, "True" if status.phase == "Succeeded" else "False")
     if status.phase == "Failed":
-        health = conditions.replace(
-            health,
-            ConditionType.STALLED,
-            "True",
-            reason=running.reason,
-            message=running.message,
-            now=since,
-            generation=observed.generation,
-        )
+        health = replace(health, ConditionType.STALLED, "True")
+    else:
+        health = conditions.without(health, ConditionType.STALLED)
     return status.model_copy(update={"conditions": health, "waiting_since": _waiting_since(observed.status, status, running, now=now)})
 
 

@@ -448,7 +448,7 @@ def _digest(spec: Mapping[str, Any]) -> str:
     """Return a digest of the fields that can't change after the start."""
     workers = {key: value for key, value in untrusted.mapping(spec.get("workers")).items() if key != "parallelism"}
     frozen_fields = {key: value for key, value in spec.items() if key not in _LIVE_FIELDS} | {"workers": workers}
-    return hashlib.sha256(json.dumps(frozen_fields, sort_keys=True).encode()).hexdigest()
+    return canonical.sha256(frozen_fields)
 
 
 def _overlay(frozen_spec: Mapping[str, Any], live_spec: Mapping[str, Any]) -> dict[str, Any]:
