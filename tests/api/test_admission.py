@@ -478,9 +478,8 @@ def test_a_stored_job_with_duplicates_stays_editable(cluster: Cluster, a_job: Bu
         if path != ".status.conditions":
             schema.pop("x-kubernetes-list-type", None)
             schema.pop("x-kubernetes-list-map-keys", None)
-    job = a_job({"suspend": True}) | {"apiVersion": f"{group}/v1alpha1", "kind": "StoredJob"}
-    for changes in TWICE.values():
-        job = with_changes(job, changes)
+    every_list_twice = {path: items for changes in TWICE.values() for path, items in changes.items()}
+    job = a_job({"suspend": True} | every_list_twice) | {"apiVersion": f"{group}/v1alpha1", "kind": "StoredJob"}
     try:
         cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(earlier))
         once_served(cluster, "create", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job))
@@ -497,16 +496,6 @@ def test_a_stored_job_with_duplicates_stays_editable(cluster: Cluster, a_job: Bu
         assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":null}}')
     finally:
         cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
-
-
-def with_changes(job: dict[str, Any], changes: dict[str, object]) -> dict[str, Any]:
-    for path, value in changes.items():
-        *parents, last = path.split(".")
-        where = job["spec"]
-        for part in parents:
-            where = where.setdefault(part, {})
-        where[last] = value
-    return job
 
 
 def wait_until_refused(cluster: Cluster, job: dict[str, Any]) -> None:

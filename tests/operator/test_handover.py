@@ -53,13 +53,7 @@ def test_a_finished_job_leaves_a_config_map_with_its_name(world: World) -> None:
 
 def test_a_version_is_handed_over_by_the_uri_of_its_own(world: World) -> None:
     world.apply(output={"uri": "s3://out/mnist", "version": "v1"})
-    world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
-    world.committed()
-    assert world.settle() == "Succeeded"
+    assert world.succeed() == "Succeeded"
     assert world.status()["output"]["uri"] == "s3://out/mnist/v1"
     made = world.cluster.objects[("configmaps", NAMESPACE, "mnist")]
     assert made["data"]["DATAPREP_OUTPUT_URI"] == "s3://out/mnist/v1"
@@ -220,13 +214,7 @@ def test_a_map_is_not_made_from_a_spec_that_holds_no_spec_or_was_edited(world: W
 
 def test_the_map_of_a_deleted_job_is_not_made_again(world: World) -> None:
     world.apply(deletionPolicy="Delete")
-    world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
-    world.committed()
-    world.settle()
+    world.succeed()
     world.cluster.end("dataprepjobs", NAMESPACE, "mnist")
     world.cluster.remove("configmaps", NAMESPACE, "mnist")
     world.settle()

@@ -11,21 +11,6 @@ from tests.operator.world import NAMESPACE, World
 from dataprep_api import names
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-def succeed(world: World) -> None:
-    world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
-    world.committed()
-    world.settle()
-
-
 def fail(world: World) -> None:
     world.settle()
     world.fail("plan", "BackoffLimitExceeded")
@@ -46,7 +31,7 @@ PHASES: dict[str, tuple[Callable[[World], object], tuple[str, str], bool]] = {
     "Planning": (World.settle, ("False", "Planning"), False),
     "Suspended": (lambda world: change(world, suspend=True), ("False", "Suspended"), False),
     "Pending": (lambda world: change(world, runAfter=["another"]), ("False", "WaitingForJob"), False),
-    "Succeeded": (succeed, ("True", "Completed"), False),
+    "Succeeded": (World.succeed, ("True", "Completed"), False),
     "Failed": (fail, ("False", "BackoffLimitExceeded"), True),
 }
 
@@ -109,7 +94,7 @@ def test_a_job_at_work_waits_for_nothing(world: World) -> None:
 
 def test_an_edit_after_the_end_is_observed(world: World) -> None:
     world.apply()
-    succeed(world)
+    world.succeed()
     before = world.status()
     world.edit(ttlSecondsAfterFinished=86_400)
     world.settle()

@@ -27,12 +27,6 @@ def converted(world: World) -> None:
     world.settle()
 
 
-def succeeded(world: World) -> None:
-    converted(world)
-    world.committed()
-    world.settle()
-
-
 def failed(world: World) -> None:
     world.settle()
     world.fail("plan", "BackoffLimitExceeded")
@@ -41,13 +35,6 @@ def failed(world: World) -> None:
 
 def invalid(world: World) -> None:
     world.edit(output={"uri": "s3://out/${place}"})
-    world.settle()
-
-
-def queued(world: World) -> None:
-    world.edit(suspend=False)
-    planned(world)
-    world.cluster.change("jobs", world.job("convert-1")["metadata"]["name"], {"spec": {"suspend": True}})
     world.settle()
 
 
@@ -63,7 +50,7 @@ STATES: dict[str, tuple[Callable[[World], object], Phase | None, tuple[str, str]
     "running": (planned, "Running", ("InProgress", "Progressing")),
     "committing": (converted, "Committing", ("InProgress", "Progressing")),
     "suspended": (lambda world: changed(world, suspend=True), "Suspended", ("InProgress", "Suspended")),
-    "succeeded": (succeeded, "Succeeded", ("Current", "Healthy")),
+    "succeeded": (World.succeed, "Succeeded", ("Current", "Healthy")),
     "failed": (failed, "Failed", ("Failed", "Degraded")),
     "invalid": (invalid, "Failed", ("Failed", "Degraded")),
 }

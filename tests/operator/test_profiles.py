@@ -125,13 +125,7 @@ def test_a_wrong_store_in_a_profile_is_named(world: World) -> None:
 def test_the_removal_of_an_output_has_the_profile_s_stores(world: World) -> None:
     profile(world, "default", stores=[{"uriPrefix": "s3://", "secretRef": {"name": "keys"}}])
     world.apply(deletionPolicy="Delete")
-    world.settle()
-    world.planned()
-    world.settle()
-    world.converted()
-    world.settle()
-    world.committed()
-    assert world.settle() == "Succeeded"
+    assert world.succeed() == "Succeeded"
     world.cluster.remove("dataprepprofiles", NAMESPACE, "default")
     world.restart()
     world.cluster.end("dataprepjobs", NAMESPACE, "mnist")

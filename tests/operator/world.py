@@ -359,6 +359,16 @@ class World:
         pod = self.pod(suffix, self.ended(result.exit_code, result))
         self.fail(suffix, "PodFailurePolicy", f"Container dataprep for pod {NAMESPACE}/{pod['metadata']['name']} failed with exit code")
 
+    def succeed(self) -> str:
+        """Bring an applied job to its successful end, and return its phase."""
+        self.settle()
+        self.planned()
+        self.settle()
+        self.converted()
+        self.settle()
+        self.committed()
+        return self.settle()
+
     def running(self) -> None:
         """Bring a job to a running conversion of four tasks."""
         self.apply()
