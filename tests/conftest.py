@@ -93,12 +93,14 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator["Cluster"]:
     """The test cluster. If a cluster is already running (`make cluster-up`), it is used and not stopped."""
-    from kubecluster import ClusterUnavailable, attach, up  # imported here, because quick tests don't need it
+    from kubecluster import ClusterUnavailable, attach, ended_daemons, up  # imported here, because quick tests don't need it
 
     running = attach()
     if running is not None:
         yield running
         return
+    if is_shared():
+        pytest.fail(f"The cluster that all test processes share doesn't answer.\n{ended_daemons()}", pytrace=False)
     try:
         started = up()
     except ClusterUnavailable as exc:

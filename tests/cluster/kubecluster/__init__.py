@@ -8,7 +8,7 @@
 `python -m kubecluster --help` does the same from a shell.
 """
 
-from kubecluster.choice import attach, up
+from kubecluster.choice import attach, ended_daemons, up
 from kubecluster.cluster import Cluster
 from kubecluster.errors import BuildFailed, ClusterError, ClusterUnavailable, NotSupported, StartFailed
 from kubecluster.images import build_image, program_image
@@ -22,6 +22,7 @@ __all__ = [
     "StartFailed",
     "attach",
     "build_image",
+    "ended_daemons",
     "program_image",
     "up",
 ]

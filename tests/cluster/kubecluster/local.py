@@ -25,6 +25,10 @@ PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube
 NODES = ("node0", "node1")
 # kubelet, containerd and the network plugins create these folders regardless of their own settings.
 FOREIGN_FOLDERS = ("/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd", "/run/runc")
+ATTACH_SECONDS = 180
+MEMORY_MEGABYTES = 2048
+"""The limit of the control plane's tmpfs; a whole run of the tests writes about a quarter of it."""
+_ESSENTIAL = ("etcd", "apiserver")
 
 
 class LocalCluster(Cluster):
@@ -109,7 +113,7 @@ class LocalCluster(Cluster):
 
     def audited(self) -> Iterator[dict[str, Any]]:
         """Return the requests of service accounts as audit events, oldest first."""
-        rotated = sorted(self.logs.glob("audit-*.log"))
+        rotated = sorted(self.folders.memory.glob("audit-*.log"))
         for file in [*rotated, self.folders.audit]:
             with file.open(encoding="utf-8") as lines:
                 yield from map(json.loads, lines)
@@ -164,13 +168,26 @@ def missing() -> list[str]:
 
 
 def attach() -> LocalCluster | None:
-    """Return the running cluster of this machine, or None if none answers."""
+    """Return the running cluster of this machine, or None if there is none.
+
+    On a busy machine the API server may be slow to answer. It is given time, because the caller may start a new cluster in place of one that
+    is not returned.
+    """
+    deadline = time.monotonic() + ATTACH_SECONDS
+    while (written := state.read()) is not None and written.ready and written.of_this_boot():
+        if _kubectl_succeeds(_folders().kubeconfig("admin"), "get", "--raw=/readyz"):
+            return _cluster()
+        if time.monotonic() > deadline or not all(name in written.daemons and written.daemons[name].alive() for name in _ESSENTIAL):
+            return None
+        time.sleep(1)
+    return None
+
+
+def ended_daemons() -> str:
+    """Return which daemons of the cluster have ended unexpectedly, with the ends of their logs; empty if none has."""
     written = state.read()
-    if written is None or not written.ready or not written.of_this_boot():
-        return None
-    if not _kubectl_succeeds(_folders().kubeconfig("admin"), "get", "--raw=/readyz"):
-        return None
-    return _cluster()
+    ended = [] if written is None else [name for name, daemon in written.daemons.items() if not daemon.alive()]
+    return "".join(f"{name} has ended; the end of its log:\n{_end(_folders().logs / f'{name}.log')}\n" for name in ended)
 
 
 def up() -> LocalCluster:
@@ -208,6 +225,7 @@ def _start() -> LocalCluster:
         written.images[images.PAUSE_IMAGE] = str(pause)
     report("network and certificates")
     network.create()
+    mounts.mount_memory(folders.memory, megabytes=MEMORY_MEGABYTES)
     controlplane.write_files(folders)
     _start_daemon("etcd", controlplane.etcd(folders))
     report("control plane")

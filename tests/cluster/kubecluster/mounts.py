@@ -1,8 +1,8 @@
-"""Mounts that kubelet and containerd leave behind."""
+"""The tmpfs of the control plane, and mounts that kubelet and containerd leave behind."""
 
 from pathlib import Path
 
-from kubecluster.commands import attempt
+from kubecluster.commands import attempt, run
 
 
 def below(folder: Path) -> list[Path]:
@@ -17,3 +17,9 @@ def detach_below(folder: Path) -> None:
     """Unmount everything below a folder, even if it is in use."""
     for point in below(folder.resolve()):
         attempt(["umount", "--lazy", point])
+
+
+def mount_memory(folder: Path, *, megabytes: int) -> None:
+    """Mount an empty tmpfs on a folder, creating it if necessary. Memory is used only for what is written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run(["mount", "--types=tmpfs", f"--options=size={megabytes}m", "dataprep-test", folder])

@@ -62,6 +62,7 @@ def _cluster_and_operator() -> Iterator[Installation]:
         yield install_operator(cluster)
     finally:
         _ignore_signals()
+        sys.stdout.write(kubecluster.ended_daemons())
         if running is None:
             cluster.down()
         else:
