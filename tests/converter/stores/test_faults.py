@@ -1,6 +1,6 @@
 """Seeded faults between the converter and real servers.
 
-Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI runs 10 seeds for each
+Either the data set has exactly the same bytes, or the job reports the reason and no incomplete file is visible. CI runs 6 seeds for each
 store, the nightly run 20. `make faults SEEDS=300` runs 300 for each store and writes docs/faults.md.
 """
 
@@ -40,7 +40,7 @@ from storeservers.faulty import Fault, Kind
 
 pytestmark = pytest.mark.store
 
-_SEEDS_IN_CI = 10
+_SEEDS_IN_CI, _SEEDS_AT_NIGHT = 6, 20
 _LANES, _LANES_OF = 4, {"maxcompute": 1}
 """The number of seeds that run concurrently, because a life with faults mostly waits.
 
@@ -116,7 +116,7 @@ def lanes(request: pytest.FixtureRequest) -> Iterator[list[Lane]]:
         yield [stack.enter_context(_STRETCHES[request.param](request)) for _ in range(_LANES_OF.get(request.param, _LANES))]
 
 
-@pytest.mark.parametrize("seeds", [_SEEDS_IN_CI, pytest.param(2 * _SEEDS_IN_CI, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seeds", [_SEEDS_IN_CI, pytest.param(_SEEDS_AT_NIGHT, marks=pytest.mark.nightly)])
 def test_faults_change_no_byte_or_are_named(lanes: Sequence[Lane], seeds: int) -> None:
     name, kinds = lanes[0].name, lanes[0].kinds
     seeds = int(os.environ.get("SEEDS", seeds))

@@ -33,7 +33,7 @@ from storeservers.oss import Fault
 pytestmark = pytest.mark.slow
 
 _NOBODY = 65534
-_EVERY = 11
+_EVERY = 17
 
 PlaceMaker = Callable[[pytest.FixtureRequest], Place]
 
