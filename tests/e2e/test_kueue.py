@@ -16,6 +16,7 @@ from workbench.kueue import FLAVOR_LABEL, MANAGED
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
 from workbench.stores import Stores
 
+pytestmark = pytest.mark.xdist_group("kueue")
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 FLAVOR = "spot"
 SAID_SECONDS = 30
@@ -86,7 +87,16 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
         time.sleep(0.3)
 
 
-@pytest.mark.exclusive
+@pytest.mark.long
+def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
+    """This is the first test of the file, because Kueue runs from the next one on."""
+    [job] = small_jobs(stores, namespace, ["forgotten"])
+    namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
+    told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
+    assert told.startswith("The convert Job waits for a Workload, because Kueue has not created one.")
+    assert "NotQueued" in [reason for reason, _ in namespace.events("forgotten")]
+
+
 def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     plain, first, second = small_jobs(stores, queues, ["plain", "first", "second"])
@@ -111,7 +121,6 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     assert ran[0]["completionTime"] <= ran[1]["startTime"]
 
 
-@pytest.mark.exclusive
 def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     quota(queues, "10")
     with slow_writes(stores, seconds=1.0):
@@ -134,7 +143,6 @@ def stop(namespace: Namespace, policy: str) -> None:
     namespace.cluster.kubectl("patch", "clusterqueue", f"{namespace.name}-research", "--type=merge", f"--patch={patch}")
 
 
-@pytest.mark.exclusive
 def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     [job] = small_jobs(stores, queues, ["shy"])
@@ -149,7 +157,6 @@ def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: 
     assert_done_once(stores, queues)
 
 
-@pytest.mark.exclusive
 def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queues: Namespace, stores: Stores) -> None:
     [job] = small_jobs(stores, queues, ["lost"])
     queues.apply(queued(job, "research"))
@@ -157,12 +164,3 @@ def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queu
     quota(queues, "50m")
     wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
     assert_done_once(stores, queues)
-
-
-def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
-    """No Kueue manages the Jobs of this namespace."""
-    [job] = small_jobs(stores, namespace, ["forgotten"])
-    namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
-    told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
-    assert told.startswith("The convert Job waits for a Workload, because Kueue has not created one.")
-    assert "NotQueued" in [reason for reason, _ in namespace.events("forgotten")]

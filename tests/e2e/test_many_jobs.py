@@ -13,11 +13,11 @@ from workbench.stores import Stores, a_job
 
 
 @pytest.mark.exclusive
-def test_three_hundred_jobs_at_once_have_one_plan_job_each(
+def test_many_jobs_at_once_have_one_plan_job_each(
     namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
 ) -> None:
     """Their pods stay Pending because no node has the label."""
-    count = 300
+    count = 150
     jobs = [
         a_job(
             stores,
