@@ -72,6 +72,8 @@ SUCCESS: Final = "_SUCCESS"
 OWNER: Final = f"{SIDE}/OWNER"
 INDEX: Final = f"{SIDE}/index"
 TFDS: Final = "_tfds"
+REMOVED: Final = f"{SIDE}/removed"
+"""The folder into which file systems move the files that a run removes. A run that takes over the output removes this folder."""
 
 
 def run_folder(run_id: str) -> str:
@@ -95,6 +97,11 @@ def units_file(run_id: str) -> str:
 def codes_file(run_id: str) -> str:
     """Return the path of the table that stores the split of each sample, for plans whose splits can't be derived."""
     return f"{run_folder(run_id)}/splits.parquet"
+
+
+def removed_folder(run_id: str) -> str:
+    """Return the folder into which file systems move the files that this run removes."""
+    return f"{REMOVED}/{run_id}"
 
 
 def intermediate_folder(run_id: str) -> str:

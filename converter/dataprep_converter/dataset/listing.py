@@ -35,14 +35,13 @@ def is_untouched(manifest: Manifest, folder: RunFolder) -> bool:
     return all(pins.get(file.file) == entries[file.file].pin for file in manifest.files)
 
 
-def remove_stale_files(folder: OutputFolder, *, keep: set[str]) -> list[str]:
+def remove_stale_files(folder: RunFolder, *, keep: set[str]) -> list[str]:
     """Removes visible files of earlier runs that this run doesn't keep, and leftovers of unfinished uploads.
 
     Returns warnings about missing rights. The plans of earlier runs are removed later, together with the metadata.
     """
     known_files = folder.known_files()
-    for path in [path for path, _ in folder.visible() if path in known_files and path not in keep]:
-        folder.delete(path)
+    folder.remove([path for path, _ in folder.visible() if path in known_files and path not in keep])
     return folder.sweep()
 
 

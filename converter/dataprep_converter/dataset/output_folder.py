@@ -24,8 +24,8 @@ from dataprep_api.dataset.report import Manifest, ShardReport, Success
 from dataprep_api.dataset.stored import StoredDocument
 from dataprep_api.errors import FormatError
 from dataprep_api.spec import HdfsOptions
-from dataprep_converter.core.errors import AlreadyExists, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
-from dataprep_converter.dataset import script_files
+from dataprep_converter.core.errors import AlreadyExists, ConvertError, NewerFormat, NotFound, NotPermitted, NotWhole, OutputLost
+from dataprep_converter.dataset import fencing, script_files
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
@@ -38,7 +38,6 @@ S = TypeVar("S", bound=StoredDocument)
 logger = logging.getLogger(__name__)
 
 _PARALLEL_READS = 16
-_PARALLEL_WRITES = 8
 _AT_ONCE = 4 << 20
 
 
@@ -91,14 +90,6 @@ class OutputFolder:
             raise NotWhole(f"{uri} was changed: its SHA-256 is {sha256}, but _SUCCESS states {success.sha256}.")
         return self.parse(Manifest, success.manifest, content)
 
-    def put_success(self, success: Success) -> None:
-        """Writes `_SUCCESS`, which marks the data set as finished."""
-        self._store.put(self.at(names.SUCCESS), success.to_bytes())
-
-    def remove_success(self) -> None:
-        """Removes `_SUCCESS`. Call this method before any visible file is changed."""
-        self._store.delete(self.at(names.SUCCESS))
-
     def visible(self) -> Iterator[tuple[str, Entry]]:
         """Yields (relative path, entry) of each visible file. A file is visible if no part of its path begins with `_` or `.`."""
         for path, entry in self._list():
@@ -140,20 +131,6 @@ class OutputFolder:
     def put_hidden(self, relative: str, data: bytes) -> None:
         """Writes a small hidden file."""
         self._store.put(self.at(relative), data)
-
-    def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
-        """Writes small metadata files durably, several files at a time. The HDFS options `hdfs` apply only to visible files.
-
-        Syncing a file takes longer than writing it, and syncing several files concurrently takes no longer than syncing one.
-        """
-
-        def put(file: tuple[str, bytes]) -> None:
-            path, content = file
-            self._store.put(self.at(path), content, hdfs=None if names.is_hidden(path) else hdfs)
-
-        with ThreadPoolExecutor(_PARALLEL_WRITES, thread_name_prefix="metadata") as writers:
-            for _ in writers.map(put, files):
-                pass
 
     def delete(self, relative: str) -> None:
         """Deletes a file."""
@@ -217,18 +194,34 @@ class RunFolder(OutputFolder):
     # --- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self) -> None:
-        """Makes this run the owner. An earlier owner notices the change before publishing the next file."""
+        """Makes this run the owner, and discards what processes of earlier owners have staged.
+
+        If no other run takes the folder over later, only this run changes it from now on. See `fencing`.
+        """
+        before = self.read(names.OWNER)
         try:
-            previous = self.owner()
-            is_there = previous is not None
-        except NotWhole:
-            previous, is_there = None, True
-        if previous is not None and previous.run_id == self.run_id:
-            return
-        claimed = Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1)
-        with contextlib.suppress(AlreadyExists):  # another run was faster; the check below raises an error with that run's id
-            self._store.put(self.at(names.OWNER), claimed.to_bytes(), replace=is_there)
+            previous = self.parse(Owner, names.OWNER, before) if before is not None else None
+        except ValidationError:
+            previous = None
+        if previous is None or previous.run_id != self.run_id:
+            self._write_owner(Owner(run_id=self.run_id, epoch=previous.epoch + 1 if previous else 1), before)
+        fencing.discard(self._store, self.at(names.REMOVED))
+        self.sweep()
         self.check_owner()
+
+    def _write_owner(self, owner: Owner, before: bytes | None) -> None:
+        """Writes OWNER if its content is still `before`. Raises OutputLost if another run was faster."""
+        content = owner.to_bytes()
+        if before is None:
+            with contextlib.suppress(AlreadyExists):  # the caller's check raises an error with the other run's id
+                self._store.put(self.at(names.OWNER), content, replace=False)
+            return
+
+        def check() -> None:
+            if self.read(names.OWNER) not in (before, content):
+                self.check_owner()
+
+        fencing.write(self._store, [fencing.SmallFile(self.at(names.OWNER), content)], check=check)
 
     def check_owner(self) -> None:
         """Raises OutputLost if another run has taken over the folder, or if the file OWNER is missing."""
@@ -236,6 +229,41 @@ class RunFolder(OutputFolder):
         if now is None or now.run_id != self.run_id:
             taker = f"run {now.run_id} has taken it over" if now else "its _dataprep/OWNER is gone"
             raise OutputLost(f"{self.uri} no longer belongs to run {self.run_id}: {taker}. Nothing of this run was published after that.")
+
+    @contextlib.contextmanager
+    def owned(self) -> Iterator[None]:
+        """Checks that this run owns the folder.
+
+        If the block fails because another run has taken over the folder, raises OutputLost naming that run.
+        """
+        self.check_owner()
+        try:
+            yield
+        except ConvertError:
+            self.check_owner()
+            raise
+
+    # --- the steps of a commit, which have no effect once another run owns the folder ----------------------------------
+
+    def put_metadata(self, files: Sequence[tuple[str, bytes]], *, hdfs: HdfsOptions | None) -> None:
+        """Writes small metadata files. The HDFS options `hdfs` apply only to visible files."""
+        staged = [fencing.SmallFile(self.at(path), content, None if names.is_hidden(path) else hdfs) for path, content in files]
+        fencing.write(self._store, staged, check=self.check_owner)
+
+    def put_success(self, success: Success) -> None:
+        """Writes `_SUCCESS`, which marks the data set as finished."""
+        fencing.write(self._store, [fencing.SmallFile(self.at(names.SUCCESS), success.to_bytes())], check=self.check_owner)
+        # On Azure, `_SUCCESS` may have been written after another run had taken over the folder. That run then replaces it.
+        self.check_owner()
+
+    def remove_success(self) -> None:
+        """Removes `_SUCCESS`. Call this method before any visible file is changed."""
+        self.remove([names.SUCCESS])
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Removes files that were listed before."""
+        removed = self.at(names.removed_folder(self.run_id))
+        fencing.remove(self._store, [self.at(path) for path in paths], removed=removed, check=self.check_owner)
 
     # --- plan ------------------------------------------------------------------------------------------------------
 

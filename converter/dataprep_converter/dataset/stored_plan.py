@@ -1,6 +1,6 @@
 """Loads the stored plan of a run, for the steps after the plan step."""
 
-from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound
+from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotWhole
 from dataprep_converter.dataset.output_folder import RunFolder
 from dataprep_converter.runtime import plugins
 from dataprep_converter.sampling.plan import Plan
@@ -11,7 +11,11 @@ def load_plan(folder: RunFolder, plan_sha256: str, *, runs_code: bool = True) ->
 
     With `runs_code`, also raises InputChanged if the user's code has changed since the plan was made.
     """
-    plan = folder.plan()
+    try:
+        plan = folder.plan()
+    except NotWhole:
+        folder.check_owner()
+        raise
     if plan is None:
         folder.check_owner()
         raise NotFound(f"{folder.uri} has no plan of run {folder.run_id}; was it deleted? Plan again.", uri=folder.uri)

@@ -37,30 +37,29 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access, again: Manifest
     `again` is the manifest that a repair must reproduce; any difference from it also raises NotWhole.
     """
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
-    folder.check_owner()
-    reports = _complete(plan, folder.reports(plan.head.shards))
-    _judge_bad_records(spec.on_bad_record, reports)
-    unswept = remove_stale_files(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
-    _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
+    with folder.owned():
+        reports = _complete(plan, folder.reports(plan.head.shards))
+        _judge_bad_records(spec.on_bad_record, reports)
+        unswept = remove_stale_files(folder, keep=set(sizes(reports)) | names.split_files(plan.head.extension, sizes(reports)))
+        _check_listing(reports, folder, ours=names.split_files(plan.head.extension, sizes(reports)))
 
-    merged_statistics = statistics.merge_reports(reports)
-    with Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline:
-        features = pipeline.features
-        manifest = _manifest(spec, plan, reports, pipeline, merged_statistics)
-    folder.check_owner()
-    manifest = _write_metadata(
-        FinishedDataSet(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=features, statistics=merged_statistics),
-        folder,
-        before=again.metadata if again is not None else [],
-    )
-    if again is not None:
-        manifest = _check_same_data(manifest, again)
-    success = folder.put_manifest(manifest)
-    if again is None:
-        table_output.commit(spec, folder, reports, access)
-    # Intermediate files are removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
-    folder.remove_intermediate()
-    folder.put_success(success)
+        merged_statistics = statistics.merge_reports(reports)
+        with Pipeline(spec, plan.head.reader_state, access, plan.head.learned) as pipeline:
+            features = pipeline.features
+            manifest = _manifest(spec, plan, reports, pipeline, merged_statistics)
+        manifest = _write_metadata(
+            FinishedDataSet(spec=spec, uri=folder.uri, manifest=manifest, reports=reports, features=features, statistics=merged_statistics),
+            folder,
+            before=again.metadata if again is not None else [],
+        )
+        if again is not None:
+            manifest = _check_same_data(manifest, again)
+        success = folder.put_manifest(manifest)
+        if again is None:
+            table_output.commit(spec, folder, reports, access)
+        # Intermediate files are removed before `_SUCCESS` is written, so that a finished data set never needs a clean-up.
+        folder.remove_intermediate()
+        folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=[*unswept, *comparison.warnings(manifest, merged_statistics)])
 
 
@@ -168,8 +167,7 @@ def _write_metadata(finished: FinishedDataSet, folder: RunFolder, *, before: Seq
     folder.put_metadata([*files, *placed_files], hdfs=finished.spec.output.hdfs)
     metadata_files += [MetadataFile(file=path, size=len(content), sha256=hashlib.sha256(content).hexdigest()) for path, content in files]
     needed_paths = {file.file for file in metadata_files} | {path for path, _ in placed_files}
-    for path in [path for path in folder.side_files() if path not in needed_paths]:
-        folder.delete(path)
+    folder.remove([path for path in folder.side_files() if path not in needed_paths])
     return finished.manifest.model_copy(update={"metadata": metadata_files})
 
 
@@ -191,8 +189,7 @@ def _rewrite_metadata(
     rewritten += sidecars.location_files(folder.uri, manifest)
     folder.put_metadata(rewritten, hdfs=finished.spec.output.hdfs)
     needed_paths = {file.file for file in before} | {path for path, _ in rewritten}
-    for path in [path for path in folder.side_files() if path not in needed_paths]:
-        folder.delete(path)
+    folder.remove([path for path in folder.side_files() if path not in needed_paths])
     return manifest
 
 

@@ -125,25 +125,24 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     """
     manifest, success = _check_unchanged(spec, plan, access)
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
-    folder.check_owner()
-    with _copy_files(spec, plan, access, range(len(manifest.files)), attempt="commit") as copied_files:
-        reports = [report for report, _ in copied_files]
-    remove_stale_files(folder, keep=set(visible_sizes(manifest)))
-    copier = _Copier(spec, OutputFolder(_source(spec)[0], access).of_run(plan.head.run_id), folder, access, Event())
-    of_shards = {report.index.file for report in reports if report.index is not None}
-    for file in manifest.metadata:
-        if file.file not in of_shards:
-            copier.copy(file.file, file.sha256)
-    placed = list(sidecars.location_files(folder.uri, manifest))
-    folder.put_metadata(placed, hdfs=None)
-    kept = {file.file for file in manifest.metadata} | {path for path, _ in placed}
-    for path in [path for path in folder.side_files() if path not in kept]:
-        folder.delete(path)
-    fault = listing_fault(manifest, folder)
-    if fault is not None:
-        raise NotWhole(f"{folder.uri}: {fault}.", uri=folder.uri)
-    copier.copy(success.manifest, success.sha256)
-    folder.put_success(success)
+    with folder.owned():
+        with _copy_files(spec, plan, access, range(len(manifest.files)), attempt="commit") as copied_files:
+            reports = [report for report, _ in copied_files]
+        remove_stale_files(folder, keep=set(visible_sizes(manifest)))
+        copier = _Copier(spec, OutputFolder(_source(spec)[0], access).of_run(plan.head.run_id), folder, access, Event())
+        of_shards = {report.index.file for report in reports if report.index is not None}
+        for file in manifest.metadata:
+            if file.file not in of_shards:
+                copier.copy(file.file, file.sha256)
+        placed = list(sidecars.location_files(folder.uri, manifest))
+        folder.put_metadata(placed, hdfs=None)
+        kept = {file.file for file in manifest.metadata} | {path for path, _ in placed}
+        folder.remove([path for path in folder.side_files() if path not in kept])
+        fault = listing_fault(manifest, folder)
+        if fault is not None:
+            raise NotWhole(f"{folder.uri}: {fault}.", uri=folder.uri)
+        copier.copy(success.manifest, success.sha256)
+        folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports)
 
 

@@ -64,12 +64,11 @@ class ExtensionDraft(ConversionDraft):
             )
 
     def take_over(self, folder: RunFolder) -> None:
-        """Stores the plan and the existing shards' reports under the new run's id, then claims the folder."""
+        """Stores the plan and the existing shards' reports under the new run's id."""
         if folder.run_id not in (self.existing.base.head.run_id, self.existing.reports.run_id):
             # If there are no new inputs, or if an unfinished extension continues, plan and reports are already stored under the new run's
             # id.
             _take_over(self.plan, self.tables, self.existing, folder, self.access)
-        folder.claim()
 
 
 def plan(spec: DataPrepJobSpec, access: Access) -> ExtensionDraft | None:

@@ -57,10 +57,12 @@ def _take_output(draft: Draft, warnings: Sequence[str]) -> PlannedRun:
     draft.check_base(success)
     _refuse_others(draft, folder, success)
     draft.take_over(folder)
-    # While this process was suspended, another run may have written `_SUCCESS`; if so, the file is kept.
-    if success is not None and folder.success() == success:
-        folder.remove_success()
     folder.claim()
+    # Before the claim, another run may have written `_SUCCESS`. While this process was suspended, this run may have been finished by another
+    # process; then the file is kept.
+    current = folder.success()
+    if current is not None and (current == success or current.run_id != folder.run_id):
+        folder.remove_success()
     plan = draft.store(folder)
     return PlannedRun(plan=plan, result=_result(plan, draft.classes, folder, warnings=warnings))
 

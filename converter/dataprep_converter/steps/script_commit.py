@@ -51,36 +51,36 @@ def commit(spec: DataPrepJobSpec, *, plan: Plan, access: Access) -> CommitResult
     matches.
     """
     folder = OutputFolder(spec.output.uri, access).of_run(plan.head.run_id)
-    folder.check_owner()
-    if inputs_sha256(spec, access) != plan.head.inputs_sha256:
-        raise InputChanged(
-            f"{script_of(spec).input} or the code has changed since the job was planned. The script may have read the old or the new version. Run the job again."
-        )
-    unswept = folder.sweep()
-    entries = dict(folder.visible())
-    expected = script_files.matching(script_of(spec).outputs, entries)
-    paths = sorted({path for matches in expected.values() for path in matches})
-    bare = _manifest(spec, plan, [])
-    files = _read_files(paths, folder, access, bare)
-    faults = [f"{pattern} is missing" for pattern, matches in expected.items() if not matches]
-    faults += [f"{path}{'' if file.fault.startswith(':') else ' '}{file.fault}" for path, file in files.items() if file.fault is not None]
-    if faults:
-        raise Missing(f"The script has ended, but its outputs in {folder.uri} are not complete: {_shorten(faults)}.", uri=folder.uri)
-    foreign = [path for path in sorted(entries) if path not in files]
-    if foreign:
-        raise NotWhole(
-            f"{folder.uri} holds files that script.outputs doesn't match: {_shorten(foreign)}. Add them there, or give them names that begin with _ or a dot.",
-            uri=folder.uri,
-        )
-    reports = [_report(number, path, files[path], entries[path], plan) for number, path in enumerate(paths)]
-    for report in reports:
-        folder.put_report(report)
-    folder.check_owner()
-    for path in list(folder.side_files()):
-        folder.delete(path)
-    manifest = _manifest(spec, plan, reports)
-    success = folder.put_manifest(manifest)
-    folder.put_success(success)
+    with folder.owned():
+        if inputs_sha256(spec, access) != plan.head.inputs_sha256:
+            raise InputChanged(
+                f"{script_of(spec).input} or the code has changed since the job was planned. The script may have read the old or the new version. Run the job again."
+            )
+        unswept = folder.sweep()
+        entries = dict(folder.visible())
+        expected = script_files.matching(script_of(spec).outputs, entries)
+        paths = sorted({path for matches in expected.values() for path in matches})
+        bare = _manifest(spec, plan, [])
+        files = _read_files(paths, folder, access, bare)
+        faults = [f"{pattern} is missing" for pattern, matches in expected.items() if not matches]
+        faults += [
+            f"{path}{'' if file.fault.startswith(':') else ' '}{file.fault}" for path, file in files.items() if file.fault is not None
+        ]
+        if faults:
+            raise Missing(f"The script has ended, but its outputs in {folder.uri} are not complete: {_shorten(faults)}.", uri=folder.uri)
+        foreign = [path for path in sorted(entries) if path not in files]
+        if foreign:
+            raise NotWhole(
+                f"{folder.uri} holds files that script.outputs doesn't match: {_shorten(foreign)}. Add them there, or give them names that begin with _ or a dot.",
+                uri=folder.uri,
+            )
+        reports = [_report(number, path, files[path], entries[path], plan) for number, path in enumerate(paths)]
+        for report in reports:
+            folder.put_report(report)
+        folder.remove(list(folder.side_files()))
+        manifest = _manifest(spec, plan, reports)
+        success = folder.put_manifest(manifest)
+        folder.put_success(success)
     return result_of(manifest, success, folder, reports=reports, warnings=unswept)
 
 

@@ -97,6 +97,14 @@ class Upload(Protocol):
         """Adds bytes. The caller may reuse the buffer once this call returns."""
         ...
 
+    def stage(self) -> None:
+        """Sends all bytes to the store, without making the object visible. No `write` may follow.
+
+        From then on, a sweep makes `commit` raise Unreachable. Where a sweep can't discard an upload (Azure), any change of the object makes
+        `commit` raise Unreachable.
+        """
+        ...
+
     def commit(self, *, replace: bool) -> Entry:
         """Makes the complete object visible under its name and returns its entry in the store.
 
@@ -241,6 +249,27 @@ class Store(Protocol):
         store's. Raises NotPermitted if the removal needs a right that jobs don't otherwise need; the error names this right and the files
         and uploads left over.
         """
+        ...
+
+
+@runtime_checkable
+class MovesFiles(Protocol):
+    """A store with real folders. A file can't be moved into a folder that is gone, so a removal by a move can be prevented."""
+
+    def stat(self, uri: str) -> Entry | None:
+        """See `Store`."""
+        ...
+
+    def make_folder(self, uri: str) -> None:
+        """Creates a folder and its missing parents. Does nothing if the folder exists."""
+        ...
+
+    def move(self, uri: str, target: str) -> None:
+        """Gives a file another name, which no file has yet. Raises NotFound if the file or the folder of `target` is absent."""
+        ...
+
+    def remove_folder(self, uri: str) -> None:
+        """Removes a folder with everything in it. Does nothing if the folder is absent."""
         ...
 
 

@@ -6,7 +6,7 @@ so that the last step is a rename within one folder.
 
 # Store, Upload and Input in __init__.py document the public methods. This file uses functions of os instead of Path: they accept
 # names that aren't UTF-8, and creating a Path for each of millions of files is slow.
-# ruff: noqa: D102, PTH103, PTH105, PTH108, PTH112, PTH116, PTH118, PTH120
+# ruff: noqa: D102, PTH103, PTH104, PTH105, PTH108, PTH112, PTH116, PTH118, PTH119, PTH120
 
 import contextlib
 import errno
@@ -14,6 +14,7 @@ import grp
 import os
 import pwd
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -128,6 +129,32 @@ class FileStore:
     def sweep(self, uri: str) -> int:
         return swept(self.list(uri), self.delete)
 
+    def make_folder(self, uri: str) -> None:
+        path = path_of(uri)
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as exc:
+            translate(exc, path)
+
+    def move(self, uri: str, target: str) -> None:
+        path = path_of(uri)
+        try:
+            os.rename(path, path_of(target))
+        except OSError as exc:
+            translate(exc, path)
+
+    def remove_folder(self, uri: str) -> None:
+        path = path_of(uri)
+        # A process that still moves files into the folder would keep it from being removed, so the folder loses its name first.
+        renamed = os.path.join(os.path.dirname(path), temporary_name(os.path.basename(path)))
+        try:
+            os.rename(path, renamed)
+        except OSError as exc:
+            if exc.errno in ABSENT:
+                return
+            translate(exc, path)
+        shutil.rmtree(renamed, ignore_errors=True)
+
 
 class FileUpload:
     """An upload to a temporary file in the target's folder."""
@@ -178,6 +205,9 @@ class FileUpload:
             # all dirty pages at the end.
             _advise(self._descriptor, self._on_its_way, self._size - self._on_its_way, "POSIX_FADV_DONTNEED")
             self._on_its_way = self._size
+
+    def stage(self) -> None:
+        """Does nothing, because all bytes are in the temporary file."""
 
     def commit(self, *, replace: bool) -> Entry:
         if self._descriptor is None:

@@ -86,8 +86,8 @@ def repair(uri: str, access: Access, *, job: DataPrepJob | None = None, workers:
         convert_work.check_keys(plan)
 
     folder = data_set.folder
-    folder.remove_success()
     data_set.claim()
+    folder.remove_success()
     for path in copies:
         folder.delete(path)
         other_faults.append(f"{path} was a copy of a shard and has been removed")

@@ -14,7 +14,7 @@ from tests.converter.stores.small_jobs import SmallJob
 
 from dataprep_api.dataset.messages import RemoveResult
 from dataprep_converter.core.errors import BadSpec, NotWhole, OutputLost
-from dataprep_converter.dataset.output_folder import OutputFolder
+from dataprep_converter.dataset.output_folder import OutputFolder, RunFolder
 from dataprep_converter.inputs.access import Access
 from dataprep_converter.steps.remove import remove
 
@@ -195,13 +195,13 @@ def test_removal_that_was_cut_off_goes_on(small: SmallJob, monkeypatch: pytest.M
 
 def test_a_folder_that_is_taken_meanwhile_is_let_be(small: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(small)
-    gone = OutputFolder.remove_success
+    gone = RunFolder.remove_success
 
-    def taken(folder: OutputFolder) -> None:
+    def taken(folder: RunFolder) -> None:
         gone(folder)
         small.place.store().put(small.place.at("out/_dataprep/OWNER"), json.dumps({"runId": "f" * 16, "epoch": 9}).encode())
 
-    monkeypatch.setattr(OutputFolder, "remove_success", taken)
+    monkeypatch.setattr(RunFolder, "remove_success", taken)
     before = there(small.place)
     with pytest.raises(OutputLost, match="run ffffffffffffffff has taken it over"):
         removed(small, run)

@@ -14,7 +14,7 @@ from typing import Literal, NoReturn, Self, TypeVar
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.inputs.access import Access
-from dataprep_converter.stores import Entry, PinnedInput, Store, StoreSettings, Upload
+from dataprep_converter.stores import Entry, MovesFiles, PinnedInput, Store, StoreSettings, Upload
 from dataprep_converter.stores.files import FileUpload
 
 T = TypeVar("T")
@@ -103,7 +103,8 @@ class CrashingAccess(Access):
         self._operations = operations
 
     def store(self, uri: str) -> Store:
-        return CrashingStore(super().store(uri), self._operations)
+        store = super().store(uri)
+        return CrashingFolders(store, store, self._operations) if isinstance(store, MovesFiles) else CrashingStore(store, self._operations)
 
 
 class CrashingStore:
@@ -139,6 +140,23 @@ class CrashingStore:
         return self._operations.do(f"sweep {uri}", lambda: self._store.sweep(uri))
 
 
+class CrashingFolders(CrashingStore):
+    """A store with folders that counts all its operations."""
+
+    def __init__(self, store: Store, folders: MovesFiles, operations: Operations) -> None:
+        super().__init__(store, operations)
+        self._folders = folders
+
+    def make_folder(self, uri: str) -> None:
+        self._operations.do(f"make folder {uri}", lambda: self._folders.make_folder(uri))
+
+    def move(self, uri: str, target: str) -> None:
+        self._operations.do(f"move {uri}", lambda: self._folders.move(uri, target))
+
+    def remove_folder(self, uri: str) -> None:
+        self._operations.do(f"remove folder {uri}", lambda: self._folders.remove_folder(uri))
+
+
 class CrashingUpload:
     """An upload that counts all its operations."""
 
@@ -150,6 +168,9 @@ class CrashingUpload:
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._operations.do(f"write {self._uri}", lambda: self._upload.write(data))
+
+    def stage(self) -> None:
+        self._operations.do(f"stage {self._uri}", self._upload.stage)
 
     def commit(self, *, replace: bool) -> Entry:
         return self._operations.do(f"commit {self._uri}", lambda: self._upload.commit(replace=replace))

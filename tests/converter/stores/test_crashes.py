@@ -8,8 +8,6 @@ import os
 import random
 import shutil
 import signal
-import tempfile
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,8 @@ from pathlib import Path
 import pytest
 from tests.converter.stores import small_jobs
 from tests.converter.stores.crashing import CrashingAccess, Killed, Operations, Point, dies, stops
-from tests.converter.stores.places import PLACES, Place, in_folder
+from tests.converter.stores.places import PLACES, Place, in_memory
+from tests.converter.stores.sleeping import Sleeper
 from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
 from dataprep_api.resources.job import DataPrepJob
@@ -47,10 +46,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[Place]:
-    # These tests sync files thousands of times, so use a file system in memory if there is one.
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path, prefix="dataprep-crashes-") as folder:
-        yield in_folder(Path(folder))
+    with in_memory(tmp_path) as place:
+        yield place
 
 
 @pytest.fixture(params=PLACES[1:])
@@ -225,53 +222,6 @@ def test_a_death_at_any_operation_costs_nothing_on_other_stores(remote: Place) -
     # The lives are independent and mostly wait for the store.
     with ThreadPoolExecutor(AT_ONCE) as threads:
         assert sum(threads.map(dies_and_lives, points)) >= len(points) - 2
-
-
-class Sleeper:
-    """A simulated process that sleeps at a point and wakes up on command, like a pod on a node that lost its network."""
-
-    def __init__(self, place: Place, point: Point, life: Callable[[Access], None]) -> None:
-        self.asleep = threading.Event()
-        self._wake = threading.Event()
-        self._raised: list[BaseException] = []
-        self._point = point
-        self._operations = Operations(point, self._sleep)
-        access = CrashingAccess((place.settings,), self._operations)
-        self._thread = threading.Thread(target=lambda: self._live(life, access), name="sleeper")
-        self._thread.start()
-        while not self.asleep.wait(timeout=0.005) and self._thread.is_alive():
-            pass
-
-    @property
-    def came_there(self) -> bool:
-        return self._operations.reached
-
-    @property
-    def names(self) -> list[str]:
-        """The operations that it has done so far, in order."""
-        return self._operations.names
-
-    def wakes_up(self) -> list[BaseException]:
-        """Wake the process up, wait for its end, and return the exceptions that it raised."""
-        self._wake.set()
-        self._thread.join()
-        return self._raised
-
-    def wakes_up_and_dies(self) -> None:
-        """Wake the process up, and let it die after the operation that it was about to do."""
-        self._operations.die_after(self._point.number)
-        self._wake.set()
-        self._thread.join()
-
-    def _sleep(self, _: Operations) -> None:
-        self.asleep.set()
-        self._wake.wait()
-
-    def _live(self, life: Callable[[Access], None], access: Access) -> None:
-        try:
-            life(access)
-        except BaseException as exc:
-            self._raised.append(exc)
 
 
 Life = Callable[[DataPrepJob, Access], None]

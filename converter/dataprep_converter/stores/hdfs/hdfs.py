@@ -130,6 +130,33 @@ class HdfsStore:
     def sweep(self, uri: str) -> int:
         return swept(self.list(uri), self.delete)
 
+    def make_folder(self, uri: str) -> None:
+        authority, path = _split(uri)
+
+        def attempt() -> None:
+            with border(self.addresses(authority), path):
+                self._client(authority).mkdirs(path, 0o755, True)
+
+        retrying(attempt, what=f"creating {uri}")
+
+    def move(self, uri: str, target: str) -> None:
+        authority, path = _split(uri)
+
+        def attempt() -> None:
+            with border(self.addresses(authority), path):
+                self._client(authority).rename(path, _split(target)[1], False)
+
+        retrying(attempt, what=f"moving {uri}")
+
+    def remove_folder(self, uri: str) -> None:
+        authority, path = _split(uri)
+
+        def attempt() -> None:
+            with contextlib.suppress(NotFound), border(self.addresses(authority), path):
+                self._client(authority).delete(path, True)
+
+        retrying(attempt, what=f"deleting {uri}")
+
     def addresses(self, authority: str) -> Sequence[str]:
         """Returns host and port of each NameNode behind the authority of a URI. An empty authority stands for the authority of
         `fs.defaultFS`."""
@@ -205,7 +232,7 @@ class HdfsUpload:
         folder, _, name = self._path.rpartition("/")
         self._temporary = f"{folder}/{temporary_name(name)}"
         self._size = 0
-        self._ended = False
+        self._ended = self._is_staged = False
         self._client = store.new_client(authority)
         self._writer: hdfs_native.FileWriter | None = None
         write_options = hdfs_native.WriteOptions(
@@ -235,7 +262,7 @@ class HdfsUpload:
             self._park()
             raise
 
-    def commit(self, *, replace: bool) -> Entry:
+    def stage(self) -> None:
         if self._writer is None:
             raise ValueError(f"{self.uri}: the upload has ended.")
         try:
@@ -245,6 +272,11 @@ class HdfsUpload:
             self._park()
             raise
         self._writer = None
+        self._is_staged = True
+
+    def commit(self, *, replace: bool) -> Entry:
+        if not self._is_staged:
+            self.stage()
         with self._at_the_temporary_file():
             status = self._client.get_file_info(self._temporary)
         hadoop.check_length(self.uri, status.length, self._size)

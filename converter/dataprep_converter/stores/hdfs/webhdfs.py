@@ -106,6 +106,16 @@ class WebHdfsStore:
     def sweep(self, uri: str) -> int:
         return swept(self.list(uri), self.delete)
 
+    def make_folder(self, uri: str) -> None:
+        self.place(uri).ask("PUT", "MKDIRS")
+
+    def move(self, uri: str, target: str) -> None:
+        self.place(uri).ask("PUT", "RENAME", destination=self.place(target).path, renameoptions="NONE")
+
+    def remove_folder(self, uri: str) -> None:
+        with contextlib.suppress(NotFound):
+            self.place(uri).ask("DELETE", "DELETE", recursive="true")
+
     def place(self, uri: str) -> "Place":
         """Returns the location of a file. Raises BadSpec if the URI names no host."""
         scheme, _, rest = uri.partition("://")
@@ -295,6 +305,10 @@ class WebHdfsUpload:
                 connection.send(piece)
                 connection.send(b"\r\n")
                 self._size += len(piece)
+
+    def stage(self) -> None:
+        # Until the DataNode answers, it may not have created the file, and a sweep wouldn't find it.
+        self._finish()
 
     def commit(self, *, replace: bool) -> Entry:
         if self._ended:

@@ -228,6 +228,7 @@ class Blocks:
         self._key = key
         # The identifiers of all blocks of a blob must have the same length.
         self._name = uuid.uuid4().hex
+        self._held: dict[str, str] = {}
 
     def begin(self) -> None:
         """Blocks need no preparation."""
@@ -239,6 +240,11 @@ class Blocks:
             raise self._container.refusal(answer, self._key, doing="write")
         return block
 
+    def hold(self) -> None:
+        # A sweep can't discard blocks, so at least a blob that is written from now on isn't replaced.
+        existing = self._container.look(self._uri, self._key)
+        self._held = _condition(replace=False) if existing is None else {"if-match": f'"{existing[0].pin}"'}
+
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
         root = ET.Element("BlockList")
         for block in tags:
@@ -246,14 +252,14 @@ class Blocks:
         headers = {
             "content-type": "application/xml",
             "x-ms-blob-content-type": "application/octet-stream",
-            **_condition(replace=replace),
+            **(self._held or _condition(replace=replace)),
         }
         answer = self._container.requests.send(
             "PUT", self._key, query={"comp": "blocklist"}, headers=headers, body=ET.tostring(root, encoding="utf-8", xml_declaration=True)
         )
         if answer.ok:
             return Entry(uri=self._uri, size=size, pin=unquoted(answer.headers.get("etag")))
-        if answer.code in _EXISTS or answer.code == "InvalidBlockList":
+        if answer.code in _EXISTS or answer.code == "InvalidBlockList" or (self._held and answer.code == "BlobNotFound"):
             existing = self._container.look(self._uri, self._key)
             # An earlier attempt of ours, which got no answer, may have succeeded.
             if existing is not None and answer.in_doubt and self._committed_blocks() == tags:

@@ -51,6 +51,10 @@ class Transfer(Protocol):
         """
         ...
 
+    def hold(self) -> None:
+        """Called between the last part and a later `complete`, which then fails after a sweep. See `Upload.stage`."""
+        ...
+
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
         """Joins the parts into the object and makes it visible. Raises AlreadyExists, like `Upload.commit`."""
         ...
@@ -223,6 +227,12 @@ class ObjectUpload:
         if self._ended:
             raise ValueError(f"{self.uri}: the upload has ended.")
         self._parts.write(data)
+
+    def stage(self) -> None:
+        if self._ended:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        self._parts.finish()
+        self._transfer.hold()
 
     def commit(self, *, replace: bool) -> Entry:
         if self._ended:

@@ -229,6 +229,11 @@ class OssUpload:
             raise ValueError(f"{self.uri}: the upload has ended.")
         self._parts.write(data)
 
+    def stage(self) -> None:
+        if self._ended:
+            raise ValueError(f"{self.uri}: the upload has ended.")
+        self._parts.finish()
+
     def commit(self, *, replace: bool) -> Entry:
         if self._ended:
             raise ValueError(f"{self.uri}: the upload has ended.")

@@ -286,6 +286,9 @@ class Multipart:
             raise self._bucket.refusal(answer, self._key, doing="write")
         return answer.headers.get("etag", "")
 
+    def hold(self) -> None:
+        """Does nothing, because a sweep aborts the upload."""
+
     def complete(self, tags: list[str], *, size: int, replace: bool) -> Entry:
         uri = self._uri
         answer = self.asked_to_complete(tags, headers={} if replace else self._bucket.exclusively)
