@@ -34,10 +34,18 @@ class Point:
     when: When
 
 
+@dataclass(frozen=True)
+class Before:
+    """The point before the first operation on a file with this end of its name."""
+
+    operation: str
+    end: str = ""
+
+
 class Operations:
     """Counts operations and calls `then` at the point. Each life of a process has its own."""
 
-    def __init__(self, point: Point | None = None, then: Callable[["Operations"], object] = lambda _: None) -> None:
+    def __init__(self, point: Point | Before | None = None, then: Callable[["Operations"], object] = lambda _: None) -> None:
         self.names: list[str] = []
         """The operations so far, in order."""
         self.dead = False
@@ -49,7 +57,7 @@ class Operations:
     @property
     def reached(self) -> bool:
         """Whether the process has reached the point."""
-        return self._point is not None and len(self.names) >= self._point.number
+        return any(self._is_point(number, when) for number in range(1, len(self.names) + 1) for when in ("before", "after"))
 
     def do(self, name: str, operation: Callable[[], T]) -> T:
         """Do one operation of a store."""
@@ -76,9 +84,15 @@ class Operations:
     def _at(self, number: int, when: When) -> None:
         if number == self._last and when == "after":
             self.die()
-        if self._point == Point(number, when):
+        if self._is_point(number, when):
             self._then(self)
         self._refuse_when_dead()
+
+    def _is_point(self, number: int, when: When) -> bool:
+        point, name = self._point, self.names[number - 1]
+        if isinstance(point, Before):
+            return when == "before" and name.startswith(f"{point.operation} ") and name.endswith(point.end)
+        return point == Point(number, when)
 
     def _refuse_when_dead(self) -> None:
         if self.dead:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from tests.converter.stores.crashing import CrashingAccess, Operations, Point
+from tests.converter.stores.crashing import Before, CrashingAccess, Operations, Point
 from tests.converter.stores.places import Place
 
 from dataprep_converter.inputs.access import Access
@@ -12,7 +12,7 @@ from dataprep_converter.inputs.access import Access
 class Sleeper:
     """A simulated process that sleeps at a point and wakes up on command, like a pod on a node that lost its network."""
 
-    def __init__(self, place: Place, point: Point, life: Callable[[Access], None]) -> None:
+    def __init__(self, place: Place, point: Point | Before, life: Callable[[Access], None]) -> None:
         self.asleep = threading.Event()
         self._wake = threading.Event()
         self._raised: list[BaseException] = []
@@ -41,6 +41,7 @@ class Sleeper:
 
     def wakes_up_and_dies(self) -> None:
         """Wake the process up, and let it die after the operation that it was about to do."""
+        assert isinstance(self._point, Point)
         self._operations.die_after(self._point.number)
         self._wake.set()
         self._thread.join()
