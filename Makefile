@@ -119,8 +119,8 @@ fuzz: $(STAMP) ## test every reader with damaged files, and random sequences of 
 	FUZZ=$${FUZZ:-300} $(BIN)/pytest -q tests/fuzz tests/operator/test_model.py
 
 .PHONY: crashes
-crashes: $(STAMP) ## kill a job at every operation of every store, and let paused processes continue at each (an hour, most of it HDFS)
-	CRASHES=1 $(BIN)/pytest -q tests/converter/stores/test_crashes.py
+crashes: $(STAMP) ## kill a job at every operation of every store, and let paused processes continue at each (some hours, most of it HDFS)
+	CRASHES=1 $(BIN)/pytest -q tests/converter/stores/test_crashes.py tests/converter/stores/test_fencing.py
 
 .PHONY: faults
 faults: $(STAMP) ## test SEEDS (300) of faults between the converter and each store server, and write docs/faults.md

@@ -3,6 +3,7 @@
 <output>/train-00000-of-00008.tfrecords     the shards; no other names are visible (`mds` also has an index.json in each split)
 <output>/_SUCCESS                           written last; names the manifest and its digest
 <output>/_dataprep/OWNER                    the run that may write to this folder
+<output>/_dataprep/removed/<run id>/        files that are being removed, on stores with folders (`fencing`)
 <output>/_dataprep/<run id>/plan.json, units.parquet, splits.parquet, reports/<shard>.json, quarantine/, manifest.json
 <output>/_dataprep/<run id>/made/           files that the reader made during planning; deleted once the data set is finished
 <output>/_dataprep/index/<shard>.idx        the offset of each record, for shards with such an index

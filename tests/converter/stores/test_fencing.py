@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -35,6 +36,8 @@ from dataprep_converter.tools.verification import verify
 pytestmark = pytest.mark.slow
 
 ALL = "CRASHES" in os.environ
+AT_ONCE: Final = 4
+"""The number of commits that sleep concurrently on a store other than files."""
 
 
 @dataclass(frozen=True)
@@ -208,5 +211,49 @@ def test_a_commit_that_sleeps_while_another_run_takes_over_does_no_harm_on_other
         situations = SITUATIONS if scheme in ("hdfs", "webhdfs") else SITUATIONS[:2]
         count = len(runs.operations("counted", runs.lay("counted")))
         pairs = [(Point(number, "before"), situation) for number in range(1, count + 1) for situation in situations]
-    for index, (point, situation) in enumerate(pairs):
+
+    def sleeps(index: int) -> None:
+        point, situation = pairs[index]
         runs.fence(str(index), runs.lay(str(index), replaces=ALL or situation.newer is EARLIER), point, situation)
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(sleeps, range(len(pairs))))
+
+
+def test_a_plan_step_that_sleeps_while_another_run_takes_over_changes_nothing_or_takes_over_too(local: Place) -> None:
+    runs = Runs(small_jobs.of_rows(local))
+    small_jobs.live(EARLIER.job(runs.of, "laid"), runs.access)
+    counted = Operations()
+    shutil.copytree(local.at("laid"), local.at("counted"))
+    small_jobs.plan(PAUSED.job(runs.of, "counted"), CrashingAccess((local.settings,), counted))
+    first = next(number for number, name in enumerate(counted.names, start=1) if name.endswith("/OWNER") and name.startswith("create "))
+
+    lost = 0
+    for number in range(first - 1, len(counted.names) + 1, 1 if ALL else 2):
+        output = str(number)
+        shutil.copytree(local.at("laid"), local.at(output))
+        paused, newer = PAUSED.job(runs.of, output), NEWER.job(runs.of, output)
+
+        def life(access: Access, paused: DataPrepJob = paused) -> None:
+            small_jobs.plan(paused, access)
+
+        zombie = Sleeper(local, Point(number, "before"), life)
+        run = live(newer, runs.access)
+        whole = small_jobs.whole(local, output)
+        raised = zombie.wakes_up()
+        for error in raised:
+            assert isinstance(error, OutputLost), error
+            assert f"run {run} has taken it over" in str(error)
+            lost += 1
+        owner = OutputFolder(local.at(output), runs.access).owner()
+        if owner is not None and owner.run_id == run:
+            found = small_jobs.whole(local, output)
+            assert (found.visible, found.manifest, found.success) == (whole.visible, whole.manifest, whole.success)
+            assert verify(local.at(output), runs.access).run_id == run
+        else:
+            # The process that woke up has taken the folder over in its turn, so there is no finished data set until its run has ended.
+            assert raised == []
+            assert "_SUCCESS" not in small_jobs.listed(local, output)
+            small_jobs.live(paused, runs.access)
+            assert verify(local.at(output), runs.access).records_out == small_jobs.RECORDS - 1
+    assert lost > 3
