@@ -43,7 +43,7 @@ class Parts:
         self._send = send
         self._threads = threads
         self._part_bytes = part_bytes
-        self._buffer = bytearray(part_bytes)
+        self._buffer = bytearray()
         self._filled = 0
         self._pending: deque[Future[str]] = deque()
         self._tags: list[str] = []
@@ -66,8 +66,10 @@ class Parts:
         self.size += len(view)
         while view:
             # Send a full part only when more data comes, so that an object of exactly one part needs only one request.
-            if self._filled == len(self._buffer):
+            if self._filled == self._part_bytes:
                 self._send_buffer()
+            if self._filled == len(self._buffer):
+                self._extend_buffer(self._filled + len(view))
             count = min(len(view), len(self._buffer) - self._filled)
             self._buffer[self._filled : self._filled + count] = view[:count]
             self._filled += count
@@ -102,5 +104,14 @@ class Parts:
         if self._sent == _GROWN_AFTER:
             # The object's size wasn't given. So far, 40 GB have been sent; larger parts leave room for 160 GB more.
             self._part_bytes *= 4
-        self._buffer = bytearray(self._part_bytes)
+        self._buffer = bytearray()
         self._filled = 0
+
+    def _extend_buffer(self, needed: int) -> None:
+        """Extends the buffer, up to a full part. The first part's buffer grows with its data, because many small objects may be staged at
+        once."""
+        size = self._part_bytes if self.begun else min(self._part_bytes, max(needed, 2 * len(self._buffer)))
+        if self._buffer:
+            self._buffer.extend(bytes(size - len(self._buffer)))
+        else:
+            self._buffer = bytearray(size)
