@@ -13,9 +13,7 @@ from workbench.stores import Stores, a_job
 
 
 @pytest.mark.exclusive
-def test_many_jobs_at_once_have_one_plan_job_each(
-    namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str
-) -> None:
+def test_many_jobs_at_once_have_one_plan_job_each(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
     """Their pods stay Pending because no node has the label."""
     count = 150
     jobs = [
