@@ -1,0 +1,105 @@
+"""The CRDs accept every field and value that those of an earlier release accept, so no file has to be converted."""
+
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dataprep_api.generate import crd
+
+ROOT = Path(__file__).resolve().parents[2]
+EARLIER = ROOT / "tests/compat/sources-136670a.tar.xz"
+DEFINITIONS = {"dataprepjobs": crd.crd, "dataprepcronjobs": crd.cron_crd, "dataprepprofiles": crd.profile_crd}
+LOWER_BOUNDS = ("minimum", "minLength", "minItems", "minProperties")
+UPPER_BOUNDS = ("maximum", "maxLength", "maxItems", "maxProperties")
+
+Schema = Mapping[str, Any]  # JSON
+
+
+@pytest.fixture(scope="module")
+def earlier() -> dict[str, Schema]:
+    """The CRDs of the earlier release by plural."""
+    with tarfile.open(EARLIER) as archive:
+        files = {plural: archive.extractfile(f"crds/{plural}.dataprep.io.yaml") for plural in DEFINITIONS}
+        return {plural: yaml.load(file, Loader=yaml.CSafeLoader) for plural, file in files.items() if file is not None}
+
+
+def spec_of(definition: Schema) -> Schema:
+    (version,) = definition["spec"]["versions"]
+    schema: Schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return schema
+
+
+def refusals(old: Schema, new: Schema | None, path: str = "spec") -> Iterator[str]:
+    """Return a message for each field and value that the old schema accepts but the new one doesn't. CEL rules are not compared."""
+    if new is None:
+        yield f"{path} is gone"
+        return
+    if old.get("type") != new.get("type"):
+        yield f"{path} was of type {old.get('type')} and is of type {new.get('type')}"
+    if new.get("enum") and (gone := sorted(set(old.get("enum", ["other values"])) - set(new["enum"]))):
+        yield f"{path} no longer accepts {', '.join(gone)}"
+    if new.get("pattern") not in (None, old.get("pattern")):
+        yield f"{path} has the pattern {new['pattern']}"
+    yield from (f"{path}.{name} is required" for name in sorted(set(new.get("required", ())) - set(old.get("required", ()))))
+    yield from (f"{path} has a higher {bound}" for bound in LOWER_BOUNDS if new.get(bound, 0) > old.get(bound, 0))
+    yield from (f"{path} has a lower {bound}" for bound in UPPER_BOUNDS if bound in new and new[bound] < old.get(bound, new[bound] + 1))
+    for name, inner in old.get("properties", {}).items():
+        yield from refusals(inner, new.get("properties", {}).get(name), f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(old.get(key), Mapping):
+            yield from refusals(old[key], new.get(key), f"{path}[]")
+
+
+@pytest.mark.parametrize("plural", DEFINITIONS)
+def test_every_field_and_value_of_an_earlier_release_is_accepted(plural: str, earlier: dict[str, Schema]) -> None:
+    assert [*refusals(spec_of(earlier[plural]), spec_of(DEFINITIONS[plural]()))] == []
+
+
+@pytest.mark.parametrize(
+    ("later", "refusal"),
+    [
+        ({"properties": {"format": {"type": "string", "enum": ["a", "b"]}}}, "spec.kind is gone"),
+        (
+            {"properties": {"kind": {"type": "integer"}, "format": {"type": "string"}}},
+            "spec.kind was of type string and is of type integer",
+        ),
+        ({"properties": {"kind": {"type": "string", "maxLength": 3}, "format": {"type": "string"}}}, "spec.kind has a lower maxLength"),
+        ({"properties": {"kind": {"type": "string"}, "format": {"type": "string", "enum": ["a"]}}}, "spec.format no longer accepts b"),
+        (
+            {"properties": {"kind": {"type": "string", "enum": ["c"]}, "format": {"type": "string"}}},
+            "spec.kind no longer accepts other values",
+        ),
+        ({"properties": {"kind": {"type": "string"}, "format": {"type": "string"}}, "required": ["kind"]}, "spec.kind is required"),
+    ],
+)
+def test_the_comparison_finds_what_is_refused(later: Schema, refusal: str) -> None:
+    sooner = {"properties": {"kind": {"type": "string", "maxLength": 9}, "format": {"type": "string", "enum": ["a", "b"]}}}
+    assert [*refusals(sooner, later)] == [refusal]
+
+
+def test_the_documented_command_changes_only_the_version_of_files(tmp_path: Path) -> None:
+    examples = sorted((ROOT / "examples").glob("*.yaml"))
+    page = (ROOT / "docs/api-versions.md").read_text(encoding="utf-8")
+    found = re.search(r"^\$ (sed .*) jobs/\*\.yaml$", page, re.MULTILINE)
+    assert found is not None
+    for file in examples:
+        shutil.copy(file, tmp_path)
+
+    subprocess.run(f"{found[1]} *.yaml", shell=True, cwd=tmp_path, check=True)  # noqa: S602 - the page's own command
+
+    for file in examples:
+        after = [*yaml.safe_load_all((tmp_path / file.name).read_text(encoding="utf-8"))]
+        assert after == [renamed(document) for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+
+
+def renamed(document: Schema) -> Schema:
+    if document["apiVersion"] != "dataprep.io/v1alpha1":
+        return document
+    return {**document, "apiVersion": "dataprep.io/v1beta1"}
