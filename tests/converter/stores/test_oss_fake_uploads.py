@@ -4,6 +4,7 @@ import http.client
 import io
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import alibabacloud_oss_v2 as alioss  # type: ignore[import-untyped]  # it ships no types
 import pytest
@@ -252,6 +253,21 @@ def test_a_stalled_answer_runs_into_the_time_limit_of_the_client(oss: FakeOss) -
         get(oss_client(oss), "stalled")
 
     assert 4 < time.monotonic() - begin < 7.5
+
+
+def test_a_stalled_request_continues_when_the_faults_are_cleared(oss: FakeOss) -> None:
+    oss.inject(Fault("stall", seconds=60))
+    with ThreadPoolExecutor(1) as pool:
+        begin = time.monotonic()
+        writing = pool.submit(put, oss_client(oss), "released", b"x")
+        while oss.faults():
+            time.sleep(0.01)
+        assert "released" not in oss.keys(BUCKET)
+        oss.clear_faults()
+        writing.result()
+
+    assert "released" in oss.keys(BUCKET)
+    assert time.monotonic() - begin < 4
 
 
 def test_a_truncated_body_is_noticed(oss: FakeOss) -> None:

@@ -28,8 +28,8 @@ class Fault:
     """A fault that affects the next matching requests."""
 
     kind: Literal["drop", "error", "stall", "truncate"]
-    """Close the connection without a response; respond with `status`; wait `seconds` and continue; send only the first `size` bytes of the
-    response body and close the connection.
+    """Close the connection without a response; respond with `status`; wait `seconds`, or until the faults are cleared, and continue; send
+    only the first `size` bytes of the response body and close the connection.
     """
     count: int = 1
     """The number of requests that the fault affects."""
@@ -75,6 +75,7 @@ class Controls:
         self._lock = threading.Lock()
         self._keys: dict[str, AccessKey] = {}
         self._faults: list[Fault] = []
+        self._cleared = threading.Event()
         self._log: list[LoggedRequest] = []
 
     def keys(self) -> Mapping[str, AccessKey]:
@@ -108,12 +109,14 @@ class Controls:
             return list(self._faults)
 
     def clear_faults(self) -> None:
-        """Disarm all faults."""
+        """Disarm all faults, and let the stalled requests continue."""
         with self._lock:
             self._faults.clear()
+            self._cleared.set()
+            self._cleared = threading.Event()
 
-    def fault_for(self, *, method: str, operation: str, bucket: str, key: str) -> Fault | None:
-        """Return the fault that affects this request, and count the request."""
+    def fault_for(self, *, method: str, operation: str, bucket: str, key: str) -> tuple[Fault | None, threading.Event]:
+        """Return the fault that affects this request, and the event that is set when the faults are cleared. Count the request."""
         with self._lock:
             for position, fault in enumerate(self._faults):
                 wanted = fault.method in (None, method)
@@ -125,8 +128,8 @@ class Controls:
                 self._faults[position] = replace(fault, count=fault.count - 1)
                 if fault.count <= 1:
                     del self._faults[position]
-                return fault
-        return None
+                return fault, self._cleared
+            return None, self._cleared
 
     def log(self, request: LoggedRequest) -> None:
         """Remember a request."""

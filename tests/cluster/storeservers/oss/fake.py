@@ -126,7 +126,7 @@ class FakeOss(OneServer):
         return [Fault(**each) for each in self._state("faults")]
 
     def clear_faults(self) -> None:
-        """Disarm all faults."""
+        """Disarm all faults, and let the stalled requests continue."""
         self._command("faults/clear", {})
 
     def requests(self) -> list[LoggedRequest]:

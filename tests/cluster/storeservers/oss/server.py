@@ -86,7 +86,9 @@ class _Handler(BaseHTTPRequestHandler):
         except OssError as exc:
             self._finish(signed, _UNKNOWN, self._refusal(exc), fault=None)
             return
-        fault = self.server.controls.fault_for(method=signed.method, operation=operation.name, bucket=signed.bucket, key=signed.key)
+        fault, self._cleared = self.server.controls.fault_for(
+            method=signed.method, operation=operation.name, bucket=signed.bucket, key=signed.key
+        )
         self._finish(signed, operation, self._reply(signed, operation, fault), fault=fault)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815  # the base class's names
@@ -115,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             code = fault.code or {500: "InternalError", 503: "ServiceUnavailable"}.get(fault.status, "InjectedFault")
             return self._refusal(OssError(fault.status, code, "A test asked for this answer."))
         if fault.kind == "stall":
-            time.sleep(fault.seconds)
+            self._cleared.wait(fault.seconds)
         return None
 
     def _refusal(self, error: OssError) -> _Reply:
