@@ -49,6 +49,8 @@ class Program:
     module: str
     package: str
     version_flags: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The source files in the module's folder. All other programs are packages of their dependencies."""
 
 
 # In the order in which cluster start-up needs them, the longest build first.
@@ -64,6 +66,7 @@ PROGRAMS: Mapping[str, Program] = {
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", HELM_FLAGS),
     "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     "kueue": Program("kueue", "sigs.k8s.io/kueue/cmd/kueue", KUEUE_FLAGS),
+    "flux": Program("flux", ".", sources=("main.go",)),
 }
 
 
@@ -89,7 +92,7 @@ def path(name: str) -> Path:
     digest = hashlib.sha256()
     for text in (*BUILD_FLAGS, *_linker_flags(program), _go_version()):
         digest.update(text.encode() + b"\0")
-    for file in ("go.mod", "go.sum"):
+    for file in ("go.mod", "go.sum", *program.sources):
         digest.update((MODULES / program.module / file).read_bytes())
     return cache_dir() / f"bin-{program.module}-{digest.hexdigest()[:16]}" / name
 
