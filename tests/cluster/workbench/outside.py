@@ -91,6 +91,12 @@ class OutsideOperator:
 
     kubeconfig: Path
     port: int
+    host: str = "127.0.0.1"
+    """The address to listen on. Pods reach the operator only on the cluster's bridge."""
+    sources: Path = ROOT
+    """The folder with the operator's source roots."""
+    image: str = f"{CONVERTER_IMAGE}:{TAG}"
+    """The converter's image."""
     server: str | None = None
     """URL of the API server, for example of a proxy; replaces the kubeconfig's."""
     lease_namespace: str | None = None
@@ -112,14 +118,14 @@ class OutsideOperator:
             kubeconfig.write_text(yaml.safe_dump(document))
         environment = {
             "PATH": os.environ.get("PATH", ""),
-            "PYTHONPATH": os.pathsep.join(str(ROOT / source) for source in _SOURCES),
+            "PYTHONPATH": os.pathsep.join(str(self.sources / source) for source in _SOURCES),
             "PYTHONSAFEPATH": "1",
             "KUBECONFIG": str(kubeconfig),
             "POD_NAME": self.identity,
-            "DATAPREP_IMAGE": f"{CONVERTER_IMAGE}:{TAG}",
+            "DATAPREP_IMAGE": self.image,
             "DATAPREP_IMAGE_PULL_POLICY": "IfNotPresent",
             "DATAPREP_RESOURCES": json.dumps({"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}),
-            "DATAPREP_LISTEN_HOST": "127.0.0.1",
+            "DATAPREP_LISTEN_HOST": self.host,
             "DATAPREP_LISTEN_PORT": str(self.port),
             "DATAPREP_LEASE_NAME": self.lease_name,
             "DATAPREP_PROGRESS_SECONDS": "1",
@@ -203,7 +209,7 @@ class OutsideOperator:
 
     def _answer(self, path: str) -> str | None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://{self.host}:{self.port}{path}", timeout=2) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as exc:
             exc.close()

@@ -1,0 +1,52 @@
+"""The releases between which tests upgrade and downgrade: this working copy, and an earlier commit whose sources are in `tests/compat`.
+
+The earlier code runs with this working copy's libraries and Dockerfile. So its image shares all layers but that of the code, and a test
+shows what the code of two releases says to each other.
+"""
+
+import shutil
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubecluster import Cluster, build_image
+from workbench.installation import CONVERTER_IMAGE, ROOT, TAG
+
+COMMIT: Final = "136670a"
+_SOURCES: Final = ROOT / "tests" / "compat" / f"sources-{COMMIT}.tar.xz"
+_LIBRARIES: Final = "requirements/converter.txt"
+
+
+@dataclass(frozen=True)
+class Release:
+    """The folder with a release's sources and CRDs, and the tag of its converter's image."""
+
+    folder: Path
+    tag: str
+
+    @property
+    def image(self) -> str:
+        """The converter's image."""
+        return f"{CONVERTER_IMAGE}:{self.tag}"
+
+    def apply_crds(self, cluster: Cluster) -> None:
+        """Install the CRDs, or upgrade or downgrade to them, as Helm and kubectl do."""
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={self.folder / 'crds'}")
+
+
+CURRENT: Final = Release(ROOT, TAG)
+
+
+def load_earlier(cluster: Cluster, folder: Path) -> Release:
+    """Unpack the earlier release into the folder, and load its converter's image into the nodes."""
+    with tarfile.open(_SOURCES) as archive:
+        archive.extractall(folder, filter="data")
+    (folder / _LIBRARIES).parent.mkdir()
+    # With its time, so that the layer of the libraries is found in the cache.
+    shutil.copy2(ROOT / _LIBRARIES, folder / _LIBRARIES)
+    release = Release(folder, COMMIT)
+    inputs = [_LIBRARIES, "api", "converter"]
+    archive_of_image = build_image(dockerfile=ROOT / "Dockerfile", context=folder, tag=release.image, target="converter", inputs=inputs)
+    cluster.load_image(archive_of_image, release.image)
+    return release
