@@ -20,7 +20,10 @@ LABEL_JOB: Final = f"{GROUP}/job"
 """A label of every child object and pod: the name of its DataPrepJob, truncated to 63 characters."""
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 LABEL_STEP: Final = f"{GROUP}/step"
-"""A label that names the pod's step: `plan`, `convert`, `commit`, or `cleanup` for a deleted job."""
+"""A label that names the step of a Job and its pods: `plan`, `convert`, `commit`, or `cleanup` for a deleted job.
+
+A Job that represents all steps in a queue has the value `queue`.
+"""
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 LABEL_CRON_JOB: Final = f"{GROUP}/cron-job"
 """A label of the DataPrepJobs that a DataPrepCronJob creates: the name of the DataPrepCronJob, truncated to 63 characters."""

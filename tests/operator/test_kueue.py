@@ -1,9 +1,10 @@
-"""Tests of jobs in a Kueue queue.
+"""Tests of jobs whose convert Job is in a Kueue queue: without `kueue.enabled`, or started by a release without queue Jobs.
 
 Kueue's messages appear in a condition, its changes to Jobs aren't reverted, and there is a warning if no Kueue manages the queue.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,11 +28,16 @@ def world() -> World:
 
 
 def queued(world: World, **labels: str) -> Body:
-    """Bring a job to a convert Job that waits in a queue."""
+    """Bring a job to a convert Job that waits in a queue, as an operator does that knows no queue Jobs; then the operator is upgraded."""
+    kueue, world.settings = world.settings.kueue, replace(world.settings, kueue=False)
+    world.restart()
     world.apply(labels={QUEUE_LABEL: "research", **labels})
     world.settle()
     world.planned()
     assert world.settle() == "Queued"
+    world.settings = replace(world.settings, kueue=kueue)
+    world.restart()
+    world.settle()
     return world.job("convert-1")
 
 
@@ -142,7 +148,8 @@ def test_what_kueue_writes_into_the_job_is_left_alone(world: World) -> None:
     assert world.status()["effective"]["parallelism"] == 1
 
 
-def test_labels_and_annotations_of_kueue_go_on_the_convert_job_only(world: World) -> None:
+def test_labels_and_annotations_of_kueue_go_on_the_convert_job_only() -> None:
+    world = World()
     world.apply(labels={QUEUE_LABEL: "research", "kueue.x-k8s.io/priority-class": "low", "team": "a"})
     world.edit(annotations={"kueue.x-k8s.io/job-min-parallelism": "1", "note": "mine"})
     world.settle()
@@ -249,7 +256,8 @@ def test_a_job_that_is_stopped_is_started_again_once_and_then_left_to_kueue(worl
 
 
 @pytest.mark.parametrize("step", ["plan", "commit-1"])
-def test_a_step_that_kueue_stops_goes_into_the_job_s_queue(world: World, step: str) -> None:
+def test_a_step_that_kueue_stops_goes_into_the_job_s_queue(step: str) -> None:
+    world = World()
     queued_job = {QUEUE_LABEL: "research", "kueue.x-k8s.io/priority-class": "high"}
     world.apply(labels=queued_job)
     world.settle()

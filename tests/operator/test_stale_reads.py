@@ -21,7 +21,7 @@ from dataprep_api import CRON_KIND, names
 from dataprep_api.reasons import Reason
 from dataprep_operator import __main__ as program
 from dataprep_operator.cluster.cluster import DATAPREPJOBS, PODS, KubernetesCluster
-from dataprep_operator.decisions.actions import DeleteSelf, FailPod, SetFinalizer
+from dataprep_operator.decisions.action_kinds import DeleteSelf, FailPod, SetFinalizer
 from dataprep_operator.errors import Conflict, NotFound, Unavailable
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import Streams

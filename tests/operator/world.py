@@ -160,14 +160,19 @@ class FakeCluster:
             )
 
     def remove(self, plural: str, namespace: str, name: str) -> None:
-        """Remove an object, and also the objects that it owns, as the garbage collector does."""
+        """Remove an object, and also the objects that have no other owner, as the garbage collector does."""
         body = self.objects.pop((plural, namespace, name))
         self._version += 1
         # The deletion of an object has a resourceVersion too.
         self.watch(plural, {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}, True)
         for place, owned in list(self.objects.items()):
-            owners = {owner["uid"] for owner in owned["metadata"].get("ownerReferences") or []}
-            if body["metadata"]["uid"] in owners and place in self.objects:
+            owners = owned["metadata"].get("ownerReferences") or []
+            others = [owner for owner in owners if owner["uid"] != body["metadata"]["uid"]]
+            if len(others) == len(owners) or place not in self.objects:
+                continue
+            if others:
+                self._store(place[0], place[1], {**owned, "metadata": {**owned["metadata"], "ownerReferences": others}})
+            else:
                 self.remove(*place)
 
     def _store(self, plural: str, namespace: str, body: Body) -> Body:

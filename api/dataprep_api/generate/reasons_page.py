@@ -19,7 +19,7 @@ _CONDITIONS: Final = {
     ConditionType.VALIDATED: "The spec was accepted, and the plan step found that inputs and output can be used.",
     ConditionType.RUNNING: "Pods of the job are running.",
     ConditionType.SUSPENDED: "The job is stopped by `spec.suspend`. Finished shards are kept.",
-    ConditionType.QUOTA_RESERVED: "The queue has admitted the convert Job. This condition exists only for jobs with the label `kueue.x-k8s.io/queue-name`. While the condition is False, the queue provides the message.",
+    ConditionType.QUOTA_RESERVED: "The queue has admitted the job, or its convert Job. This condition exists only for jobs with the label `kueue.x-k8s.io/queue-name`. While the condition is False, the queue provides the message.",
     ConditionType.OUTPUT_COMMITTED: "Manifest and `_SUCCESS` are written, so the output can be read.",
     ConditionType.COMPLETE: "The job succeeded. This is final.",
     ConditionType.FAILED: "The job failed. Reason and message say why. The failure is final unless the annotation `dataprep.io/retry` requests another attempt.",

@@ -123,6 +123,9 @@ dataprep-operator-scope{{ with .Values.operatorClass }}-{{ . }}{{ end }}
   resourceNames: [{{ include "dataprep-operator.scope" . }}]
   verbs: [get, list, update]
 {{- if .Values.kueue.enabled }}
+- apiGroups: [batch]
+  resources: [jobs/status]
+  verbs: [patch]
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]
   verbs: [list]

@@ -1,4 +1,4 @@
-"""Reads the Kueue Workload of a convert Job, and the Workload's position in the queue. The module is used only when the chart sets
+"""Reads the Kueue Workload of the Job in a queue, and the Workload's position in the queue. The module is used only when the chart sets
 `kueue.enabled`.
 
 This module is separate from `observer.py` because Kueue is another project, whose API is read leniently and in several versions.
@@ -39,11 +39,14 @@ class Kueue:
             return None
         if workload is None:
             return Admission()
-        quota = _condition(workload, "QuotaReserved")
+        quota, eviction = _condition(workload, "QuotaReserved"), _condition(workload, "Evicted")
+        if quota.get("status") == "True" and eviction.get("status") == "True":
+            # Kueue takes the quota back as soon as the Job's last pod has ended.
+            return Admission(exists=True, message=untrusted.text(eviction.get("message")))
         if quota.get("status") == "True":
             return Admission(exists=True, reserved=True, message=untrusted.text(quota.get("message")))
         position = await self._position(child.namespace, queue, str(workload["metadata"]["name"]))
-        condition = quota or _condition(workload, "Evicted")
+        condition = quota or eviction
         return Admission(exists=True, message=untrusted.text(condition.get("message")), position=position)
 
     async def _workload(self, child: Child) -> Mapping[str, Any] | None:  # Any, because a Workload is a JSON object

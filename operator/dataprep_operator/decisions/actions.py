@@ -4,7 +4,7 @@ The status is written before the actions are performed, so a decision survives a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -13,15 +13,37 @@ from pydantic import ValidationError
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import TERMINAL_PHASES, DataPrepJobStatus
 from dataprep_api.spec import CleanupRule, DataPrepJobSpec
-from dataprep_operator.children import jobs
+from dataprep_operator.children import jobs, queue_jobs
 from dataprep_operator.children.metadata import Body
-from dataprep_operator.decisions import blocked_deadline, deadlines, evictions, handover, memory, removal, steps
+from dataprep_operator.decisions import (
+    blocked_deadline,
+    deadlines,
+    evictions,
+    handover,
+    memory,
+    queueing,
+    removal,
+    reservations,
+    steps,
+)
+from dataprep_operator.decisions.action_kinds import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    DeletePod,
+    DeleteSelf,
+    EmitEvent,
+    Enqueue,
+    EnsureConfigMap,
+    FailPod,
+    PatchJob,
+    SetFinalizer,
+)
 from dataprep_operator.decisions.events import Note
-from dataprep_operator.decisions.queueing import UNQUEUED_AFTER_SECONDS
 from dataprep_operator.decisions.status import accelerator
 from dataprep_operator.decisions.steps import Blocked, Queued, Succeeded
 from dataprep_operator.objects import times, untrusted
-from dataprep_operator.objects.child_jobs import CLEANUP, Child
+from dataprep_operator.objects.child_jobs import CLEANUP, QUEUE, Child
 from dataprep_operator.objects.observed import Observed
 from dataprep_operator.objects.pods import LINGERING_SECONDS, STUCK_CREATING_SECONDS, STUCK_TERMINATING_SECONDS, Pod
 from dataprep_operator.settings import PodDefaults
@@ -31,83 +53,6 @@ MOST_DELETIONS: Final = 200
 # If a new Job has the name of a Job that was just deleted, the new Job may get no pods for minutes. The Job controller keeps track of
 # expected pods under the Job's name, and forgets a deleted Job's pods only while no Job has that name (see Kubernetes' pkg/controller/job).
 RECREATE_AFTER_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True)
-class CreateJob:
-    """Create the spec's ConfigMap if it doesn't exist, and then the child Job."""
-
-    body: Body
-    config_map: Body
-
-
-@dataclass(frozen=True)
-class EnsureConfigMap:
-    """Recreate the spec's ConfigMap if it doesn't exist, because a pod may be waiting for it."""
-
-    config_map: Body
-
-
-@dataclass(frozen=True)
-class PatchJob:
-    """Patch a child Job."""
-
-    child: Child
-    spec: Body
-    event_message: str = ""
-    """Message of the Event about the change, or empty for no Event."""
-
-
-@dataclass(frozen=True)
-class Enqueue:
-    """Put a suspended child Job into the job's queue."""
-
-    child: Child
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class DeleteJob:
-    """Delete a child Job and its pods."""
-
-    child: Child
-
-
-@dataclass(frozen=True)
-class DeletePod:
-    """Delete a finished pod."""
-
-    pod: Pod
-
-
-@dataclass(frozen=True)
-class FailPod:
-    """Mark a pod as failed, because its node doesn't confirm that the pod has ended."""
-
-    pod: Pod
-
-
-@dataclass(frozen=True)
-class DeleteSelf:
-    """Delete the DataPrepJob."""
-
-
-@dataclass(frozen=True)
-class SetFinalizer:
-    """Add or remove the finalizer that delays deletion until the output is removed."""
-
-    on: bool
-
-
-@dataclass(frozen=True)
-class EmitEvent:
-    """Record an Event."""
-
-    note: Note
-
-
-Action = SetFinalizer | EmitEvent | CreateJob | EnsureConfigMap | PatchJob | Enqueue | DeleteJob | DeletePod | FailPod | DeleteSelf
 
 
 @dataclass(frozen=True)
@@ -141,12 +86,14 @@ def _actions(
         # The finalizer is added before any pod can write. The finalizer is removed as soon as the user sets the policy back to Retain.
         first_actions.append(SetFinalizer(on=observed.deletes_output))
     if status.phase in TERMINAL_PHASES:
-        return [*first_actions, *_suspend_children(observed, keep=None), *_cleanup_actions(observed, status, now=now, defaults=defaults)]
+        stops = [*_suspend_children(observed, keep=None), *reservations.end(observed, status, now=now)]
+        return [*first_actions, *stops, *_cleanup_actions(observed, status, now=now, defaults=defaults)]
     current = observed.child((status.step or "Plan").lower(), status.attempt)
     # Two jobs with the same output must never write at the same time, even if both have started.
     strays = _suspend_children(observed, keep=current if observed.rival is None else None)
     if observed.spec is None or status.start_time is None or observed.rival is not None:
-        return [*first_actions, *strays]
+        return [*first_actions, *strays, *reservations.release(observed, keep=None)]
+    strays += reservations.release(observed, keep=status.attempt if queueing.has_queue_job(observed, status.attempt) else None)
     return [
         *first_actions,
         *strays,
@@ -185,10 +132,33 @@ def _step_actions(
     now: datetime,
     defaults: PodDefaults,
 ) -> list[Action]:
+    if not queueing.has_queue_job(observed, status.attempt):
+        return _work_actions(observed, spec, status, current, judgement, queue=None, now=now, defaults=defaults)
+    queue = queueing.admitted(observed, status.attempt)
+    gpu = accelerator(spec, status) == "GPU"
+    quota_actions = reservations.hold(observed, spec, status, current, gpu=gpu, defaults=defaults)
+    if queue is None or spec.suspend:
+        return quota_actions
+    return [*quota_actions, *_work_actions(observed, spec, status, current, judgement, queue=queue, now=now, defaults=defaults)]
+
+
+def _work_actions(
+    observed: Observed,
+    spec: DataPrepJobSpec,
+    status: DataPrepJobStatus,
+    current: Child | None,
+    judgement: steps.Judgement,
+    *,
+    queue: Child | None,
+    now: datetime,
+    defaults: PodDefaults,
+) -> list[Action]:
+    """Return the actions of a step that may run. `queue` is the admitted queue Job, if the job has one."""
     if current is None:
         if spec.suspend or _was_just_deleted(observed, (status.step or "Plan").lower(), status.attempt, now=now):
             return []
-        return [CreateJob(_body(observed, spec, status, defaults=defaults), jobs.spec_config_map(observed, status.from_job))]
+        body = _body(observed, spec, status, defaults=defaults) if queue is None else _body_within(observed, spec, status, queue, defaults)
+        return [CreateJob(body, jobs.spec_config_map(observed, status.from_job))]
     if _lost_its_result(status, judgement):
         return [DeleteJob(current)]
     if current.finished or current.deleting:
@@ -196,10 +166,13 @@ def _step_actions(
     if current.queued:
         # The queue suspends and resumes its Jobs itself. While a DataPrepJob is suspended, it must have no Job in the queue.
         return [DeleteJob(current)] if spec.suspend else []
+    if queue is not None and current.within != queue_jobs.placement_digest(queue):
+        # The queue has admitted the job to other nodes than before. A new Job runs the unfinished tasks there.
+        return [DeleteJob(current)]
     if steps.is_left_suspended(observed, current):
         return _enqueue_actions(observed, current) if not spec.suspend else []
     is_paused = evictions.pause_message(observed, spec, status, current, now=now) is not None
-    return _adjustments(spec, current, suspend=spec.suspend or is_paused)
+    return _adjustments(spec, current, most=current.completions if queue is None else queue.parallelism, suspend=spec.suspend or is_paused)
 
 
 def _enqueue_actions(observed: Observed, child: Child) -> list[Action]:
@@ -254,6 +227,13 @@ def _body(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, 
             return jobs.plan_job(observed, spec, attempt=status.attempt, memory=memory.of(status), defaults=defaults)
 
 
+def _body_within(observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child, defaults: PodDefaults) -> Body:
+    """Return the Job of the current step, which runs within the quota of the queue Job."""
+    body = _body(replace(observed, queue=None, queue_labels={}, queue_annotations={}), spec, status, defaults=defaults)
+    # The plan and commit pods of a job with GPUs keep away from the GPU nodes, where the queue has admitted the converter pods.
+    return queue_jobs.within_quota(body, queue, placed=status.step == "Convert" or accelerator(spec, status) == "CPU")
+
+
 def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> bool:
     """Return whether the plan or commit step succeeded, but its pod was deleted before its result was read.
 
@@ -262,13 +242,13 @@ def _lost_its_result(status: DataPrepJobStatus, judgement: steps.Judgement) -> b
     return status.step != "Convert" and isinstance(judgement, Succeeded) and judgement.result is None and judgement.unreadable is None
 
 
-def _adjustments(spec: DataPrepJobSpec, current: Child, *, suspend: bool) -> list[Action]:
+def _adjustments(spec: DataPrepJobSpec, current: Child, *, most: int, suspend: bool) -> list[Action]:
     changes: Body = {}
     event_message = ""
     if current.suspended != suspend:
         changes["suspend"] = suspend
     if current.step == "convert":
-        parallelism = jobs.parallelism(spec, current.completions)
+        parallelism = min(most, jobs.parallelism(spec, current.completions))
         if parallelism != current.parallelism:
             changes["parallelism"] = parallelism
             event_message = f"parallelism {current.parallelism} → {parallelism}"
@@ -279,10 +259,11 @@ def _suspend_children(observed: Observed, *, keep: Child | None) -> list[Action]
     """Stop all unfinished children except `keep`.
 
     Suspension preserves the Job, its counts and the logs of its failed pods. Queued Jobs are deleted, because the queue would resume them.
+    Queue Jobs, which have no pods, are left to `reservations.py`.
     """
     actions: list[Action] = []
     for child in observed.children:
-        if child == keep or child.finished or child.deleting or steps.has_reported_plan(observed, child):
+        if child == keep or child.step == QUEUE or child.finished or child.deleting or steps.has_reported_plan(observed, child):
             continue
         if child.queued:
             actions.append(DeleteJob(child))
@@ -348,7 +329,7 @@ def _removal_actions(observed: Observed, *, now: datetime, defaults: PodDefaults
         return [*([EmitEvent(judgement.note)] if judgement.note is not None else []), SetFinalizer(on=False)]
     first_actions: list[Action] = [FailPod(pod) for pod in observed.writing_pods if pod.stuck_terminating(now)]
     cleanup = observed.child(CLEANUP, 1)
-    strays = _suspend_children(observed, keep=cleanup)
+    strays = [*_suspend_children(observed, keep=cleanup), *reservations.release(observed, keep=None)]
     if (
         isinstance(judgement, removal.Remove)
         and observed.spec is not None
@@ -394,8 +375,9 @@ def _next_deadlines(
     paused_until = evictions.paused_until(observed, spec, status, current)
     if paused_until is not None:
         moments.append(paused_until)
-    if current is not None and current.created is not None and observed.admission is not None and not observed.admission.exists:
-        moments.append(current.created + timedelta(seconds=UNQUEUED_AFTER_SECONDS))
+    queued = queueing.queued_job(observed, status.attempt)
+    if queued is not None and queued.created is not None and observed.admission is not None and not observed.admission.exists:
+        moments.append(queued.created + timedelta(seconds=queueing.UNQUEUED_AFTER_SECONDS))
     if current is not None and not observed.pods_of(current) and not current.finished and not current.suspended:
         moments.append(now + timedelta(seconds=STUCK_CREATING_SECONDS))
     return moments

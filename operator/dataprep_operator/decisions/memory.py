@@ -18,6 +18,12 @@ def of(status: DataPrepJobStatus) -> str | None:
     return memory
 
 
+def largest(status: DataPrepJobStatus) -> str | None:
+    """Return the largest raised memory of all steps, or None if no step's memory was raised. The pods of every step fit into it."""
+    raised = [memory for field in _FIELDS.values() if (memory := getattr(status.effective, field, None)) is not None]
+    return max(raised, key=quantity.to_bytes, default=None)
+
+
 def increase(status: DataPrepJobStatus, spec: DataPrepJobSpec, defaults: PodDefaults) -> Effective | None:
     """Return the effective values with more memory for the current step, or None when `retry` is unset or its maximum is reached."""
     raised_memory = of(status)

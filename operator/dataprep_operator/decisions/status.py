@@ -358,6 +358,8 @@ def _resume(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
 
 def _advance(context: Context, status: DataPrepJobStatus) -> DataPrepJobStatus:
     """Update the status from the current step. When a step has finished, continue with the next step."""
+    if queueing.has_queue_job(context.observed, status.attempt):
+        status = _with_quota_condition(context, status, queueing.queue_job(context.observed, status.attempt), whole=True)
     if status.step == "Plan":
         status = _plan_step(context, status)
     if status.step == "Convert" and status.phase != "Failed":
@@ -419,7 +421,8 @@ def _convert_step(context: Context, status: DataPrepJobStatus) -> DataPrepJobSta
             "failed_indexes": _failed_task_ranges(status, child),
         }
     )
-    status = _with_quota_condition(context, status, child)
+    if not queueing.has_queue_job(context.observed, status.attempt):
+        status = _with_quota_condition(context, status, child)
     judgement = steps.judge(context.observed, context.spec, step="convert", attempt=status.attempt)
     if isinstance(judgement, Succeeded):
         return status.model_copy(
@@ -465,7 +468,8 @@ def _report_unfinished(
         case Blocked(blockage=blockage):
             return _report_blockage(context, status, blockage)
         case Queued():
-            quota = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) if step == "convert" else None
+            is_in_queue = step == "convert" or queueing.has_queue_job(context.observed, status.attempt)
+            quota = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) if is_in_queue else None
             reason = next((candidate for candidate in Reason if quota is not None and candidate == quota.reason), Reason.QUEUED)
             message = (
                 quota.message
@@ -477,9 +481,9 @@ def _report_unfinished(
             return _with_phase(context, status, phase, "True", reason, _MESSAGES[reason])
 
 
-def _with_quota_condition(context: Context, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
+def _with_quota_condition(context: Context, status: DataPrepJobStatus, child: Child | None, *, whole: bool = False) -> DataPrepJobStatus:
     has_condition = conditions.find(status.conditions, ConditionType.QUOTA_RESERVED) is not None
-    quota_condition = queueing.quota_condition(context.observed, child, has_condition=has_condition, now=context.now)
+    quota_condition = queueing.quota_condition(context.observed, child, has_condition=has_condition, whole=whole, now=context.now)
     return status if quota_condition is None else _with_condition(context, status, ConditionType.QUOTA_RESERVED, *quota_condition)
 
 
@@ -546,8 +550,10 @@ def accelerator(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> Literal["CP
 
 def _with_effective(context: Context, status: DataPrepJobStatus, child: Child | None) -> DataPrepJobStatus:
     completions = child.completions if child is not None else status.tasks or 1
+    queue = queueing.admitted(context.observed, status.attempt)
+    most = queue.parallelism if queue is not None else completions
     effective_fields = {
-        "parallelism": child.parallelism if child is not None and child.queued else parallelism(context.spec, completions),
+        "parallelism": child.parallelism if child is not None and child.queued else min(most, parallelism(context.spec, completions)),
         "image": child.image if child is not None and child.image else scripts.image(context.spec, context.defaults),
         "accelerator": accelerator(context.spec, status),
     }

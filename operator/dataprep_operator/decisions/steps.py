@@ -12,6 +12,7 @@ from dataprep_api.dataset.messages import CommitResult, PlanResult
 from dataprep_api.reasons import Reason
 from dataprep_api.resources.status import Failure
 from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.decisions import queueing
 from dataprep_operator.objects import pods, ranges
 from dataprep_operator.objects.child_jobs import Child
 from dataprep_operator.objects.observed import Observed
@@ -25,7 +26,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Queued:
-    """The Job waits, because its queue has not admitted it or because somebody else suspended it."""
+    """The step waits, because the queue has not admitted the job or the step's Job, or because somebody else suspended the Job."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ Judgement = Absent | Queued | Blocked | Running | Succeeded | Failed
 def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int) -> Judgement:
     """Return the state of one step of the job."""
     child = observed.child(step, attempt)
+    waits_for_quota = queueing.waits_for_quota(observed, step=step, attempt=attempt)
     if child is None:
-        return Blocked(observed.refusal) if observed.refusal is not None else Absent()
+        return Blocked(observed.refusal) if observed.refusal is not None else Queued() if waits_for_quota else Absent()
     own_pods = observed.pods_of(child)
     if child.complete or has_reported_plan(observed, child):
         result = observed.result_of(child)
@@ -78,7 +80,7 @@ def judge(observed: Observed, spec: DataPrepJobSpec, *, step: str, attempt: int)
     failure = _terminated_too_often(child, spec, own_pods)
     if failure is not None:
         return failure
-    if (child.queued and child.suspended) or is_left_suspended(observed, child):
+    if waits_for_quota or (child.queued and child.suspended) or is_left_suspended(observed, child):
         return Queued()
     blockage = _blockage(observed, spec, own_pods, child)
     return Blocked(blockage) if blockage is not None else Running()
@@ -89,8 +91,10 @@ def is_left_suspended(observed: Observed, child: Child) -> bool:
 
     If the DataPrepJob has a queue, the suspended Job is put into that queue. If the DataPrepJob has no queue, the operator resumes the Job
     once, in case the suspension was an accident. The operator resumes the Job only once, because Kueue would suspend the Job again after
-    every resumption.
+    every resumption. A Job within the quota of a queue Job is suspended and resumed with the queue Job.
     """
+    if child.within is not None and queueing.has_queue_job(observed, child.attempt):
+        return False
     return child.suspended_by_others and (observed.queue is not None or child.resumed)
 
 

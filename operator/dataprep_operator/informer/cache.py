@@ -14,7 +14,7 @@ from dataprep_api.resources.status import TERMINAL_PHASES, Phase
 from dataprep_operator.objects import outputs, pods, times, untrusted
 from dataprep_operator.objects.child_jobs import Child, read
 from dataprep_operator.objects.observed import Key
-from dataprep_operator.objects.owners import controller
+from dataprep_operator.objects.owners import controller, job_owner
 from dataprep_operator.objects.pods import Pod
 from dataprep_operator.objects.untrusted import Raw
 
@@ -275,8 +275,8 @@ class Cache:
         if kind is Kind.DATAPREPJOBS:
             return Key(metadata["namespace"], metadata["name"])
         if kind is Kind.JOBS:
-            owner = controller(raw)
-            return Key(metadata["namespace"], untrusted.text(owner.get("name"))) if owner.get("kind") == KIND else None
+            owner = job_owner(raw)
+            return Key(metadata["namespace"], untrusted.text(owner.get("name"))) if owner else None
         child = self._child(metadata["namespace"], untrusted.text(controller(raw).get("uid")))
         if child is not None:
             return Key(child.namespace, child.owner_name)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from dataprep_api import KIND, names
+from dataprep_api import canonical, names
 from dataprep_operator.objects import times, untrusted
-from dataprep_operator.objects.owners import controller
+from dataprep_operator.objects.owners import job_owner
 from dataprep_operator.objects.pods import CONTAINER
 
 ANNOTATION_TASKS: Final = "dataprep.io/tasks"
@@ -21,8 +21,28 @@ RESUMED: Final = "resumed"
 """Value of the annotation after the operator has resumed a Job that somebody else suspended."""
 QUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = f"{QUEUE_DOMAIN}/queue-name"
+ANNOTATION_LEAST: Final = f"{QUEUE_DOMAIN}/job-min-parallelism"
+"""Kueue's annotation that allows it to admit a Job with fewer pods, but not with fewer than the annotation says."""
+ANNOTATION_PLACEMENT: Final = "dataprep.io/placement"
+"""Annotation on a step's Job that runs within the quota of a queue Job: the digest of the placement that its pods have."""
 CLEANUP: Final = "cleanup"
 """The step whose Job removes a deleted job's output."""
+QUEUE: Final = "queue"
+"""The step whose Job has no pods, and represents all other steps of the job in the queue."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the pods of a queue Job may run. Kueue adds the admitted flavors' labels and tolerations to the queue Job's pod template."""
+
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Mapping[str, Any], ...]  # Any, because a toleration is a JSON object of the API
+    annotations: Mapping[str, str]
+
+    def digest(self, queue_uid: str) -> str:
+        """Return a digest of the placement and of the queue Job that it belongs to."""
+        fields = {"nodeSelector": self.node_selector, "tolerations": self.tolerations, "annotations": self.annotations}
+        return canonical.sha256({"queue": queue_uid, **fields})
 
 
 @dataclass(frozen=True)
@@ -48,6 +68,8 @@ class Child:
     parallelism: int = 1
     completions: int = 1
     active: int = 0
+    ready: int = 0
+    """The number of ready pods, for a queue Job only."""
     completed_indexes: str = ""
     failed_indexes: str = ""
     complete: bool = False
@@ -60,6 +82,12 @@ class Child:
     plan_sha256: str | None = None
     spec_sha256: str | None = None
     """Digest of the spec that the Job's pods mount. None if an older operator created the Job."""
+    within: str | None = None
+    """Digest of the placement of the Job's pods, if the Job runs within the quota of a queue Job."""
+    least: int = 0
+    """The least number of pods with which Kueue may admit the Job, or 0 if Kueue must admit all pods."""
+    placement: Placement | None = None
+    """The placement of the pods, for a queue Job only."""
     deleting: bool = False
     image: str | None = None
     """The image of the Job's pods. The image may differ from the current default, if an older operator created the Job."""
@@ -75,8 +103,7 @@ def read(raw: Mapping[str, Any]) -> Child:
     """Parse a child Job."""
     metadata, spec, status = raw["metadata"], untrusted.mapping(raw.get("spec")), untrusted.mapping(raw.get("status"))
     labels, annotations = untrusted.mapping(metadata.get("labels")), untrusted.mapping(metadata.get("annotations"))
-    owner = controller(raw)
-    owner = owner if owner.get("kind") == KIND else {}
+    owner, is_queue_job = job_owner(raw), labels.get(names.LABEL_STEP) == QUEUE
     conditions = {kind: condition for kind, condition in untrusted.conditions(status).items() if condition.get("status") == "True"}
     # FailureTarget, which Kubernetes sets first, is ignored: only Failed means that the Job's last pod has ended.
     failure = conditions.get("Failed") or {}
@@ -99,6 +126,7 @@ def read(raw: Mapping[str, Any]) -> Child:
         parallelism=untrusted.number(spec.get("parallelism"), 1),
         completions=untrusted.number(spec.get("completions"), 1),
         active=untrusted.number(status.get("active")),
+        ready=untrusted.number(status.get("ready")) if is_queue_job else 0,
         completed_indexes=untrusted.text(status.get("completedIndexes")),
         failed_indexes=untrusted.text(status.get("failedIndexes")),
         complete="Complete" in conditions,
@@ -110,6 +138,9 @@ def read(raw: Mapping[str, Any]) -> Child:
         tasks=untrusted.text(annotations.get(ANNOTATION_TASKS)) or None,
         plan_sha256=untrusted.text(annotations.get(ANNOTATION_PLAN)) or None,
         spec_sha256=untrusted.text(annotations.get(ANNOTATION_SPEC)) or None,
+        within=untrusted.text(annotations.get(ANNOTATION_PLACEMENT)) or None,
+        least=untrusted.number(annotations.get(ANNOTATION_LEAST)) if is_queue_job else 0,
+        placement=_placement(spec) if is_queue_job else None,
         deleting="deletionTimestamp" in metadata,
         image=_image(spec),
     )
@@ -123,3 +154,16 @@ def _image(spec: Mapping[str, Any]) -> str | None:
         if container.get("name") == CONTAINER
     ]
     return images[0] or None if images else None
+
+
+def _placement(spec: Mapping[str, Any]) -> Placement:
+    template = untrusted.mapping(spec.get("template"))
+    pod, annotations = (
+        untrusted.mapping(template.get("spec")),
+        untrusted.mapping(untrusted.mapping(template.get("metadata")).get("annotations")),
+    )
+    return Placement(
+        node_selector={key: untrusted.text(value) for key, value in untrusted.mapping(pod.get("nodeSelector")).items()},
+        tolerations=tuple(untrusted.mappings(pod.get("tolerations"))),
+        annotations={key: untrusted.text(value) for key, value in annotations.items() if key.partition("/")[0] != QUEUE_DOMAIN},
+    )

@@ -55,7 +55,7 @@ class Dependency:
 
 @dataclass(frozen=True)
 class Admission:
-    """The state of the convert Job in Kueue."""
+    """The state in Kueue of the Job in the queue."""
 
     exists: bool = False
     """Whether the Job has a Workload."""
@@ -93,13 +93,15 @@ class Observed:
     namespace_terminating: bool = False
     """Whether the namespace's termination is stuck on pods that are removed only when their Job is deleted."""
     retry: str | None = None
+    kueue: bool = False
+    """Whether the operator may create a Job that represents all steps in the queue (the chart's `kueue.enabled`)."""
     queue: str | None = None
-    # The job's kueue.x-k8s.io/… labels, which are copied to the convert Job.
+    # The job's kueue.x-k8s.io/… labels, which are copied to the Job in the queue.
     queue_labels: Mapping[str, str] = field(default_factory=dict)
     queue_annotations: Mapping[str, str] = field(default_factory=dict)
     """The job's kueue.x-k8s.io/… annotations."""
     admission: Admission | None = None
-    """The convert Job's state in Kueue, or None when Kueue wasn't queried."""
+    """The state in Kueue of the Job in the queue, or None when Kueue wasn't queried."""
     children: tuple[Child, ...] = ()
     missing_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
     """Maps the step and attempt of a child that has disappeared to the time when the child was first found missing."""

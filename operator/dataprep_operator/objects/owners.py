@@ -12,7 +12,19 @@ def controller(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((owner for owner in untrusted.mappings(raw["metadata"].get("ownerReferences")) if owner.get("controller")), {})
 
 
-def owned_by(raw: Mapping[str, Any], *, uid: str) -> bool:
-    """Return whether the DataPrepJob with this uid controls the object."""
+def job_owner(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the reference to the DataPrepJob that the object belongs to, or an empty mapping.
+
+    The DataPrepJob is the controller of its objects. The only exceptions are the Jobs of steps that run within the quota of a queue Job: the
+    queue Job is their controller as long as it exists, and the DataPrepJob is another owner.
+    """
     owner = controller(raw)
-    return owner.get("kind") == KIND and owner.get("uid") == uid
+    if owner.get("kind", "Job") == "Job":
+        owners = untrusted.mappings(raw["metadata"].get("ownerReferences"))
+        owner = next((other for other in owners if other.get("kind") == KIND), {})
+    return owner if owner.get("kind") == KIND else {}
+
+
+def owned_by(raw: Mapping[str, Any], *, uid: str) -> bool:
+    """Return whether the object belongs to the DataPrepJob with this uid."""
+    return job_owner(raw).get("uid") == uid

@@ -12,7 +12,7 @@ from dataprep_api.resources.status import DataPrepJobStatus
 from dataprep_operator.children import jobs, unknown_fields
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, JOBS, PODS, Body, Cluster
 from dataprep_operator.decisions import handover
-from dataprep_operator.decisions.actions import (
+from dataprep_operator.decisions.action_kinds import (
     Action,
     CreateJob,
     DeleteJob,
@@ -23,6 +23,7 @@ from dataprep_operator.decisions.actions import (
     EnsureConfigMap,
     FailPod,
     PatchJob,
+    PatchJobStatus,
     SetFinalizer,
 )
 from dataprep_operator.decisions.events import Note
@@ -30,8 +31,9 @@ from dataprep_operator.decisions.status import as_json
 from dataprep_operator.errors import AlreadyExists, ClusterError, Conflict, NotFound, Refused, SpecUnreadable, Unavailable
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import pods, times
+from dataprep_operator.objects.child_jobs import QUEUE
 from dataprep_operator.objects.observed import Observed
-from dataprep_operator.objects.owners import controller, owned_by
+from dataprep_operator.objects.owners import job_owner, owned_by
 from dataprep_operator.objects.pods import Blockage, Pod
 from dataprep_operator.objects.untrusted import Raw
 from dataprep_operator.reconcilers.event_recorder import EventRecorder
@@ -183,6 +185,9 @@ class Actuator:
                 await self._patch_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
                 if event_message:
                     await self.record_events(observed, status, [Note("Normal", Reason.RESCALED, event_message)])
+            case PatchJobStatus(child=child, status=job_status):
+                body = {"metadata": {"uid": child.uid}, "status": job_status}
+                await self._patch_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body, "status")
             case Enqueue(child=child, labels=labels, annotations=annotations):
                 body = {"metadata": {"uid": child.uid, "labels": dict(labels), "annotations": dict(annotations)}}
                 await self._patch_child(JOBS, Kind.JOBS, child.namespace, child.name, child.uid, body)
@@ -216,8 +221,10 @@ class Actuator:
                 self._observer.freeze_spec(observed.uid, spec)
             # The later Jobs are not created strictly: a job that an earlier release has planned must not fail because of a field that the API
             # server has ignored so far.
-            is_plan = action.body["metadata"]["labels"].get(names.LABEL_STEP) == "plan"
-            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed, strict=is_plan)
+            labels = action.body["metadata"]["labels"]
+            is_first = (labels[names.LABEL_STEP], labels[names.LABEL_ATTEMPT]) == (QUEUE, "1")
+            is_strict = is_first or labels[names.LABEL_STEP] == "plan"
+            job = await self._create_or_get(JOBS, jobs.with_spec_digest(action.body, spec), observed, strict=is_strict)
         except Refused as exc:
             message = unknown_fields.in_the_users_words(str(exc), action.body, observed.spec)
             self._observer.set_refusal(observed.uid, Blockage(Reason.POD_REFUSED, message, fatal=not pods.is_temporary(message)))
@@ -243,7 +250,7 @@ class Actuator:
         name = body["metadata"]["name"]
         existing = await self._cluster.get(resource, observed.key.namespace, name)
         if not owned_by(existing, uid=observed.uid):
-            owner = controller(existing)
+            owner = job_owner(existing)
             if owner.get("kind") == KIND and owner.get("name") == observed.key.name:
                 raise LeftoverChild(f"{body['kind']} {name} belongs to a deleted DataPrepJob of the same name; waiting for its deletion.")
             raise ForeignChild(f"{body['kind']} {name} exists and doesn't belong to this DataPrepJob; delete or rename it.")

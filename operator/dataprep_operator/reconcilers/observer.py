@@ -21,7 +21,7 @@ from dataprep_operator.children.metadata import child_name, spec_config_map_name
 from dataprep_operator.cluster.cluster import CONFIG_MAPS, DATAPREPJOBS, NAMESPACES, PODS, Cluster
 from dataprep_operator.cluster.kueue import Kueue
 from dataprep_operator.cluster.warning_events import WarningEvents
-from dataprep_operator.decisions import conditions, steps
+from dataprep_operator.decisions import conditions, queueing, steps
 from dataprep_operator.errors import NotFound, OperatorError, Refused, SpecUnreadable
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.objects import pods, times, untrusted
@@ -107,7 +107,8 @@ class Observer:
         status = _status(raw)
         observed = await self._with_spec(_from_raw(key, raw, status))
         children = self._cache.children_of(observed.key.namespace, observed.uid)
-        observed = replace(observed, missing_since=self._missing_since(observed.uid, children, now=now))
+        missing_since = self._missing_since(observed.uid, children, now=now)
+        observed = replace(observed, missing_since=missing_since, kueue=self._kueue is not None)
         if observed.deleting and observed.has_finalizer:
             return await self._observe_removal(observed, children, now=now)
         rival = await self._rival(key) if not observed.finished or observed.restart_wanted else None
@@ -359,8 +360,8 @@ class Observer:
         return None
 
     async def _admission(self, observed: Observed) -> Admission | None:
-        """Return the convert Job's state in Kueue, or None if Kueue has already admitted the Job or isn't used."""
-        child = observed.child("convert", observed.status.attempt)
+        """Return the state in Kueue of the Job in the queue, or None if Kueue has already admitted the Job or isn't used."""
+        child = queueing.queued_job(observed, observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
             return None
         condition = conditions.find(observed.status.conditions, ConditionType.QUOTA_RESERVED)

@@ -1,0 +1,121 @@
+"""Decides what a job's queue Job needs: the Job that holds the quota of all steps in a Kueue queue. All functions are pure.
+
+The steps run only while the queue has admitted the queue Job. `queueing.py` says which jobs have a queue Job, and what the status tells.
+"""
+
+from datetime import datetime
+
+from dataprep_api.resources.status import DataPrepJobStatus
+from dataprep_api.spec import DataPrepJobSpec
+from dataprep_operator.children import jobs, queue_jobs
+from dataprep_operator.children.metadata import Body
+from dataprep_operator.decisions import memory, queueing
+from dataprep_operator.decisions.action_kinds import Action, CreateJob, DeleteJob, PatchJob, PatchJobStatus
+from dataprep_operator.decisions.steps import has_reported_plan
+from dataprep_operator.objects.child_jobs import QUEUE, Child
+from dataprep_operator.objects.observed import Observed
+from dataprep_operator.settings import PodDefaults
+
+
+def hold(
+    observed: Observed, spec: DataPrepJobSpec, status: DataPrepJobStatus, current: Child | None, *, gpu: bool, defaults: PodDefaults
+) -> list[Action]:
+    """Return the actions that keep an unfinished job in its queue, and stop the current step's Job while the queue doesn't admit the job."""
+    queue = queueing.queue_job(observed, status.attempt)
+    if spec.suspend:
+        return _leave(observed, queue, current)
+    if queue is None:
+        body = queue_jobs.queue_job(
+            observed,
+            spec,
+            attempt=status.attempt,
+            gpu=gpu,
+            memory=memory.largest(status),
+            parallelism=_parallelism(spec, status),
+            defaults=defaults,
+        )
+        return [*_stop(observed, current), CreateJob(body, jobs.spec_config_map(observed, status.from_job))]
+    if queue.deleting:
+        return _stop(observed, current)
+    if queue.finished:
+        # Only somebody else can have ended it. An ended Job can't hold quota, so it is created again.
+        return [*_stop(observed, current), DeleteJob(queue)]
+    if queue.suspended:
+        return [*_stop(observed, current), *_rescale(spec, status, queue), *_report_use(observed, queue)]
+    return _report_use(observed, queue)
+
+
+def release(observed: Observed, *, keep: int | None) -> list[Action]:
+    """Delete the queue Jobs of all attempts except `keep`, as soon as none of their pods is left."""
+    return [
+        DeleteJob(child)
+        for child in observed.children
+        if child.step == QUEUE and child.attempt != keep and not child.finished and not child.deleting and not _is_used(observed, child)
+    ]
+
+
+def end(observed: Observed, status: DataPrepJobStatus, *, now: datetime) -> list[Action]:
+    """End the queue Jobs of a finished job, as soon as no pod is left, so that Kueue gives the quota to others."""
+    succeeded = status.phase == "Succeeded"
+    message = "The DataPrepJob has succeeded." if succeeded else "The DataPrepJob has failed."
+    return [
+        PatchJobStatus(child, queue_jobs.final_status(child, succeeded=succeeded, message=message, now=now))
+        for child in observed.children
+        if child.step == QUEUE and not child.finished and not child.deleting and not _is_used(observed, child)
+    ]
+
+
+def _leave(observed: Observed, queue: Child | None, current: Child | None) -> list[Action]:
+    """Take a suspended job out of its queue. The quota is given back when the pods have ended."""
+    is_used = any(_uses_quota(observed, child) for child in ([current] if current is not None else []))
+    if is_used:
+        return _stop(observed, current)
+    leftovers = [child for child in (current, queue) if child is not None and not child.finished and not child.deleting]
+    return [DeleteJob(child) for child in leftovers]
+
+
+def _stop(observed: Observed, current: Child | None) -> list[Action]:
+    if current is None or current.finished or current.deleting or current.suspended or has_reported_plan(observed, current):
+        return []
+    return [PatchJob(current, {"suspend": True})]
+
+
+def _rescale(spec: DataPrepJobSpec, status: DataPrepJobStatus, queue: Child) -> list[Action]:
+    """Change the number of pods that a waiting job asks for. An admitted job keeps its number until the queue admits it again."""
+    # Kueue refuses a number below the least one.
+    wanted = max(queue.least, _parallelism(spec, status))
+    return [PatchJob(queue, {"parallelism": wanted})] if queue.active == 0 and queue.parallelism != wanted else []
+
+
+def _parallelism(spec: DataPrepJobSpec, status: DataPrepJobStatus) -> int:
+    """Return the number of pods that the rest of the job can use at the same time."""
+    match status.step:
+        case "Convert":
+            return jobs.parallelism(spec, status.tasks or 1)
+        case "Commit":
+            return 1
+        case _:
+            return spec.workers.parallelism
+
+
+def _report_use(observed: Observed, queue: Child) -> list[Action]:
+    """Write how many pods use the quota. A stopped queue Job is used until the last pod has ended; only then Kueue takes the quota back."""
+    pods = queue.parallelism if not queue.suspended or _is_used(observed, queue) else 0
+    started = any(child.finished or any(pod.started for pod in observed.pods_of(child)) for child in _step_jobs(observed, queue.attempt))
+    desired: Body = queue_jobs.use_status(pods=pods, ready=started)
+    return [PatchJobStatus(queue, desired)] if (queue.active, queue.ready) != (desired["active"], desired["ready"]) else []
+
+
+def _is_used(observed: Observed, queue: Child) -> bool:
+    return any(_uses_quota(observed, child) for child in _step_jobs(observed, queue.attempt))
+
+
+def _uses_quota(observed: Observed, child: Child) -> bool:
+    """Return whether a step's Job has pods, or may get some."""
+    if any(not pod.finished for pod in observed.pods_of(child)):
+        return True
+    return not (child.finished or child.suspended or child.deleting or has_reported_plan(observed, child))
+
+
+def _step_jobs(observed: Observed, attempt: int) -> list[Child]:
+    return [child for child in observed.children if child.attempt == attempt and child.step in queueing.STEPS]
