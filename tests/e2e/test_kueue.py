@@ -4,17 +4,19 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.e2e.slow_jobs import assert_whole, slow_job, slow_writes, some_reports
 
 from kubecluster import Cluster
+from storeservers.oss.controls import Fault
 from workbench import kueue
 from workbench.installation import Installation
 from workbench.jobs import Document, Namespace, condition
 from workbench.kueue import FLAVOR_LABEL, MANAGED
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
-from workbench.stores import Stores
+from workbench.stores import BUCKET, Stores
 
 pytestmark = pytest.mark.xdist_group("kueue")
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -33,6 +35,7 @@ def running_kueue(cluster: Cluster, operator: Installation) -> Iterator[None]:
         yield
         cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
         cluster.kubectl("delete", "resourceflavors", "--all", "--timeout=30s")
+        cluster.kubectl("delete", "workloadpriorityclasses", "--all", "--timeout=30s")
 
 
 @pytest.fixture
@@ -46,8 +49,13 @@ def queues(namespace: Namespace, running_kueue: None) -> Iterator[Namespace]:
     namespace.cluster.kubectl("delete", "clusterqueues", "--all", "--timeout=60s")
 
 
-def queued(job: Document, queue: str) -> Document:
-    job["metadata"].setdefault("labels", {})[QUEUE_LABEL] = queue
+def queued(job: Document, queue: str, **marks: str) -> Document:
+    """The job in a queue, with other marks of Kueue: `priority_class` is a label, and `job_min_parallelism` an annotation."""
+    metadata = job["metadata"]
+    metadata.setdefault("labels", {})[QUEUE_LABEL] = queue
+    for name, value in marks.items():
+        key = f"kueue.x-k8s.io/{name.replace('_', '-')}"
+        metadata.setdefault("annotations" if name.startswith("job_") else "labels", {})[key] = value
     return job
 
 
@@ -66,18 +74,29 @@ def held(namespace: Namespace, name: str, *, reason: str, words: list[str], seco
     told = condition(status, "QuotaReserved")
     assert (status["phase"], told["status"]) == ("Queued", "False")
     assert condition(status, "Running")["status"] == "False"
-    until(lambda: not active(namespace, name), what="no converter pod at work")
+    until(lambda: not active(namespace, name), what="no pod at work")
     return str(told["message"])
 
 
 def active(namespace: Namespace, name: str) -> list[str]:
-    pods = namespace.pods(name, step="convert")
+    pods = namespace.pods(name)
     return [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
 
 
-def convert(namespace: Namespace, name: str) -> Document:
-    [found] = namespace.all("jobs", selector=f"dataprep.io/job={name},dataprep.io/step=convert")
+def step_job(namespace: Namespace, name: str, step: str) -> Document:
+    [found] = namespace.all("jobs", selector=f"dataprep.io/job={name},dataprep.io/step={step}")
     return found
+
+
+def workload(namespace: Namespace, name: str) -> Document:
+    """The only Workload of a job."""
+    uid = step_job(namespace, name, "queue")["metadata"]["uid"]
+    [found] = namespace.all("workloads", selector=f"kueue.x-k8s.io/job-uid={uid}")
+    return found
+
+
+def is_true(workload: Document, kind: str) -> bool:
+    return condition(workload.get("status", {}), kind).get("status") == "True"
 
 
 def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
@@ -93,7 +112,7 @@ def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores:
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
     told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
-    assert told.startswith("The convert Job waits for a Workload, because Kueue has not created one.")
+    assert told.startswith("The job waits for a Workload, because Kueue has not created one.")
     assert "NotQueued" in [reason for reason, _ in namespace.events("forgotten")]
 
 
@@ -105,20 +124,23 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     queues.apply(queued(second, "research"))
     assert "0 jobs of the queue are before it." in held(queues, "first", reason="Queued", words=["are before it."])
     held(queues, "second", reason="Queued", words=["1 job of the queue is before it."])
-    assert convert(queues, "first")["spec"]["suspend"] is True
+    # Nothing runs before the admission, and the plan neither.
+    assert [each["metadata"]["labels"]["dataprep.io/step"] for each in queues.all("jobs", selector="dataprep.io/job=first")] == ["queue"]
+    assert step_job(queues, "first", "queue")["spec"]["suspend"] is True
 
     quota(queues, "50m")  # quota for one of the two jobs
     wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
     for name in ("first", "second"):
         told = condition(queues.status(name), "QuotaReserved")
         assert (told["status"], told["reason"]) == ("True", "QuotaReserved")
-        # Kueue sets the flavor's node selector, and the operator leaves it alone.
-        for pod in queues.pods(name):
-            chosen = pod["spec"].get("nodeSelector", {}).get(FLAVOR_LABEL)
-            assert chosen == (FLAVOR if pod["metadata"]["labels"]["dataprep.io/step"] == "convert" else None)
+        # The pods of all steps run where the queue has admitted the job.
+        assert {pod["spec"].get("nodeSelector", {}).get(FLAVOR_LABEL) for pod in queues.pods(name)} == {FLAVOR}
     assert_done_once(stores, queues)
-    ran = sorted((convert(queues, name)["status"] for name in ("first", "second")), key=lambda status: str(status["startTime"]))
-    assert ran[0]["completionTime"] <= ran[1]["startTime"]
+    # One Workload represented plan, convert and commit, and gave its quota back at the end.
+    until(lambda: all(is_true(workload(queues, name), "Finished") for name in ("first", "second")), what="finished Workloads")
+    assert len(queues.all("workloads")) == 2
+    plans, commits = ([step_job(queues, name, step)["status"] for name in ("first", "second")] for step in ("plan", "commit"))
+    assert min(status["completionTime"] for status in commits) <= max(status["startTime"] for status in plans)
 
 
 def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
@@ -131,7 +153,7 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
         held(queues, "slow", reason="Queued", words=[f"ClusterQueue {queues.name}-research is "], seconds=60)
     # Neither edits nor a suspension of the job disturb Kueue.
     queues.kubectl("patch", "dpj", "slow", "--type=merge", '--patch={"spec": {"workers": {"parallelism": 1}}}')
-    assert convert(queues, "slow")["spec"]["suspend"] is True
+    assert step_job(queues, "slow", "convert")["spec"]["suspend"] is True
     stop(queues, "None")
     queues.wait_phase("slow", "Succeeded", seconds=180)
     reports = assert_whole(stores, queues)
@@ -141,6 +163,78 @@ def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Name
 def stop(namespace: Namespace, policy: str) -> None:
     patch = json.dumps({"spec": {"stopPolicy": policy}})
     namespace.cluster.kubectl("patch", "clusterqueue", f"{namespace.name}-research", "--type=merge", f"--patch={patch}")
+
+
+def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
+    quota(queues, "400m")
+    queues.apply(kueue.priority("urgent", 100), kueue.priority("patient", 1))
+    with slow_plan(stores, queues):
+        queues.apply(queued(slow_job(queues, stores, digits_on_hdfs), "research", priority_class="patient"))
+        until(lambda: running(queues, "slow", step="plan"), what="a running plan pod", seconds=60)
+        first = workload(queues, "slow")["metadata"]["uid"]
+        [urgent] = small_jobs(stores, queues, ["urgent"])
+        queues.apply(queued(urgent, "research", priority_class="urgent"))
+        until(lambda: step_job(queues, "slow", "plan")["spec"].get("suspend") is True, what="a suspended plan Job", seconds=60)
+        queues.wait_phase("slow", "Queued", seconds=30)
+    queues.wait_phase("urgent", "Succeeded", seconds=DONE_SECONDS)
+    told = [message for reason, message in queues.events("slow") if reason == "Queued"]
+    assert any("Preempted to accommodate a workload" in message for message in told), told
+    queues.wait_phase("slow", "Succeeded", seconds=180)
+    assert_whole(stores, queues)
+    # The same Workload was admitted twice.
+    assert workload(queues, "slow")["metadata"]["uid"] == first
+    ended = step_job(queues, "urgent", "commit")["status"]["completionTime"]
+    assert max(pod["status"]["startTime"] for pod in queues.pods("slow", step="plan")) >= ended
+
+
+@contextmanager
+def slow_plan(stores: Stores, namespace: Namespace) -> Iterator[None]:
+    """Slows down what the plan step writes."""
+    stores.oss.inject(Fault(kind="stall", method="PUT", matching=rf"/{BUCKET}/{namespace.name}/_dataprep/", seconds=60, count=1000))
+    try:
+        yield
+    finally:
+        stores.oss.clear_faults()
+
+
+def running(namespace: Namespace, name: str, *, step: str) -> bool:
+    return any(pod.get("status", {}).get("phase") == "Running" for pod in namespace.pods(name, step=step))
+
+
+def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
+    quota(queues, "100m")  # for two of the four workers
+    shards: Document = {"output": {"shards": {"count": 4}}, "workers": {"parallelism": 4}}
+    plain, partial = small_jobs(stores, queues, ["plain", "partial"])
+    for job in (plain, partial):
+        for field, values in shards.items():
+            job["spec"][field] |= values
+    queues.apply(plain, queued(partial, "research", job_min_parallelism="1"))
+    wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
+    assert queues.status("partial")["effective"]["parallelism"] == 2
+    assert step_job(queues, "partial", "convert")["spec"]["parallelism"] == 2
+    assert step_job(queues, "plain", "convert")["spec"]["parallelism"] == 4
+    digests = {name: [file["sha256"] for file in queues.status(name)["outputs"]] for name in ("plain", "partial")}
+    assert len(digests["plain"]) == 4
+    assert digests["partial"] == digests["plain"]
+
+
+def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, stores: Stores) -> None:
+    """Kueue puts every Job without a queue into the LocalQueue `default`. The steps would wait for quota that their own job holds."""
+    queues.apply(*kueue.queue("default", namespace=queues.name, cpu="50m", flavor=FLAVOR))
+    [job] = small_jobs(stores, queues, ["inside"])
+    queues.apply(queued(job, "default"))
+    wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
+    assert_done_once(stores, queues)
+    assert len(queues.all("workloads")) == 1
+
+
+def test_a_deleted_job_leaves_no_workload(queues: Namespace, stores: Stores) -> None:
+    quota(queues, "10m")
+    [job] = small_jobs(stores, queues, ["gone"])
+    queues.apply(queued(job, "research"))
+    held(queues, "gone", reason="Queued", words=["insufficient quota"])
+    queues.kubectl("delete", "dpj", "gone")
+    until(lambda: queues.all("workloads") == [], what="no Workload of the deleted job")
 
 
 def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: Namespace, stores: Stores) -> None:

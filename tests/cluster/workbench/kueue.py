@@ -54,7 +54,10 @@ def installed(cluster: Cluster) -> Iterator[None]:
 
 
 def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]:
-    """A LocalQueue and its ClusterQueue, with a quota of `cpu` of a flavor that every node provides."""
+    """A LocalQueue and its ClusterQueue, with a quota of `cpu` of a flavor that every node provides.
+
+    Jobs of a higher priority preempt the others.
+    """
     return [
         _kueue("ResourceFlavor", flavor, {"nodeLabels": {FLAVOR_LABEL: flavor}}),
         _kueue(
@@ -62,6 +65,7 @@ def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]
             f"{namespace}-{name}",
             {
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "preemption": {"withinClusterQueue": "LowerPriority"},
                 "resourceGroups": [
                     {
                         "coveredResources": ["cpu", "memory"],
@@ -77,6 +81,11 @@ def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]
         ),
         _kueue("LocalQueue", name, {"clusterQueue": f"{namespace}-{name}"}, namespace=namespace),
     ]
+
+
+def priority(name: str, value: int) -> Document:
+    """A priority that a job's label can name."""
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
 
 
 def _kueue(kind: str, name: str, spec: Document, *, namespace: str = "") -> Document:
