@@ -1,0 +1,90 @@
+"""The arithmetic of request rates: how fast to send requests to a store that refuses some of them, and how several senders share a rate.
+
+A converter paces its own requests with it, and the operator the requests of all pods of a job. Nothing here reads a clock.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+REFUSALS: Final = frozenset({429, 503})
+"""The HTTP statuses by which stores ask for fewer requests."""
+
+CUT: Final = 0.92
+"""After a refusal, the rate is this fraction of what the store accepted lately."""
+STEP: Final = 1.01
+STEP_SECONDS: Final = 1.0
+STEPS: Final = 15
+"""The number of steps by which the rate rises carefully. A rate at the store's limit is refused before that."""
+LATER_STEP: Final = 1.1
+"""The factor of all later steps: the rate is far below the store's limit then, or something else slows the senders."""
+
+LOWEST_RATE: Final = 0.1
+HIGHEST_RATE: Final = 1e6
+CHANCE_RATE: Final = 20.0
+"""A few refusals may be chance, so they don't lower a rate below this number of requests a second."""
+_CHANCE_REFUSALS: Final = 2
+_CHANCE_FRACTION: Final = 0.1
+_STARVING_RATE: Final = 1.0
+"""A sender of which the store accepts less than this may be one of very many. So it halves its rate instead of measuring it."""
+
+_ROOM_TO_GROW: Final = 1.25
+_LEAST_PART: Final = 0.25
+"""The least that an idle sender gets, as a fraction of an equal share. So it can begin at once when it has more to send."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A rate that rises step by step until the store refuses a request. It is unlimited until the first refusal."""
+
+    rate: float = math.inf
+    """Requests a second at the time `since`."""
+    since: float = -math.inf
+    cut_at: float = -math.inf
+    """The time of the last cut."""
+
+    def rate_at(self, now: float) -> float:
+        """Return the rate at a time in requests a second: the rate after all steps since `since`."""
+        if self.rate == math.inf:
+            return math.inf
+        steps = min(1000, max(0, int((now - self.since) / STEP_SECONDS)))
+        return min(HIGHEST_RATE, self.rate * STEP ** min(steps, STEPS) * LATER_STEP ** max(0, steps - STEPS))
+
+    def after_refusal(self, *, accepted: float, by_chance: bool, now: float) -> "Pace":
+        """Return the pace after a cut. `accepted` is the number of requests a second that the store accepted lately."""
+        current = self.rate_at(now)
+        if by_chance:
+            accepted = max(accepted, CHANCE_RATE)
+        elif accepted < _STARVING_RATE:
+            accepted = min(current, 2 * _STARVING_RATE) / 2
+        return Pace(rate=max(LOWEST_RATE, CUT * min(current, accepted)), since=now, cut_at=now)
+
+    def adopted(self, rate: float, *, now: float) -> "Pace":
+        """Return the pace that continues from a rate that someone else computed."""
+        return replace(self, rate=rate, since=now)
+
+
+def may_be_chance(*, sent: int, refused: int) -> bool:
+    """Return whether the refusals of a few seconds are so few that they may have a cause other than the number of requests."""
+    return refused <= _CHANCE_REFUSALS or refused <= _CHANCE_FRACTION * sent
+
+
+def wanted(*, per_second: float, is_waiting: bool) -> float:
+    """Return the rate that a sender can use: infinite if its requests wait for their turn."""
+    return math.inf if is_waiting else _ROOM_TO_GROW * per_second
+
+
+def shares(rate: float, wants: Mapping[str, float]) -> dict[str, float]:
+    """Divide a rate among senders.
+
+    Each sender gets what it wants if that is less than an equal share. The others divide the rest equally. If all get what they want, they
+    divide the remainder equally too.
+    """
+    result: dict[str, float] = {}
+    rest = rate
+    least = _LEAST_PART * rate / max(1, len(wants))
+    for number, (sender, want) in enumerate(sorted(wants.items(), key=lambda item: item[1])):
+        result[sender] = min(max(want, least), rest / (len(wants) - number))
+        rest -= result[sender]
+    return {sender: share + rest / len(wants) for sender, share in result.items()}
