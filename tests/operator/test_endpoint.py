@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from kopf._cogs.clients.watching import Bookmark
 from tests.builders.tokens import ISSUER, LABELS, OURS, Keys, a_cache, a_token, jwks
 
-from dataprep_api.dataset.messages import PROGRESS_LIMIT, PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
+from dataprep_api.dataset.messages import MOST_STORES, PROGRESS_LIMIT, PROGRESS_PATH, TOKEN_AUDIENCE, ProgressReport
 from dataprep_operator.errors import ReportRefused
 from dataprep_operator.informer.cache import Cache, Kind
 from dataprep_operator.informer.streams import Streams
@@ -150,6 +150,16 @@ def test_what_a_newer_converter_adds_to_a_report_is_passed_over() -> None:
     assert answer.progress_store.live("job-uid", results={}, attempt=1, now=datetime.now(UTC)).records.in_ == 10
 
 
+def test_the_reply_has_the_pods_share_of_a_limit() -> None:
+    answer = ask(body={"requests": {"0": {"sent": 5, "limit": 30}, "s3": {"sent": 5}}})
+
+    assert json.loads(answer.text)["requestsPerSecond"] == {"0": 30.0}
+
+
+def test_a_pod_of_a_release_that_counts_no_requests_gets_no_share() -> None:
+    assert json.loads(ask().text)["requestsPerSecond"] == {}
+
+
 REFUSALS = {
     "no token": ({"token": ""}, 401),
     "forged": ({"token": a_token(key=FORGED)}, 401),
@@ -162,6 +172,8 @@ REFUSALS = {
     "another attempt": ({"body": {"attempt": 2}}, 403),
     "a task that is not there": ({"body": {"index": 4}}, 400),
     "a negative number": ({"body": {"records": {"in": -1}}}, 400),
+    "a limit of nothing": ({"body": {"requests": {"0": {"sent": 1, "limit": 0}}}}, 400),
+    "too many stores": ({"body": {"requests": {str(number): {} for number in range(MOST_STORES + 1)}}}, 400),
     "not JSON": ({"body": b"<html>"}, 400),
     "too long": ({"body": b" " * (PROGRESS_LIMIT + 1)}, 413),
     "a standby": ({"leading": False}, 503),

@@ -153,6 +153,25 @@ _TERMINATION: TypeAdapter[Message] = TypeAdapter(Termination)
 _NAMES: TypeAdapter[list[list[Short]]] = TypeAdapter(list[Annotated[list[Short], Field(max_length=MAX_LABELS)]])
 
 
+StoreKey = Annotated[str, Field(max_length=16)]
+"""The number of an entry of `spec.stores`, such as `0`, or the scheme of a store without an entry, such as `s3`."""
+MOST_STORES = 48
+
+
+class RequestCounts(Model):
+    """The requests of one pod to one store since the pod's first request."""
+
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """The time since the first request."""
+    sent: Count = 0
+    refused: Count = 0
+    """The requests that the store refused because there were too many."""
+    is_waiting: bool = False
+    """Whether requests are waiting for their turn, so that the pod could use a larger share."""
+    limit: Annotated[float, Field(ge=0.1, allow_inf_nan=False)] | None = None
+    """The entry's `requestsPerSecond`, which is for all pods together."""
+
+
 class ProgressReport(Model):
     """One worker pod's counts since the start of its task. The counts are absolute numbers, so a lost or repeated report does no harm."""
 
@@ -167,12 +186,16 @@ class ProgressReport(Model):
     records: RecordProgress = RecordProgress()
     bytes_in: Count = 0
     bytes_out: Count = 0
+    requests: Annotated[dict[StoreKey, RequestCounts], Field(max_length=MOST_STORES)] | None = None
+    """The requests by store. None means that the pod won't send any more requests, or that its release doesn't count them."""
 
 
 class ProgressReply(Model):
-    """The operator's reply, which says how long to wait before the next report."""
+    """The operator's reply, which says how long to wait before the next report, and how many requests the pod may send."""
 
     next_report_seconds: Annotated[float, Field(ge=0.2, le=300)] = 5.0
+    requests_per_second: Annotated[dict[StoreKey, Annotated[float, Field(gt=0, allow_inf_nan=False)]], Field(max_length=MOST_STORES)] = {}
+    """The pod's share of the job's rate, by store. For a store that is missing here, the pod computes the rate itself."""
 
 
 def dump(message: Message) -> str:

@@ -73,15 +73,14 @@ class Endpoint:
 
     async def _progress(self, request: web.Request) -> web.Response:
         try:
-            await self._accept(request)
+            reply = await self._accept(request)
         except ReportRefused as exc:
             metrics.REPORTS.labels(code=str(exc.status)).inc()
             return web.json_response({"error": str(exc)}, status=exc.status)
         metrics.REPORTS.labels(code="200").inc()
-        reply = ProgressReply(next_report_seconds=self._progress_store.next_report_seconds())
         return web.Response(text=reply.model_dump_json(by_alias=True), content_type="application/json")
 
-    async def _accept(self, request: web.Request) -> None:
+    async def _accept(self, request: web.Request) -> ProgressReply:
         if not self._health.leading:
             raise ReportRefused(503, "not leader")
         if (request.content_length or 0) > PROGRESS_LIMIT:
@@ -94,8 +93,10 @@ class Endpoint:
         key, job_uid = self._job_of(bearer, report)
         if not self._progress_store.may_report(job_uid=job_uid, pod_uid=bearer.pod_uid):
             raise ReportRefused(429, f"{bearer.pod_name} reports too often; report at most every {LEAST_INTERVAL_SECONDS:.0f} s")
-        self._progress_store.record(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=self._clock())
+        now = self._clock()
+        self._progress_store.record(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=now)
         self._enqueue(key)
+        return self._progress_store.reply(report, job_uid=job_uid, pod_uid=bearer.pod_uid, now=now)
 
     def _job_of(self, bearer: Bearer, report: ProgressReport) -> tuple[Key, str]:
         """Return the key and uid of the job that the pod works for.

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dataprep_api.dataset.messages import ProgressReport, WorkResult
+from dataprep_api.dataset.messages import ProgressReply, ProgressReport, WorkResult
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.ratelimit import TokenBucket
 from dataprep_operator.objects.observed import LiveProgress
+from dataprep_operator.server.request_rates import RequestRates
 
 # Time constant of the moving averages.
 MEMORY_SECONDS: Final = 15.0
@@ -53,6 +54,7 @@ class _Reports:
     by_pod: dict[str, tuple[datetime, ProgressReport]] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     limiters: dict[str, TokenBucket] = field(default_factory=dict)
+    rates: RequestRates = field(default_factory=RequestRates)
 
 
 class ProgressStore:
@@ -72,6 +74,13 @@ class ProgressStore:
         previous = reports.by_pod.get(pod_uid)
         if previous is None or previous[1].sequence < report.sequence:
             reports.by_pod[pod_uid] = (now, report)
+
+    def reply(self, report: ProgressReport, *, job_uid: str, pod_uid: str, now: datetime) -> ProgressReply:
+        """Return the reply to a report: the time of the next report, and the pod's share of the requests to stores."""
+        rates = self._jobs.setdefault(job_uid, _Reports()).rates
+        wait = self.next_report_seconds()
+        shares = rates.shares(report.requests, pod_uid=pod_uid, now=now.timestamp(), interval=wait)
+        return ProgressReply(next_report_seconds=wait, requests_per_second=shares)
 
     def live(self, job_uid: str, *, results: Mapping[int, WorkResult], attempt: int, now: datetime) -> LiveProgress:
         """Return the progress of the job. For a finished task, its result counts; for any other task, its most advanced report counts."""
