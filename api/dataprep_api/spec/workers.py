@@ -49,6 +49,8 @@ class Store(Model):
     """Encryption by the service (OSS, S3). Default: the bucket's setting."""
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """Id of the KMS key. Default: the service's key."""
+    requests_per_second: Annotated[float, Field(ge=0.1, le=1_000_000)] | None = None
+    """Limit of requests a second, for all pods of the job together. Default: no limit until the store refuses requests. For S3, OSS, Cloud Storage, Azure, the web and WebHDFS."""
 
     @model_validator(mode="after")
     def _check_kms_key(self) -> Self:

@@ -1,5 +1,7 @@
 """Sends progress reports from a worker pod to the operator, without ever delaying the work.
 
+The replies contain the pod's share of the requests that the job may send to its stores.
+
 A report that can't be delivered is dropped. The next report contains absolute counts, and the store shows which shards are finished.
 """
 
@@ -10,11 +12,13 @@ import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 from urllib.parse import urlsplit
 
-from dataprep_api.dataset.messages import PROGRESS_PATH, ProgressReply, ProgressReport
+from dataprep_api.dataset.messages import MOST_STORES, PROGRESS_PATH, ProgressReply, ProgressReport, RequestCounts
 from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime.request_budget import RequestBudget
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +29,20 @@ _LARGEST_REPLY = 4096
 
 
 class Reporter:
-    """Posts the latest counts in the background. Without `DATAPREP_STATUS_URL` there are no reports."""
+    """Posts the latest counts in the background. Without `DATAPREP_STATUS_URL` there are no reports.
 
-    def __init__(self, *, index: int, environment: Mapping[str, str] = os.environ) -> None:
+    `budgets` are those of `Access`, which may add more of them at any time.
+    """
+
+    def __init__(
+        self, *, index: int, budgets: Mapping[str, RequestBudget] = MappingProxyType({}), environment: Mapping[str, str] = os.environ
+    ) -> None:
         self._url = environment.get("DATAPREP_STATUS_URL", "")
         self._token_file = environment.get("DATAPREP_STATUS_TOKEN_FILE", "")
         self._job = environment.get("DATAPREP_JOB_NAME", "")
         self._attempt = int(environment.get("DATAPREP_ATTEMPT", "0") or 0)
         self._index = index
+        self._budgets = budgets
         self._latest = TaskProgress()
         self._sequence = 0
         self._failures = 0
@@ -58,10 +68,13 @@ class Reporter:
         wait = _FIRST_SECONDS
         while not self._ended.wait(wait):
             wait = self._send()
-        self._send()
+        self._send(is_last=True)
 
-    def _send(self) -> float:
-        """Posts one report and returns the delay before the next report, in seconds."""
+    def _send(self, *, is_last: bool = False) -> float:
+        """Posts one report and returns the delay before the next report, in seconds.
+
+        The last report has no counts of requests, so that the other pods get this pod's share.
+        """
         self._sequence += 1
         latest = self._latest
         report = ProgressReport(
@@ -74,23 +87,31 @@ class Reporter:
             records=latest.records(),
             bytes_in=latest.bytes_in,
             bytes_out=latest.bytes_out,
+            requests=None if is_last else self._requests(),
         )
         try:
             token = Path(self._token_file).read_text().strip()
-            wait = post(self._url, report.model_dump_json(by_alias=True, exclude_none=True), token=token)
+            reply = post(self._url, report.model_dump_json(by_alias=True, exclude_none=True), token=token)
         except (OSError, ValueError, http.client.HTTPException) as exc:
             logger.debug("progress report not delivered: %s", exc)
             self._failures += 1
             return min(_MOST_SECONDS_AFTER_FAILURE, _FIRST_SECONDS * 2.0**self._failures)
         self._failures = 0
-        return wait
+        for store, share in reply.requests_per_second.items():
+            if store in self._budgets:
+                self._budgets[store].adopt(share)
+        return reply.next_report_seconds
+
+    def _requests(self) -> dict[str, RequestCounts]:
+        counts = {store: budget.counts for store, budget in list(self._budgets.items())[:MOST_STORES]}
+        return {store: each for store, each in counts.items() if each.sent}
 
 
-def post(url: str, body: str, *, token: str) -> float:
+def post(url: str, body: str, *, token: str) -> ProgressReply:
     """Tries the addresses of the URL's host, and posts the report to the first address that accepts it. If the operator has several
     replicas, only the leader accepts reports.
 
-    Returns the delay before the next report, which the operator chooses. Raises OSError when no address accepts the report.
+    Returns the operator's reply. Raises OSError when no address accepts the report.
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 80
@@ -108,6 +129,6 @@ def post(url: str, body: str, *, token: str) -> float:
         finally:
             connection.close()
         if reply.status == http.HTTPStatus.OK:
-            return ProgressReply.model_validate_json(content, extra="ignore").next_report_seconds
+            return ProgressReply.model_validate_json(content, extra="ignore")
         refused = f"{reply.status} {content[:100]!r}"
     raise OSError(refused)

@@ -129,12 +129,16 @@ def _work(arguments: argparse.Namespace) -> Exit:
     kind = kind_of(job.spec)
     arguments.task = task = _task_number(arguments)
     access = access_of(job)
-    with Reporter(index=task) as reporter, tracing.span("work", job=job.metadata.name, run_id=arguments.run, task=task) as tell:
+    with (
+        Reporter(index=task, budgets=access.budgets) as reporter,
+        tracing.span("work", job=job.metadata.name, run_id=arguments.run, task=task) as tell,
+    ):
         plan = _stored_plan(job, kind, access, arguments)
         if task >= plan.head.tasks:
             raise BadSpec(f"The plan has the tasks 0 to {plan.head.tasks - 1}, got {task}.")
         attempt = f"{os.environ.get('POD_NAME', 'local')}/{arguments.attempt}"
         shards = shards_of_task(plan.head, task)
+        access.share_among(min(job.spec.workers.parallelism, plan.head.tasks))
         result = kind.work(job.spec, plan=plan, shards=shards, access=access, attempt=attempt, watch=reporter.watch).result(task)
         tell(shards=result.shards_done, records=result.records.out)
     leave(result)

@@ -10,8 +10,9 @@ from dataprep_api.spec import Source
 from dataprep_api.spec.model import STORED
 from dataprep_converter.core.errors import BadSpec
 from dataprep_converter.inputs.archive_uris import split_archive_uri
+from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.stores import Store, StoreSettings, scheme_of
-from dataprep_converter.stores.registry import store_class
+from dataprep_converter.stores.registry import PACED, store_class
 
 _WEB: Final = ("http://", "https://")
 
@@ -39,6 +40,9 @@ class Access:
     def __init__(self, settings: Sequence[StoreSettings] = ()) -> None:
         self.settings = tuple(sorted(settings, key=lambda s: len(s.uri_prefix), reverse=True))
         self._clients: dict[tuple[str, str], Store] = {}
+        self.budgets: dict[str, RequestBudget] = {}
+        """Maps the number of each used entry of `spec.stores`, or a scheme without an entry, to the budget of requests."""
+        self._processes = 1
         self._signed: dict[str, str] = {}
         """Maps each web address without its signature (only this form is stored) to the signed address."""
         self.output: str | None = None
@@ -69,8 +73,15 @@ class Access:
         settings = self._matching_settings(uri)
         key = (scheme, settings.uri_prefix if settings is not None else "")
         if key not in self._clients:
-            self._clients[key] = store_class(scheme)(replace(settings or _defaults(scheme), signed=self._signed))
+            used = settings or _defaults(scheme)
+            self._clients[key] = store_class(scheme)(replace(used, signed=self._signed, budget=self._budget(scheme, used)))
         return self._clients[key]
+
+    def share_among(self, processes: int) -> None:
+        """Divides the limits of requests equally among this number of processes, of which this process is one."""
+        self._processes = processes
+        for budget in self.budgets.values():
+            budget.share_among(processes)
 
     def unsigned(self, source: Source) -> Source:
         """Returns a copy of the source without the signatures of its web addresses. The copy without signatures may be stored.
@@ -105,6 +116,20 @@ class Access:
 
     def _matching_settings(self, uri: str) -> StoreSettings | None:
         return next((s for s in self.settings if uri.startswith(s.uri_prefix)), None) if self.settings else None
+
+    def _budget(self, scheme: str, settings: StoreSettings) -> RequestBudget | None:
+        if scheme not in PACED:
+            if settings.requests_per_second is None:
+                return None
+            raise BadSpec(
+                f"stores[{settings.entry}].requestsPerSecond can't limit requests to {f'{scheme}://' if scheme else 'local files'}; "
+                f"it is for {', '.join(f'{name}://' for name in PACED)}."
+            )
+        key = settings.entry or scheme
+        if key not in self.budgets:
+            self.budgets[key] = RequestBudget(limit=settings.requests_per_second, name=settings.uri_prefix or f"{scheme}://")
+            self.budgets[key].share_among(self._processes)
+        return self.budgets[key]
 
     def _archive_store(self) -> Store:
         key = ("", "!")

@@ -71,6 +71,8 @@ def _settings(store: spec.Store, index: int, mounts: Path | None) -> StoreSettin
         kms_key_id=store.kms_key_id,
         principal=principal,
         keytab=keytab,
+        requests_per_second=store.requests_per_second,
+        entry=str(index),
     )
 
 

@@ -7,6 +7,7 @@ doesn't retry uploads of shards. If an upload fails, the worker uploads the shar
 import logging
 import math
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,9 @@ DEFAULT_POLICY = RetryPolicy()
 CLEANUP_POLICY = RetryPolicy(attempts=3, total_seconds=5.0)
 """The limits for cleanup, which must be short because this process may have been asked to exit."""
 
+_waited = threading.local()
+"""How long this thread has waited for turns, in seconds."""
+
 _no_later_than: ContextVar[float] = ContextVar("no_later_than", default=math.inf)
 
 
@@ -63,6 +67,16 @@ def with_deadline(*, seconds: float) -> Iterator[None]:
         _no_later_than.reset(token)
 
 
+def add_wait(seconds: float) -> None:
+    """Notes that this thread has waited for its turn. This time doesn't count towards the total time of the attempts."""
+    _waited.seconds = _waited_seconds() + seconds
+
+
+def _waited_seconds() -> float:
+    seconds: float = getattr(_waited, "seconds", 0.0)
+    return seconds
+
+
 def retrying(
     call: Callable[[], T],
     *,
@@ -75,7 +89,7 @@ def retrying(
 
     Retries the call after the errors in `policy`, and raises the last error when the limits are reached.
     """
-    latest = min(clock() + policy.total_seconds, _no_later_than.get())
+    latest, earlier_waits = clock() + policy.total_seconds, _waited_seconds()
     failures = 0
     while True:
         try:
@@ -83,7 +97,8 @@ def retrying(
         except policy.errors as exc:
             failures += 1
             delay = policy.delay(failures)
-            if failures >= policy.attempts or clock() + delay > latest:
+            last = min(latest + _waited_seconds() - earlier_waits, _no_later_than.get())
+            if failures >= policy.attempts or clock() + delay > last:
                 raise
             logger.warning("%s failed (attempt %d of %d), again in %.1f s: %s", what, failures, policy.attempts, delay, exc)
         sleep(delay)

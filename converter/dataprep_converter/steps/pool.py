@@ -105,6 +105,8 @@ class _WorkerSettings:
     stores: tuple[StoreSettings, ...]
     environment: Mapping[str, str]
     """The parent's environment variables. The fork server's environment variables may be outdated."""
+    processes: int
+    """The number of worker processes, this process's parent included if it works too. They share the limits of requests."""
 
 
 @dataclass
@@ -162,16 +164,23 @@ def _run_pool(
     own_process = _WorkerProcess(job=job, worker=worker, plan=plan, access=access, tell=tell, stop=context.Event())
     listener = threading.Thread(target=_listen, args=(reports, tell), name="progress", daemon=True)
     listener.start()
-    settings = _WorkerSettings(
-        job=job, worker=worker, run_id=plan.head.run_id, plan_sha256=plan.sha256, stores=access.settings, environment=dict(os.environ)
-    )
     other_workers = max(1, min(workers, len(indexes)) - works_here)
+    settings = _WorkerSettings(
+        job=job,
+        worker=worker,
+        run_id=plan.head.run_id,
+        plan_sha256=plan.sha256,
+        stores=access.settings,
+        environment=dict(os.environ),
+        processes=other_workers + works_here,
+    )
     executor = ProcessPoolExecutor(other_workers, mp_context=context, initializer=_start, initargs=(settings, reports, own_process.stop))
     tasks = _TaskQueue(deque(indexes), own_process.stop)
     # A process that is still starting would answer a signal with a traceback, so signals are blocked meanwhile. The new process inherits
     # the blocked signals from the fork server or from the thread that starts it. Once the new process is
     # started, this process receives the signals that were blocked.
     earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, fork_server.SIGNALS)
+    access.share_among(settings.processes)
     try:
         with ThreadPoolExecutor(other_workers, thread_name_prefix="tasks") as threads:
             try:
@@ -186,6 +195,7 @@ def _run_pool(
                 raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
+        access.share_among(1)
         executor.shutdown(wait=True, cancel_futures=True)
         reports.put(None)
         listener.join(timeout=5)
@@ -249,6 +259,7 @@ def _start(settings: _WorkerSettings, reports: "Queue[tuple[int, TaskProgress] |
     if scheme_of(settings.job.spec.output.uri) == "hdfs":
         Watchdog().__enter__()  # it ends with this process
     access = Access(settings.stores)
+    access.share_among(settings.processes)
     folder = OutputFolder(settings.job.spec.output.uri, access).of_run(settings.run_id)
     plan = load_plan(folder, settings.plan_sha256, runs_code=settings.worker.runs_code)
     _process = _WorkerProcess(

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.runtime.request_budget import RequestBudget
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +84,12 @@ class StoreSettings:
     server_side_encryption: str | None = None
     """`AES256` or `KMS`."""
     kms_key_id: str | None = None
+    requests_per_second: float | None = None
+    """The limit for all processes of the job together."""
+    entry: str = ""
+    """The number of the entry in `spec.stores`. Empty if the settings aren't from there."""
+    budget: RequestBudget | None = field(default=None, compare=False, repr=False)
+    """The requests that this process may send. `Access` sets it; a store without a budget makes its own."""
     signed: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Maps each web address without its signature (only this form is stored) to the signed address in the job's spec."""
 

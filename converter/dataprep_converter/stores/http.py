@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from dataprep_api.redaction import unsigned
 from dataprep_converter.core.errors import BadSpec, ConvertError, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
+from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.ranged import RangedInput
@@ -54,6 +55,7 @@ class HttpStore(ReadOnlyStore):
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
+        self._budget = settings.budget or RequestBudget(name=settings.uri_prefix)
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:  # noqa: ARG002 - there is nothing to list
         raise NotFound(
@@ -65,7 +67,7 @@ class HttpStore(ReadOnlyStore):
     def stat(self, uri: str) -> Entry | None:
         def attempt() -> Entry | None:
             try:
-                return _look(uri, self._address(uri))
+                return _look(uri, self._address(uri), self._budget)
             except NotFound:
                 return None
 
@@ -75,7 +77,7 @@ class HttpStore(ReadOnlyStore):
         entry = self.stat(uri)
         if entry is None:
             raise NotFound(f"{_without_secrets(uri)} does not exist.", uri=uri)
-        return HttpInput(entry, self._address(uri))
+        return HttpInput(entry, self._address(uri), self._budget)
 
     def _address(self, uri: str) -> str:
         """Returns the address to request. If the job's spec has a signature for this address, the signature is included.
@@ -95,9 +97,10 @@ class HttpInput(RangedInput):
 
     step = _PIECE
 
-    def __init__(self, entry: Entry, address: str) -> None:
+    def __init__(self, entry: Entry, address: str, budget: RequestBudget) -> None:
         super().__init__(entry)
         self._address = address
+        self._budget = budget
 
     @property
     def shown(self) -> str:
@@ -111,7 +114,7 @@ class HttpInput(RangedInput):
         """Yields all the bytes from `offset` to `end`. Raises Unreachable if the connection breaks."""
         if offset >= end:
             return
-        with _request(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}) as answer:
+        with _request(self._address, "GET", {"Range": f"bytes={offset}-{end - 1}"}, self._budget) as answer:
             self._check(answer)
             # A server that doesn't support ranges sends the complete file. Skip the bytes before the range.
             skipped = offset if answer.status != http.client.PARTIAL_CONTENT else 0
@@ -127,16 +130,16 @@ class HttpInput(RangedInput):
             raise InputChanged(f"{_without_secrets(self.uri)} was replaced since it was listed.", uri=self.uri)
 
 
-def _look(uri: str, address: str) -> Entry:
+def _look(uri: str, address: str, budget: RequestBudget) -> Entry:
     try:
-        with _request(address, "HEAD", {}) as answer:
+        with _request(address, "HEAD", {}, budget) as answer:
             if answer.headers["Content-Length"] is not None:
                 return _entry(uri, answer)
     except StoreError as exc:
         status = exc.__cause__.code if isinstance(exc.__cause__, urllib.error.HTTPError) else None
         if status not in _WITHOUT_HEAD:
             raise
-    with _request(address, "GET", {"Range": "bytes=0-0"}) as answer:
+    with _request(address, "GET", {"Range": "bytes=0-0"}, budget) as answer:
         return _entry(uri, answer)
 
 
@@ -163,7 +166,7 @@ def _details(modified: str | None) -> Details:
 
 
 @contextlib.contextmanager
-def _request(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
+def _request(uri: str, method: str, headers: dict[str, str], budget: RequestBudget) -> Iterator[_Body]:
     """Yields the answer, after redirects. Translates errors of the request and of reading the answer."""
     parts = urllib.parse.urlsplit(uri)
     if "@" in parts.netloc:
@@ -171,10 +174,12 @@ def _request(uri: str, method: str, headers: dict[str, str]) -> Iterator[_Body]:
     address = urllib.parse.quote(uri.partition("#")[0], safe=_AS_WRITTEN)
     # If the file were compressed in transit, its size and ranges would be those of the compressed data.
     request = urllib.request.Request(address, method=method, headers={"Accept-Encoding": "identity", "User-Agent": "dataprep", **headers})  # noqa: S310 - scheme_of saw http or https
+    sent_at = budget.wait_turn()
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - see above
             yield answer
     except urllib.error.HTTPError as exc:
+        budget.answered(exc.code, sent_at=sent_at)
         with exc:
             raise _refusal(exc, uri) from exc
     except (OSError, http.client.HTTPException) as exc:

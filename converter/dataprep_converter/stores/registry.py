@@ -25,6 +25,10 @@ STORES: Final[Mapping[str, str]] = {
 """Maps each scheme to its store class. To add a store, add one line here and one file."""
 
 
+PACED: Final = ("s3", "oss", "gs", "abfs", "abfss", "http", "https", "webhdfs", "swebhdfs")
+"""Schemes whose stores send each request in its turn, see `runtime.request_budget`."""
+
+
 EXTRAS: Final[Mapping[str, str]] = {"abfs": "azure", "abfss": "azure", "gs": "gcs"}
 """Maps a scheme to the extra to install, if the extra's name differs from the scheme."""
 

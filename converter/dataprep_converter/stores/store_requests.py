@@ -21,6 +21,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from dataprep_converter.core.errors import StoreError, Unreachable
+from dataprep_converter.runtime.request_budget import RequestBudget
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +116,8 @@ class Requests(ABC):
         self.address = address
         self.service = service
         """The store's name as shown in messages."""
+        self.budget = RequestBudget(name=address.peer)
+        """The requests that this process may send. The store replaces it if several buckets share a budget."""
         self._proxy = _proxy_for(address)
         self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
         # A store has no `close`, because it is used until its process ends.
@@ -159,6 +162,8 @@ class Requests(ABC):
     def _send_once(
         self, method: str, key: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | memoryview
     ) -> Answer:
+        # Sign afterwards, because a signature contains the time.
+        sent_at = self.budget.wait_turn()
         path = urllib.parse.quote(self.path(key), safe=_UNRESERVED)
         question = self.question(query)
         signed = self.signed(method, path, query, headers, body)
@@ -176,6 +181,7 @@ class Requests(ABC):
                 # `getresponse` raises.
                 broke = True
             with connection.getresponse() as response:
+                self.budget.answered(response.status, sent_at=sent_at)
                 content = response.read()
         except BaseException:
             connection.close()

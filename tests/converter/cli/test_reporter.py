@@ -11,6 +11,7 @@ import pytest
 
 from dataprep_converter.cli.reporter import Reporter
 from dataprep_converter.pipeline.task_progress import TaskProgress
+from dataprep_converter.runtime.request_budget import RequestBudget
 
 
 class Leader(HTTPServer):
@@ -19,6 +20,8 @@ class Leader(HTTPServer):
     def __init__(self, codes: list[int]) -> None:
         super().__init__(("127.0.0.1", 0), Asked)
         self.codes = codes
+        self.said: dict[str, object] = {}
+        """More fields of its replies."""
         self.reports: list[dict[str, object]] = []
         self.tokens: list[str | None] = []
 
@@ -29,7 +32,7 @@ class Asked(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.server.tokens.append(self.headers["Authorization"])
         self.server.reports.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        body = b'{"nextReportSeconds": 7.5, "whatANewerOneSays": 1}'
+        body = json.dumps({"nextReportSeconds": 7.5, "whatANewerOneSays": 1} | self.server.said).encode()
         self.send_response(self.server.codes.pop(0))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -81,6 +84,32 @@ def test_the_last_counts_are_sent_at_the_end(token: Path) -> None:
         last = server.reports[-1]
     assert (last["job"], last["attempt"], last["index"], last["shardsDone"]) == ("mnist", 2, 3, 2)
     assert set(server.tokens) == {"Bearer a.b.c"}
+
+
+def test_the_reply_changes_the_rate_and_the_last_report_counts_no_requests(token: Path) -> None:
+    budgets = {"0": RequestBudget(limit=5.0), "s3": RequestBudget()}
+    budgets["0"].wait_turn()
+    with leader([200, 200]) as server:
+        server.said = {"requestsPerSecond": {"0": 2.0, "7": 1.0}}
+        reporter = Reporter(index=3, budgets=budgets, environment=environment(server, token))
+        reporter._send()
+        reporter._send(is_last=True)
+
+    first, last = (report.get("requests") for report in server.reports)
+    assert isinstance(first, dict)
+    assert set(first) == {"0"}, "only used stores are reported"
+    assert first["0"] | {"seconds": 0} == {"seconds": 0, "sent": 1, "refused": 0, "isWaiting": False, "limit": 5.0}
+    assert last is None
+    assert budgets["0"].take_turn() > 0.2, "2 instead of 5 a second"
+
+
+def test_an_operator_that_knows_no_shares_changes_no_rate(token: Path) -> None:
+    budget = RequestBudget()
+    budget.wait_turn()
+    with leader([200]) as server:
+        Reporter(index=3, budgets={"s3": budget}, environment=environment(server, token))._send()
+
+    assert budget.take_turn() == 0
 
 
 def test_without_an_address_there_are_no_reports(token: Path) -> None:

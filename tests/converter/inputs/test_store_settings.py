@@ -1,6 +1,7 @@
 """Entries of spec.stores become settings, completed with the Secrets and ConfigMaps that are mounted in a pod."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import ValidationError
 
 from dataprep_api import spec
 from dataprep_converter.core.errors import BadSpec
+from dataprep_converter.inputs.access import Access
 from dataprep_converter.inputs.store_settings import MOUNTS_VARIABLE, SECRET_KEYS, mounts_of_this_pod, settings_for
 
 
@@ -46,6 +48,29 @@ def test_encryption_is_taken_and_a_key_is_one_of_kms() -> None:
     for fields in ({"kmsKeyId": "k"}, {"kmsKeyId": "k", "serverSideEncryption": "AES256"}):
         with pytest.raises(ValidationError, match="kmsKeyId needs serverSideEncryption: KMS"):
             a_store(**fields)
+
+
+def test_a_limit_of_requests_belongs_to_its_entry() -> None:
+    stores = [a_store(), a_store(uriPrefix="oss://bucket/in/", requestsPerSecond=20)]
+    access = Access([replace(each, region="cn-shenzhen") for each in settings_for(stores, None)])
+
+    for uri in ("oss://bucket/in/a", "oss://bucket/b", "oss://bucket/in/c"):
+        access.store(uri)
+
+    assert {entry: budget.counts.limit for entry, budget in access.budgets.items()} == {"0": None, "1": 20.0}
+
+
+def test_a_limit_of_requests_for_a_store_without_pacing_is_refused() -> None:
+    access = Access(settings_for([a_store(), a_store(uriPrefix="ftp://", requestsPerSecond=20)], None))
+
+    with pytest.raises(BadSpec, match=r"stores\[1\]\.requestsPerSecond can't limit requests to ftp://; it is for s3://, oss://, "):
+        access.store("ftp://host/file")
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2_000_000])
+def test_a_limit_of_requests_is_in_bounds(limit: int) -> None:
+    with pytest.raises(ValidationError, match="requestsPerSecond"):
+        a_store(requestsPerSecond=limit)
 
 
 def test_each_store_has_its_own_secret(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dataprep_converter.core.errors import NotFound, Unreachable
-from dataprep_converter.runtime.retry import RetryPolicy, retrying, with_deadline
+from dataprep_converter.runtime.retry import RetryPolicy, add_wait, retrying, with_deadline
 
 
 class Clock:
@@ -80,3 +80,17 @@ def test_a_limit_around_it_wins() -> None:
     with with_deadline(seconds=0), pytest.raises(Unreachable):
         retrying(call, what="reading")
     assert len(calls) == 1
+
+
+def test_the_wait_for_a_turn_does_not_count(clock: Clock) -> None:
+    calls: list[int] = []
+
+    def call() -> str:
+        calls.append(1)
+        clock.now += 60
+        add_wait(60)
+        if len(calls) < 4:
+            raise Unreachable("refused")
+        return "answer"
+
+    assert retrying(call, what="it", sleep=clock.sleep, clock=clock) == "answer"

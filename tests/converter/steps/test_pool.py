@@ -113,6 +113,15 @@ def test_this_process_is_one_of_the_workers(few: Path, tmp_path: Path, done_here
     assert len(set(done_here)) == len(done_here)
 
 
+def test_processes_divide_the_limits_of_requests(few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers: list[int] = []
+    monkeypatch.setattr(Access, "share_among", lambda _, processes: numbers.append(processes))
+
+    commit_result(digits_job(few, tmp_path / "out", output=EIGHT, workers={"parallelism": 4}), workers=2)
+
+    assert numbers == [2, 1], "in the other steps, this process has all"
+
+
 @pytest.mark.slow
 def test_a_task_whose_process_was_killed_is_tried_again_and_not_here(
     few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, done_here: list[int]

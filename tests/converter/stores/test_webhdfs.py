@@ -12,6 +12,7 @@ from tests.converter.stores.loopback import Quiet, served
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadCredentials, BadSpec, InputChanged, NotPermitted, StoreError, StoreFull, Unreachable
 from dataprep_converter.inputs.access import Access
+from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.steps.preflight import preflight
 from dataprep_converter.stores import StoreSettings
 from dataprep_converter.stores.hdfs.hdfs import HdfsStore
@@ -130,7 +131,7 @@ def said(exception: str, message: str) -> bytes:
     ],
 )
 def test_what_the_namenode_says_becomes_ours(status: int, body: bytes, error: type[StoreError], message: str) -> None:
-    found = Place(False, "nn", 9870, "/x", {}, "alice").refusal(status, body)
+    found = Place(False, "nn", 9870, "/x", {}, "alice", RequestBudget()).refusal(status, body)
     assert isinstance(found, error)
     assert message in str(found)
 

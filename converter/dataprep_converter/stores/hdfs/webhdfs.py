@@ -33,6 +33,7 @@ from dataprep_converter.core.errors import (
     StoreFull,
     Unreachable,
 )
+from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.files import swept, temporary_name
@@ -61,6 +62,7 @@ class WebHdfsStore:
         self.settings = settings
         token = settings.credentials.get("delegationToken")
         self._user = settings.user or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._budget = settings.budget or RequestBudget(name=settings.uri_prefix)
         self._identity = {"delegation": token} if token else {"user.name": self._user}
 
     def list(self, uri: str, *, recursive: bool = True) -> Iterator[Entry]:
@@ -125,7 +127,7 @@ class WebHdfsStore:
         host, colon, port = authority.rpartition(":")
         if not colon or authority.endswith("]"):
             host, port = authority, str(PORTS[scheme])
-        return Place(scheme == "swebhdfs", host.strip("[]"), int(port), f"/{path}", self._identity, self._user)
+        return Place(scheme == "swebhdfs", host.strip("[]"), int(port), f"/{path}", self._identity, self._user, self._budget)
 
     def _list_below(self, place: "Place", uri: str, *, recursive: bool) -> Iterator[Entry]:
         try:
@@ -144,13 +146,16 @@ class WebHdfsStore:
 class Place:
     """A path at one web address, and the requests for it."""
 
-    def __init__(self, is_https: bool, host: str, port: int, path: str, identity: Mapping[str, str], user: str) -> None:
+    def __init__(
+        self, is_https: bool, host: str, port: int, path: str, identity: Mapping[str, str], user: str, budget: RequestBudget
+    ) -> None:
         self._is_https = is_https
         self._host = host
         self._port = port
         self.path = path
         self._identity = identity
         self._user = user
+        self._budget = budget
 
     @property
     def peer(self) -> str:
@@ -159,7 +164,7 @@ class Place:
 
     def at(self, path: str) -> "Place":
         """Returns another path at the same address."""
-        return Place(self._is_https, self._host, self._port, path, self._identity, self._user)
+        return Place(self._is_https, self._host, self._port, path, self._identity, self._user, self._budget)
 
     # Any, because the answer is parsed JSON.
     def ask(self, method: str, operation: str, **parameters: str) -> Any:
@@ -169,9 +174,11 @@ class Place:
     # Any, because the answer is parsed JSON.
     def ask_once(self, method: str, operation: str, **parameters: str) -> Any:
         """Does what `ask` does, without retries."""
+        sent_at = self._budget.wait_turn()
         with self.border(), contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
+                self._budget.answered(answer.status, sent_at=sent_at)
                 body = answer.read()
                 if answer.status // 100 != 2:
                     raise self.refusal(answer.status, body)
@@ -186,9 +193,11 @@ class Place:
 
         When this method returns, the request's headers have been sent to the DataNode. Call it within `border`.
         """
+        sent_at = self._budget.wait_turn()
         with contextlib.closing(_connect(self._is_https, self._host, self._port)) as connection:
             connection.request(method, self._target(operation, parameters), headers={"Content-Length": "0"} if method == "PUT" else {})
             with connection.getresponse() as answer:
+                self._budget.answered(answer.status, sent_at=sent_at)
                 body = answer.read()
                 if answer.status != http.client.TEMPORARY_REDIRECT:
                     raise self.refusal(answer.status, body)

@@ -72,6 +72,7 @@ class AzureStore(ObjectStore):
         authority, _, key = uri.partition("://")[2].partition("/")
         if authority not in self._containers:
             self._containers[authority] = self._container(uri, authority)
+            self._containers[authority].requests.budget = self.budget
         return self._containers[authority], key
 
     def _container(self, uri: str, authority: str) -> "Container":

@@ -48,6 +48,7 @@ class GcsStore(ObjectStore):
         name, key = bucket_and_key(uri)
         if name not in self._buckets:
             self._buckets[name] = GcsBucket.at(self._endpoint, name, credentials=self._credentials)
+            self._buckets[name].requests.budget = self.budget
         return self._buckets[name], key
 
 

@@ -22,6 +22,7 @@ from obstore.exceptions import BaseError, InvalidPathError, PreconditionError, U
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadCredentials, ConvertError, InputChanged, NotFound, StoreError, Unreachable
+from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Entry, StoreSettings
 from dataprep_converter.stores.digests import checked
@@ -30,7 +31,7 @@ from dataprep_converter.stores.ranged import RangedInput
 from dataprep_converter.stores.store_requests import ANSWER_SECONDS, CONNECT_SECONDS, Answer, Requests
 
 if TYPE_CHECKING:
-    from obstore import GetResult  # known to type checkers only
+    from obstore import GetOptions, GetResult  # known to type checkers only
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as Client
 
@@ -115,8 +116,18 @@ class Bucket(ABC):
 
     def get(self, key: str) -> tuple[bytes, str]:
         """Returns a complete object and the digest that `look` returns."""
-        result = obstore.get(self.client, key)
+        result = self.fetch(key, {})
         return bytes(result.bytes()), unquoted(result.meta["e_tag"])
+
+    def fetch(self, key: str, options: "GetOptions") -> "GetResult":
+        """Asks obstore for an object when it is this request's turn. Call it within `border`."""
+        sent_at = self.requests.budget.wait_turn()
+        try:
+            return obstore.get(self.client, key, options=options)
+        except (BaseError, OSError, ValueError) as exc:
+            if (status := _STATUS.search(str(exc))) is not None:
+                self.requests.budget.answered(int(status[1] or status[2]), sent_at=sent_at)
+            raise
 
     def refusal(self, answer: Answer, key: str, *, doing: str) -> ConvertError:
         """Returns the error for an unsuccessful answer."""
@@ -156,6 +167,7 @@ class ObjectStore(ABC):
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
+        self.budget = settings.budget or RequestBudget(name=settings.uri_prefix)
         self._threads: ThreadPoolExecutor | None = None
 
     @abstractmethod
@@ -297,7 +309,7 @@ class ObjectInput(RangedInput):
             )
 
     def _range(self, offset: int, end: int) -> "GetResult":
-        return obstore.get(self._bucket.client, self._key, options={"range": (offset, end), "if_match": f'"{self._entry.pin}"'})
+        return self._bucket.fetch(self._key, {"range": (offset, end), "if_match": f'"{self._entry.pin}"'})
 
 
 def client_options(scheme: str) -> "ClientConfig":
@@ -312,13 +324,9 @@ def client_options(scheme: str) -> "ClientConfig":
 
 
 def retry_config() -> "RetryConfig":
-    """Returns the retry settings to use for obstore's clients. The clients themselves hardly retry, because `retrying` repeats their
-    calls."""
-    return {
-        "max_retries": 1,
-        "retry_timeout": timedelta(seconds=8),
-        "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=2), "base": 2},
-    }
+    """Returns the retry settings to use for obstore's clients. The clients never retry, because their requests would not wait for their
+    turn. `retrying` repeats their calls instead."""
+    return {"max_retries": 0}
 
 
 def as_folder(key: str) -> str:

@@ -25,11 +25,12 @@ from alibabacloud_oss_v2.retry import StandardRetryer  # type: ignore[import-unt
 
 from dataprep_api.spec import HdfsOptions
 from dataprep_converter.core.errors import BadSpec, InputChanged, NotFound, NotPermitted, StoreError, Unreachable
+from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.runtime.retry import retrying
 from dataprep_converter.stores import Details, Entry, StoreSettings
 from dataprep_converter.stores.credentials.alibaba import AlibabaCredentials
 from dataprep_converter.stores.digests import checked
-from dataprep_converter.stores.objects.oss_client import RIGHT_OF, OssClient, place_of
+from dataprep_converter.stores.objects.oss_client import RIGHT_OF, OssClient, PacedHttpClient, place_of
 from dataprep_converter.stores.objects.parts import IN_FLIGHT, Parts, part_bytes_for, unfinished
 from dataprep_converter.stores.ranged import RangedInput
 
@@ -59,8 +60,8 @@ class OssStore:
         config.endpoint = endpoint
         config.use_path_style = settings.path_style
         config.credentials_provider = _credentials(settings)
-        config.connect_timeout = CONNECT_SECONDS
-        config.readwrite_timeout = ANSWER_SECONDS
+        budget = settings.budget or RequestBudget(name=settings.uri_prefix)
+        config.http_client = PacedHttpClient(budget, connect_timeout=CONNECT_SECONDS, readwrite_timeout=ANSWER_SECONDS)
         config.retryer = StandardRetryer(max_attempts=ATTEMPTS, max_backoff=2.0)
         config.disable_upload_crc64_check = True
         self._client = OssClient(oss.Client(config), peer=_peer(endpoint or f"https://oss-{region}.aliyuncs.com"))

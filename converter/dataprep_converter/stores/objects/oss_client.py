@@ -10,6 +10,7 @@ from typing import Any, Final
 import alibabacloud_oss_v2 as oss  # type: ignore[import-untyped] # the SDK ships no types
 import requests
 from alibabacloud_oss_v2 import exceptions as sdk
+from alibabacloud_oss_v2.transport import RequestsHttpClient  # type: ignore[import-untyped] # see above
 
 from dataprep_converter.core.errors import (
     AlreadyExists,
@@ -23,6 +24,7 @@ from dataprep_converter.core.errors import (
     StoreFull,
     Unreachable,
 )
+from dataprep_converter.runtime.request_budget import RequestBudget
 from dataprep_converter.runtime.retry import CLEANUP_POLICY, RetryPolicy, retrying
 from dataprep_converter.stores import Entry
 
@@ -52,6 +54,22 @@ A new attempt sends the data again.
 """
 _FULL = {"QuotaExceeded", "StorageQuotaExceeded", "EntityTooLarge"}
 _COMPLETION_POLICY = RetryPolicy(attempts=4, total_seconds=40)
+
+
+class PacedHttpClient(RequestsHttpClient):  # type: ignore[misc] # the SDK has no types
+    """The SDK's HTTP client, which sends each request in its turn. The SDK's own retries use this client too."""
+
+    def __init__(self, budget: RequestBudget, *, connect_timeout: float, readwrite_timeout: float) -> None:
+        super().__init__(connect_timeout=connect_timeout, readwrite_timeout=readwrite_timeout)
+        self._budget = budget
+
+    # The SDK's requests and responses have no type annotations.
+    def send(self, request: Any, **options: Any) -> Any:
+        """Returns the answer to a request."""
+        sent_at = self._budget.wait_turn()
+        answer = super().send(request, **options)
+        self._budget.answered(answer.status_code, sent_at=sent_at)
+        return answer
 
 
 class OssClient:

@@ -81,6 +81,7 @@ class S3Store(ObjectStore):
                 self._endpoint, name, region=self._region, path_style=self._path_style, credentials=self._credentials
             )
             self._buckets[name].making = _encryption(self.settings)
+            self._buckets[name].requests.budget = self.budget
         return self._buckets[name], key
 
 
