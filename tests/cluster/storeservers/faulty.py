@@ -10,6 +10,8 @@ import asyncio
 import base64
 import contextlib
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -194,6 +196,29 @@ class HttpProxy(_Proxy):
             return await reader.read()
         finally:
             writer.close()
+
+
+class ThrottlingProxy(HttpProxy):
+    """Answers `503 SlowDown` to requests above a number of requests in any second."""
+
+    def __init__(self, port: int, *, per_second: int) -> None:
+        super().__init__(port, expired="")
+        self._per_second = per_second
+        self._accepted: deque[float] = deque()
+        self.answers: list[tuple[float, bool]] = []
+        """The monotonic time of each request, and whether it was refused."""
+
+    def _next(self) -> Kind | None:
+        with self._lock:
+            now = time.monotonic()
+            while self._accepted and self._accepted[0] <= now - 1:
+                self._accepted.popleft()
+            is_refused = len(self._accepted) >= self._per_second
+            self.answers.append((now, is_refused))
+            if is_refused:
+                return Kind.BUSY
+            self._accepted.append(now)
+            return None
 
 
 class TcpProxy(_Proxy):
