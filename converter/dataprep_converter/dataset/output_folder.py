@@ -31,7 +31,7 @@ from dataprep_converter.inputs.access import Access
 from dataprep_converter.sampling.intermediate_files import IntermediateFiles
 from dataprep_converter.sampling.plan import Plan, Tables, load_plan
 from dataprep_converter.sampling.units_file import UnitsFile
-from dataprep_converter.stores import Entry
+from dataprep_converter.stores import Entry, MovesFiles
 from dataprep_converter.stores.publish import write_file
 
 S = TypeVar("S", bound=StoredDocument)
@@ -256,6 +256,9 @@ class RunFolder(OutputFolder):
         fencing.write(self._store, [fencing.SmallFile(self.at(names.SUCCESS), success.to_bytes())], check=self.check_owner)
         # On Azure, `_SUCCESS` may have been written after another run had taken over the folder. That run then replaces it.
         self.check_owner()
+        if not isinstance(self._store, MovesFiles):
+            # If the answer to the beginning of an upload was lost, the upload was begun twice, and only one of the two was completed.
+            self.sweep()
 
     def remove_success(self) -> None:
         """Removes `_SUCCESS`. Call this method before any visible file is changed."""
