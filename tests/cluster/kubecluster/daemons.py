@@ -38,9 +38,8 @@ def start(command: Sequence[str | Path], *, log: Path) -> Daemon:
     """
     group = _group()
     group.mkdir(exist_ok=True)
-    # The shell joins the group before it executes the command, so that no child escapes. If the machine runs out of memory, the kernel
-    # should kill a test and not the cluster of all tests; containers get their own values from kubelet.
-    script = 'echo $$ > "$0" && echo -900 > /proc/self/oom_score_adj && exec "$@"'
+    # The shell joins the group before it executes the command, so that no child escapes.
+    script = 'echo $$ > "$0" && exec "$@"'
     words = ["/bin/sh", "-c", script, str(group / "cgroup.procs"), *(str(word) for word in command)]
     log.parent.mkdir(parents=True, exist_ok=True)
     # subprocess isn't used, because it warns about children that outlive their Popen, which is intended here.
