@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from storeservers import hdfs, s3
+from storeservers import hdfs, hdfs_classes, s3
 from storeservers.oss import FakeOss
 from storeservers.processes import Lifetime, ProcessIdentity, ServerProcess
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build() -> int:
-    for made in (hdfs.jars(), s3.binary()):
+    for made in (hdfs.jars(), hdfs_classes.archive(), s3.binary()):
         sys.stdout.write(f"{made}\n")
     return 0
 

@@ -28,11 +28,10 @@ from storeservers.processes import (
 )
 from storeservers.servers import Server
 
-_POM = Path(__file__).parents[1] / "java" / "hdfs" / "pom.xml"
+POM: Final = Path(__file__).parents[1] / "java" / "hdfs" / "pom.xml"
 NAMENODE: Final = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-_JVM = (
-    "java",
+JVM: Final = (
     "-Xmx256m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -76,7 +75,12 @@ class WebHdfsError(RuntimeError):
 
 def jars() -> Path:
     """Return the folder of the jars; the first call on a machine downloads them."""
-    return cache.jars(_POM)
+    return cache.jars(POM)
+
+
+def class_path() -> str:
+    """Return the class path of the jars. Their order is always the same, as an archive of classes requires."""
+    return ":".join(str(jar) for jar in sorted(jars().glob("*.jar")))
 
 
 @dataclass(frozen=True)
@@ -352,10 +356,16 @@ class HdfsCluster(Server):
         # Jetty unpacks its files there, and removes them only on a clean exit.
         temporary = self.run_dir / "tmp"
         temporary.mkdir(exist_ok=True)
-        return [*_JVM, f"-Djava.io.tmpdir={temporary}", *self._jvm_options(), "-cp", f"{configuration}:{jars()}/*"]
+        options = [*JVM, *self._shared_classes(), f"-Djava.io.tmpdir={temporary}", *self._jvm_options()]
+        return ["java", *options, "-cp", f"{class_path()}:{configuration}"]
 
     def _jvm_options(self) -> Sequence[str]:
         return ()
+
+    def _shared_classes(self) -> Sequence[str]:
+        from storeservers import hdfs_classes  # imported here, because it starts such a cluster itself
+
+        return [f"-XX:SharedArchiveFile={hdfs_classes.archive()}"]
 
     def _core_settings(self) -> dict[str, str]:
         return {"fs.defaultFS": self.uri}
