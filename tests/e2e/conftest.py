@@ -42,14 +42,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _spread(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Interleaves the files, since tests of one file compete for the same resources: the first test of each, then the second, and so on.
 
-    Long tests come first, so that none runs alone at the end. Of a group, which runs in one process, the first test counts.
+    Long tests come first, so that none runs alone at the end.
     """
     taken: Counter[Path] = Counter()
     places: dict[pytest.Item, int] = {}
     for item in items:
         taken[item.path] += 1
         places[item] = taken[item.path]
-    return sorted(items, key=lambda item: (item.get_closest_marker("long") is None, places[item]))
+    spread = sorted((item for item in items if item.get_closest_marker("long") is None), key=places.__getitem__)
+    for number, item in enumerate(item for item in items if item.get_closest_marker("long")):
+        # Each process begins with two tests: a long one and its successor.
+        spread.insert(2 * number, item)
+    return spread
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ from workbench import sharing
 from workbench.installation import Installation, install_operator
 from workbench.outside import bring_back
 
-PROCESSES: Final = 5
-PROCESSES_APART: Final = 4
+PROCESSES: Final = 4
+PROCESSES_APART: Final = 3
 """Fewer processes, since these tests measure how soon an operator reacts."""
 _NO_TESTS: Final = 5
 """pytest's exit status if no test is selected."""
@@ -71,7 +71,7 @@ def _cluster_and_operator() -> Iterator[Installation]:
 
 def _processes(count: int, arguments: Sequence[str]) -> Sequence[str]:
     """Output is only readable with a single process, so `-s` disables the others."""
-    return () if "-s" in arguments else ("-n", str(count), "--dist=loadgroup", "--no-loadscope-reorder")
+    return () if "-s" in arguments else ("-n", str(count), "--maxschedchunk=1")
 
 
 def _pytest(*words: str, shared: bool) -> int:
