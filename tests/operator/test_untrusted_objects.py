@@ -48,6 +48,8 @@ def a_world() -> World:
     labels = {"kueue.x-k8s.io/queue-name": "q"}
     world.apply(labels=labels, cleanup=[{"when": "Failed", "action": "DeletePods"}], retry={"memoryGrowth": 2, "maxMemory": "3Gi"})
     world.settle()
+    world.cluster.change("jobs", world.job("queue-1")["metadata"]["name"], {"spec": {"suspend": False}})  # as Kueue does
+    world.settle()
     world.planned()
     world.settle()
     world.pod("convert-1", world.scheduled(phase="Running"), index=0)
