@@ -47,11 +47,7 @@ def hold(
 
 def release(observed: Observed, *, keep: int | None) -> list[Action]:
     """Delete the queue Jobs of all attempts except `keep`, as soon as none of their pods is left."""
-    return [
-        DeleteJob(child)
-        for child in observed.children
-        if child.step == QUEUE and child.attempt != keep and not child.finished and not child.deleting and not _is_used(observed, child)
-    ]
+    return [DeleteJob(queue) for queue in _unused(observed) if queue.attempt != keep]
 
 
 def end(observed: Observed, status: DataPrepJobStatus, *, now: datetime) -> list[Action]:
@@ -59,16 +55,13 @@ def end(observed: Observed, status: DataPrepJobStatus, *, now: datetime) -> list
     succeeded = status.phase == "Succeeded"
     message = "The DataPrepJob has succeeded." if succeeded else "The DataPrepJob has failed."
     return [
-        PatchJobStatus(child, queue_jobs.final_status(child, succeeded=succeeded, message=message, now=now))
-        for child in observed.children
-        if child.step == QUEUE and not child.finished and not child.deleting and not _is_used(observed, child)
+        PatchJobStatus(queue, queue_jobs.final_status(queue, succeeded=succeeded, message=message, now=now)) for queue in _unused(observed)
     ]
 
 
 def _leave(observed: Observed, queue: Child | None, current: Child | None) -> list[Action]:
     """Take a suspended job out of its queue. The quota is given back when the pods have ended."""
-    is_used = any(_uses_quota(observed, child) for child in ([current] if current is not None else []))
-    if is_used:
+    if current is not None and _uses_quota(observed, current):
         return _stop(observed, current)
     leftovers = [child for child in (current, queue) if child is not None and not child.finished and not child.deleting]
     return [DeleteJob(child) for child in leftovers]
@@ -104,6 +97,15 @@ def _report_use(observed: Observed, queue: Child) -> list[Action]:
     started = any(child.finished or any(pod.started for pod in observed.pods_of(child)) for child in _step_jobs(observed, queue.attempt))
     desired: Body = queue_jobs.use_status(pods=pods, ready=started)
     return [PatchJobStatus(queue, desired)] if (queue.active, queue.ready) != (desired["active"], desired["ready"]) else []
+
+
+def _unused(observed: Observed) -> list[Child]:
+    """Return the queue Jobs that still hold quota, although none of their pods is left."""
+    return [
+        child
+        for child in observed.children
+        if child.step == QUEUE and not child.finished and not child.deleting and not _is_used(observed, child)
+    ]
 
 
 def _is_used(observed: Observed, queue: Child) -> bool:
