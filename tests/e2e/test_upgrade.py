@@ -4,8 +4,7 @@ The pods that run at that moment keep the image of their release, so operators a
 """
 
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from tests.builders.jobs import run_spec
 
 from kubecluster import Cluster
 from storeservers.oss import Fault
-from storeservers.processes import free_ports
+from storeservers.processes import free_ports, wait_until
 from workbench.installation import Installation
 from workbench.jobs import Document, Namespace
 from workbench.outside import OutsideOperator, credentials, nobody_inside
@@ -30,6 +29,7 @@ HELD = {"plan": r"/_dataprep/.*/plan\.json", "convert": r"\.tfrecords$", "commit
 """For each step, the file that its pod is writing when the operator is replaced. The jobs are named by the steps."""
 HELD_SECONDS = 55
 """The converter's client of OSS waits for a minute. The operator is replaced within seconds."""
+SWITCH_SECONDS = 60
 REQUESTS = 1000
 ACCEPTED = 'dataprep_progress_reports_total{code="200"}'
 
@@ -84,11 +84,19 @@ def test_jobs_continue_with_the_operator_of_another_release(
     with held(stores, namespace):
         with first:
             namespace.apply(*jobs)
-            until(lambda: all(fault.count < REQUESTS for fault in stores.oss.faults()), what="each job writes its file")
+            wait_until(
+                lambda: all(fault.count < REQUESTS for fault in stores.oss.faults()),
+                seconds=SWITCH_SECONDS,
+                what="each job writes its file",
+            )
             releases.after.apply_crds(cluster)
         with second:
-            until(second.leads, what="the second operator leads")
-            until(lambda: ACCEPTED in second.metrics(), what="a pod of the first release reports to the second operator")
+            wait_until(second.leads, seconds=SWITCH_SECONDS, what="the second operator leads")
+            wait_until(
+                lambda: ACCEPTED in second.metrics(),
+                seconds=SWITCH_SECONDS,
+                what="a pod of the first release reports to the second operator",
+            )
             assert {job: running_step(namespace, job) for job in HELD} == {job: job for job in HELD}
             stores.oss.clear_faults()
             wait_all(namespace, "Succeeded", seconds=120)
@@ -148,10 +156,3 @@ def made_here(spec: Mapping[str, Any], source: Path, output: Path) -> dict[str, 
 def visible(names: Iterable[str]) -> list[str]:
     """The names of data files. All other names of a data set begin with `_` or `.`."""
     return [name for name in names if not name.startswith(("_", "."))]
-
-
-def until(true: Callable[[], bool], *, what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"expected within {seconds:.0f} s: {what}"
-        time.sleep(0.2)

@@ -8,10 +8,11 @@
 `python -m kubecluster --help` does the same from a shell.
 """
 
-from kubecluster.choice import attach, ended_daemons, up
+from kubecluster.choice import attach, up
 from kubecluster.cluster import Cluster
 from kubecluster.errors import BuildFailed, ClusterError, ClusterUnavailable, NotSupported, StartFailed
 from kubecluster.images import build_image, program_image
+from kubecluster.local import ended_daemons
 
 __all__ = [
     "BuildFailed",

@@ -39,11 +39,6 @@ def attach() -> Cluster | None:
     return kind.up() if kind.answers() and kind.exists() else None
 
 
-def ended_daemons() -> str:
-    """Return which daemons of a cluster on this machine have ended unexpectedly, with the ends of their logs; empty if none has."""
-    return local.ended_daemons()
-
-
 def _given(kubeconfig: Path) -> Cluster:
     if not kubeconfig.is_file():
         raise ClusterUnavailable(f"{KUBECONFIG_VARIABLE} must name a kubeconfig file, got {kubeconfig}.")

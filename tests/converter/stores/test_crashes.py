@@ -9,14 +9,13 @@ import random
 import shutil
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from tests.converter.stores import small_jobs
 from tests.converter.stores.crashing import CrashingAccess, Killed, Operations, Point, dies, stops
-from tests.converter.stores.places import PLACES, Place, in_memory
+from tests.converter.stores.places import PLACES, Place
 from tests.converter.stores.sleeping import Sleeper
 from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
@@ -42,18 +41,6 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a shard whose temporary file was swept again without a pause, and upload even small files in parts."""
     monkeypatch.setattr(converter_working, "_SHARD_RETRY_POLICY", RetryPolicy(attempts=3, first_delay_seconds=0))
     small_jobs.least_parts(monkeypatch)
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Iterator[Place]:
-    with in_memory(tmp_path) as place:
-        yield place
-
-
-@pytest.fixture(params=PLACES[1:])
-def remote(request: pytest.FixtureRequest) -> Place:
-    place: Place = request.param(request)
-    return place
 
 
 def accessed(place: Place) -> Access:

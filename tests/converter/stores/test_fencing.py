@@ -9,17 +9,15 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import cycle
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.converter.stores import small_jobs
 from tests.converter.stores.crashing import Before, CrashingAccess, Operations, Point
-from tests.converter.stores.places import PLACES, Place, in_memory
+from tests.converter.stores.places import Place
 from tests.converter.stores.sleeping import Sleeper
 from tests.converter.stores.small_jobs import SmallJob
 
@@ -75,18 +73,6 @@ SITUATIONS: Final = [Situation(newer, is_finished) for newer in (NEWER, EARLIER)
 @pytest.fixture(autouse=True)
 def least_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     small_jobs.least_parts(monkeypatch)
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Iterator[Place]:
-    with in_memory(tmp_path) as place:
-        yield place
-
-
-@pytest.fixture(params=PLACES[1:])
-def remote(request: pytest.FixtureRequest) -> Place:
-    place: Place = request.param(request)
-    return place
 
 
 @dataclass(frozen=True)
