@@ -30,6 +30,8 @@ type answer struct {
 func main() {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Args[1])
 	check(err)
+	// kustomize-controller's own limits. The library's defaults delay a request, and the wait then ends early with the limiter's error.
+	config.QPS, config.Burst = 50, 300
 	timeout, err := time.ParseDuration(os.Args[2])
 	check(err)
 	manager, err := managerFor(config)
