@@ -5,6 +5,7 @@ assembles on this machine otherwise → ClusterUnavailable, which names what is 
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from kubecluster import kind, local
@@ -16,8 +17,12 @@ KUBECONFIG_VARIABLE = "DATAPREP_TEST_KUBECONFIG"
 BRIDGE_IP_VARIABLE = "DATAPREP_TEST_BRIDGE_IP"
 
 
-def up() -> Cluster:
-    """Return a running cluster of the first available kind, starting it if necessary."""
+def up(preloaded: Mapping[str, Path] | None = None) -> Cluster:
+    """Return a running cluster of the first available kind, starting it if necessary.
+
+    `preloaded` are archives of images by name. A cluster that this package assembles starts with them; for all others, `load_image` loads
+    them. It does nothing for an image that is already there.
+    """
     if given := os.environ.get(KUBECONFIG_VARIABLE):
         return _given(Path(given))
     if kind.answers():
@@ -27,7 +32,7 @@ def up() -> Cluster:
             f"No cluster for the tests: {KUBECONFIG_VARIABLE} is not set, no Docker engine with kind answers, and a cluster on this machine"
             f" needs {', '.join(lacks)}."
         )
-    return local.up()
+    return local.up(preloaded or {})
 
 
 def attach() -> Cluster | None:

@@ -25,7 +25,6 @@ from kubecluster.errors import BuildFailed, StartFailed
 from kubecluster.progress import report
 
 PAUSE_IMAGE = "dataprep.test/pause:1"
-# Archives with this prefix are named by a hash of their inputs, so equal names mean equal images.
 BUILT_PREFIX = "image"
 BASE_SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "python3-pip", "ca-certificates")
@@ -101,6 +100,11 @@ def build_image(
         archive.touch()
         _remove_old_archives()
     return archive
+
+
+def is_cached(archive: Path) -> bool:
+    """Say whether an archive is named by a hash of its inputs, so that it never changes."""
+    return archive.parent == cache_dir() / "images"
 
 
 def _build(archive: Path, *, dockerfile: Path, context: Path, tag: str, target: str | None, arguments: Mapping[str, str]) -> None:

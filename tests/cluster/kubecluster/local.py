@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kubecluster import binaries, controlplane, daemons, images, mounts, network, packages, state
+from kubecluster import binaries, containerd, controlplane, daemons, images, mounts, network, packages, state, unpacked
 from kubecluster.cluster import Cluster
 from kubecluster.commands import attempt
 from kubecluster.controlplane import Folders
@@ -43,7 +43,7 @@ class LocalCluster(Cluster):
         """Unpack an image into every node, and remember it for future nodes."""
         with state.loading_images():
             written = _written()
-            if written.images.get(name) == str(archive) and archive.name.startswith(images.BUILT_PREFIX):
+            if written.images.get(name) == str(archive) and images.is_cached(archive):
                 return
             with ThreadPoolExecutor() as pool:
                 list(pool.map(lambda node: _node(node, written).import_image(archive, name=name), written.nodes))
@@ -56,7 +56,8 @@ class LocalCluster(Cluster):
         _start_containerd(node)
         written = _written()
         for image, archive in written.images.items():
-            node.import_image(Path(archive), name=image)
+            if archive != written.unpacked_images.get(image):
+                node.import_image(Path(archive), name=image)
         _start_kubelet(node)
         self._wait_registered(name)
         if labels:
@@ -190,8 +191,8 @@ def ended_daemons() -> str:
     return "".join(f"{name} has ended; the end of its log:\n{_end(_folders().logs / f'{name}.log')}\n" for name in ended)
 
 
-def up() -> LocalCluster:
-    """Return the running cluster of this machine, starting it if necessary."""
+def up(preloaded: Mapping[str, Path]) -> LocalCluster:
+    """Return the running cluster of this machine, starting it if necessary, with these archives of images by name on all nodes."""
     if lacks := missing():
         raise ClusterUnavailable(f"A cluster on this machine needs {', '.join(lacks)}.")
     with state.starting_or_stopping():
@@ -203,7 +204,7 @@ def up() -> LocalCluster:
         network.refuse_overlaps()
         binaries.build(PROGRAMS)
         try:
-            return _start()
+            return _start(preloaded)
         except BaseException:
             report("the cluster did not start; its logs stay in " + str(_folders().logs))
             _stop_all(keep_logs=True)
@@ -216,13 +217,17 @@ def down() -> None:
         _clean()
 
 
-def _start() -> LocalCluster:
+def _start(preloaded: Mapping[str, Path]) -> LocalCluster:
     folders = _folders()
-    pause = images.pause_image()
     with state.changing() as written:
         written.sysctls = network.read_sysctls()
         written.made_folders = [folder for folder in FOREIGN_FOLDERS if not Path(folder).exists()]
-        written.images[images.PAUSE_IMAGE] = str(pause)
+    archives = {images.PAUSE_IMAGE: images.pause_image(), **preloaded}
+    filled = unpacked.folder(archives)
+    with state.changing() as written:
+        written.unpacked = str(filled)
+        written.images = {name: str(archive) for name, archive in archives.items()}
+        written.unpacked_images = dict(written.images)
     report("network and certificates")
     network.create()
     mounts.mount_memory(folders.memory, megabytes=MEMORY_MEGABYTES)
@@ -230,12 +235,11 @@ def _start() -> LocalCluster:
     _start_daemon("etcd", controlplane.etcd(folders))
     report("control plane")
     _start_daemon("apiserver", controlplane.apiserver(folders))
-    # Prepare containerd and the pause image on the nodes while the API server starts.
+    # Prepare the nodes while the API server starts.
     nodes = [_prepare_node(name) for name in NODES]
     daemons.weigh_containers()
     for node in nodes:
         _start_containerd(node)
-        node.import_image(pause, name=images.PAUSE_IMAGE)
     cluster = _cluster()
     _wait_until(lambda: cluster._succeeds("get", "--raw=/readyz"), what="the API server to be ready", log=folders.logs / "apiserver.log")
     _start_daemon("controller-manager", controlplane.controller_manager(folders))
@@ -298,17 +302,16 @@ def _prepare_node(name: str, *, taints: Sequence[str] = ()) -> Node:
     network.add_address(ip)
     node = Node(name=name, ip=ip, folders=_folders())
     node.write_files(taints=taints)
+    unpacked.copy(Path(_written().unpacked), containerd.root(node.folder))
     return node
 
 
 def _start_containerd(node: Node) -> None:
     if (running := _written().daemons.get(node.containerd_daemon)) and running.alive():
         return
-    _start_daemon(node.containerd_daemon, node.containerd())
-    version = ["ctr", "--address", str(node.socket), "version"]
-    _wait_until(
-        lambda: attempt(version).returncode == 0, what=f"containerd of {node.name}", log=node.folders.logs / f"{node.containerd_daemon}.log"
-    )
+    _start_daemon(node.containerd_daemon, containerd.command(node.folder))
+    log = node.folders.logs / f"{node.containerd_daemon}.log"
+    _wait_until(lambda: containerd.answers(node.folder), what=f"containerd of {node.name}", log=log)
 
 
 def _start_kubelet(node: Node) -> None:

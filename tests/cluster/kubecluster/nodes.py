@@ -5,15 +5,12 @@ Nodes cannot share a containerd: a kubelet kills containers of pods that it does
 
 import json
 import shutil
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubecluster import binaries, certificates, daemons, mounts, network
-from kubecluster.commands import run
+from kubecluster import binaries, certificates, containerd, daemons, mounts, network
 from kubecluster.controlplane import CLUSTER_DOMAIN, SERVER, Folders
-from kubecluster.images import PAUSE_IMAGE
 
 KUBELET_PORT = 10250
 
@@ -32,11 +29,6 @@ class Node:
         return self.folders.run / self.name
 
     @property
-    def socket(self) -> Path:
-        """The socket of containerd."""
-        return self.folder / "containerd.sock"
-
-    @property
     def containerd_daemon(self) -> str:
         """The name of this node's containerd among the daemons."""
         return f"{self.name}-containerd"
@@ -51,17 +43,13 @@ class Node:
         network_folder = self.folder / "cni"
         network_folder.mkdir(parents=True, exist_ok=True)
         (network_folder / "10-bridge.conflist").write_text(json.dumps(_pod_network(self.folders.run / "addresses"), indent=1))
-        (self.folder / "containerd.toml").write_text(_containerd_configuration(self))
+        containerd.write_configuration(self.folder, network=network_folder)
         serving, client = f"{self.name}-serving", f"{self.name}-client"
         pki = self.folders.pki
         certificates.sign_server(pki, name=serving, addresses=[self.ip], dns_names=[self.name])
         certificates.sign_client(pki, name=client, user=f"system:node:{self.name}", group="system:nodes")
         certificates.write_kubeconfig(pki, name=client, server=SERVER, target=self.folders.kubeconfig(client))
         (self.folder / "kubelet.json").write_text(json.dumps(_kubelet_configuration(self, taints=taints), indent=1))
-
-    def containerd(self) -> list[str | Path]:
-        """The command line of containerd."""
-        return ["containerd", "--config", self.folder / "containerd.toml"]
 
     def kubelet(self) -> list[str | Path]:
         """The command line of kubelet."""
@@ -77,11 +65,7 @@ class Node:
 
     def import_image(self, archive: Path, *, name: str) -> None:
         """Unpack an image into this node under the name that pods use."""
-        containerd = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io"]
-        run([*containerd, "images", "import", archive], timeout_seconds=600)
-        imported = {full_image_name(tag) for tag in image_names(archive)}
-        if full_image_name(name) not in imported:
-            run([*containerd, "images", "tag", "--force", sorted(imported)[0], full_image_name(name)])
+        containerd.import_image(self.folder, archive, name=name)
 
     def kill_containers(self) -> None:
         """Kill all containers of this node. They outlive containerd, which has recorded their ids."""
@@ -94,24 +78,6 @@ class Node:
         """Remove the files of this node after its processes have ended."""
         mounts.detach_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def image_names(archive: Path) -> list[str]:
-    """Return the names in a docker-archive."""
-    with tarfile.open(archive) as tar:
-        member = tar.extractfile("manifest.json")
-        if member is None:
-            raise FileNotFoundError(f"{archive} has no manifest.json: expected a docker-archive.")
-        return [name for image in json.load(member) for name in image["RepoTags"] or []]
-
-
-def full_image_name(name: str) -> str:
-    """Return the name in kubelet's full form: with registry, repository and tag."""
-    registry, slash, _ = name.partition("/")
-    has_registry = bool(slash) and ("." in registry or ":" in registry or registry == "localhost")
-    if not has_registry:
-        name = f"docker.io/{name}" if slash else f"docker.io/library/{name}"
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 def _remove_shim_socket(bundle: Path) -> None:
@@ -142,48 +108,6 @@ def _pod_network(addresses: Path) -> dict[str, object]:
     return {"cniVersion": "0.4.0", "name": "dataprep-test", "plugins": [bridge]}
 
 
-def _containerd_configuration(node: Node) -> str:
-    return f"""\
-version = 2
-root = "{node.folder / "containerd"}"
-state = "{node.folder / "state"}"
-oom_score = 0
-disabled_plugins = [
-  "io.containerd.internal.v1.opt",
-  "io.containerd.snapshotter.v1.aufs",
-  "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper",
-  "io.containerd.snapshotter.v1.zfs",
-]
-
-[grpc]
-  address = "{node.socket}"
-
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "0"
-  # Without CAP_SYS_RESOURCE runc may not lower a score, and dies of it.
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "/usr/lib/cni"
-  conf_dir = "{node.folder / "cni"}"
-
-[plugins."io.containerd.grpc.v1.cri".containerd]
-  snapshotter = "overlayfs"
-  default_runtime_name = "runc"
-
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
-
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-  Root = "{node.folder / "runc"}"
-  SystemdCgroup = false
-"""
-
-
 def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, object]:
     pki = node.folders.pki
     return {
@@ -200,7 +124,7 @@ def _kubelet_configuration(node: Node, *, taints: Sequence[str]) -> dict[str, ob
             "x509": {"clientCAFile": str(pki / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        "containerRuntimeEndpoint": f"unix://{node.socket}",
+        "containerRuntimeEndpoint": f"unix://{containerd.socket(node.folder)}",
         "podLogsDir": str(node.folder / "pods"),
         "clusterDNS": [network.BRIDGE_IP],
         "clusterDomain": CLUSTER_DOMAIN,

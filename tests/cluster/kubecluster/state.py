@@ -35,6 +35,10 @@ class State:
     nodes: dict[str, NodeState] = field(default_factory=dict)
     # The archives of images that all nodes have, by image name.
     images: dict[str, str] = field(default_factory=dict)
+    unpacked: str = ""
+    """The folder with unpacked images that every node begins with."""
+    unpacked_images: dict[str, str] = field(default_factory=dict)
+    """The archives of these images, by image name."""
     sysctls: dict[str, str] = field(default_factory=dict)
     made_folders: list[str] = field(default_factory=list)
 

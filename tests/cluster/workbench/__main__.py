@@ -40,12 +40,12 @@ def _prepare() -> int:
 
 def _images() -> int:
     for image, archive in build().items():
-        sys.stdout.write(f"{image}:{TAG}  docker-archive:{archive}\n")
+        sys.stdout.write(f"{image}  docker-archive:{archive}\n")
     return 0
 
 
 def _up() -> int:
-    cluster = kubecluster.up()
+    cluster = kubecluster.up(build())
     install_operator(cluster)
     host = cluster.bridge_ip or "127.0.0.1"
     subprocess.run([sys.executable, "-m", "storeservers", "up", "--host", host, "--dir", str(STORES)], check=True)

@@ -21,9 +21,11 @@ _INPUTS = {
 
 
 def build() -> dict[str, Path]:
-    """Builds both images if their inputs have changed; returns docker-archives by image name."""
+    """Builds both images if their inputs have changed; returns docker-archives by the image's name and tag."""
     return {
-        image: build_image(dockerfile=ROOT / "Dockerfile", context=ROOT, tag=f"{image}:{TAG}", target=target, inputs=_INPUTS[target])
+        f"{image}:{TAG}": build_image(
+            dockerfile=ROOT / "Dockerfile", context=ROOT, tag=f"{image}:{TAG}", target=target, inputs=_INPUTS[target]
+        )
         for target, image in (("operator", OPERATOR_IMAGE), ("converter", CONVERTER_IMAGE))
     }
 
@@ -31,7 +33,7 @@ def build() -> dict[str, Path]:
 def build_and_load(cluster: Cluster) -> None:
     """Builds both images and loads them into the nodes."""
     for image, archive in build().items():
-        cluster.load_image(archive, f"{image}:{TAG}")
+        cluster.load_image(archive, image)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Final
 import kubecluster
 from kubecluster import ClusterUnavailable
 from workbench import sharing
-from workbench.installation import Installation, install_operator
+from workbench.installation import Installation, build, install_operator
 from workbench.outside import bring_back
 
 PROCESSES: Final = 4
@@ -57,7 +57,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
 def _cluster_and_operator() -> Iterator[Installation]:
     """Uses a running cluster, and leaves it running without the operator; otherwise starts one and stops it."""
     running = kubecluster.attach()
-    cluster = running or kubecluster.up()
+    cluster = running or kubecluster.up(build())
     try:
         yield install_operator(cluster)
     finally:

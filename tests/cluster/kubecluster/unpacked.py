@@ -1,0 +1,85 @@
+"""Folders of containerd with unpacked images, kept in the cache.
+
+Importing the images of the operator and the converter takes 40 seconds of processor time. A node that begins with a copy of such a folder
+needs none of it. The copy shares all files but the databases with the original, because containerd never changes an unpacked file.
+"""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from kubecluster import containerd, daemons, state
+from kubecluster.binaries import cache_dir
+from kubecluster.commands import attempt, run
+from kubecluster.errors import StartFailed
+from kubecluster.progress import report
+
+KEPT_FOLDERS = 2
+"""Each has up to two gigabytes."""
+_DAEMON = "unpacking"
+
+
+def folder(images: Mapping[str, Path]) -> Path:
+    """Return a folder for containerd that has these images, given as archives by name. The caller must hold `starting_or_stopping`."""
+    archives = sorted(f"{name} {archive.name}" for name, archive in images.items())
+    target = _folders() / hashlib.sha256("\n".join(archives).encode()).hexdigest()[:16]
+    if not target.exists():
+        _unpack(images, target)
+    # The last use decides which old folders are removed.
+    target.touch()
+    for old in sorted(_folders().iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
+        shutil.rmtree(old)
+    return target
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a folder that no containerd uses; by hard links, if both are on the same file system."""
+    if attempt(["cp", "--archive", "--link", source, target]).returncode != 0:
+        shutil.rmtree(target, ignore_errors=True)
+        run(["cp", "--archive", source, target], timeout_seconds=600)
+    for database in target.rglob("*.db"):
+        own = database.with_suffix(".own")
+        shutil.copy2(database, own)
+        own.rename(database)
+
+
+def _unpack(images: Mapping[str, Path], target: Path) -> None:
+    report(f"unpacking {len(images)} images")
+    started = time.monotonic()
+    # Not in the cache, whose path may be too long for a socket and whose file system may not support overlayfs.
+    here = state.run_dir() / _DAEMON
+    shutil.rmtree(here, ignore_errors=True)
+    here.mkdir()
+    containerd.write_configuration(here, network=here)
+    with state.changing() as written:
+        daemon = written.daemons[_DAEMON] = daemons.start(containerd.command(here), log=here / "log")
+    try:
+        _wait_until_it_answers(here)
+        for name, archive in images.items():
+            containerd.import_image(here, archive, name=name)
+    finally:
+        daemons.stop([daemon])
+        with state.changing() as written:
+            del written.daemons[_DAEMON]
+    unfinished = target.with_name(f".{target.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    run(["mv", containerd.root(here), unfinished], timeout_seconds=600)
+    unfinished.rename(target)
+    shutil.rmtree(here)
+    report(f"unpacked {len(images)} images in {time.monotonic() - started:.0f} s")
+
+
+def _wait_until_it_answers(here: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not containerd.answers(here):
+        if time.monotonic() > deadline:
+            raise StartFailed(f"Expected containerd to answer within 60 s; the end of its log:\n{(here / 'log').read_text()[-3000:]}")
+        time.sleep(0.2)
+
+
+def _folders() -> Path:
+    folders = cache_dir() / "unpacked"
+    folders.mkdir(parents=True, exist_ok=True)
+    return folders
