@@ -14,12 +14,12 @@ from storeservers.oss.controls import Fault
 from workbench import kueue
 from workbench.installation import Installation
 from workbench.jobs import Document, Namespace, condition
-from workbench.kueue import FLAVOR_LABEL, MANAGED
+from workbench.kueue import FLAVOR, FLAVOR_LABEL, MANAGED
+from workbench.sharing import is_shared
 from workbench.smalljobs import assert_done_once, small_jobs, wait_all
 from workbench.stores import BUCKET, Stores
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-FLAVOR = "spot"
 SAID_SECONDS = 30
 """The operator polls Kueue's status messages about every ten seconds."""
 DONE_SECONDS = 120
@@ -27,14 +27,12 @@ DONE_SECONDS = 120
 
 @pytest.fixture(scope="module")
 def running_kueue(cluster: Cluster, operator: Installation) -> Iterator[None]:
-    """Kueue, and nodes of its flavor."""
+    """Kueue. Processes that share the cluster share it as well, and `workbench.testing` uninstalls it after the last one."""
     del operator  # requested for its effect
-    with kueue.installed(cluster):
-        cluster.kubectl("label", "--overwrite", "nodes", "--all", f"{FLAVOR_LABEL}={FLAVOR}")
-        yield
-        cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
-        cluster.kubectl("delete", "resourceflavors", "--all", "--timeout=30s")
-        cluster.kubectl("delete", "workloadpriorityclasses", "--all", "--timeout=30s")
+    kueue.install(cluster)
+    yield
+    if not is_shared():
+        kueue.uninstall(cluster)
 
 
 @pytest.fixture
@@ -44,8 +42,7 @@ def queues(namespace: Namespace, running_kueue: None) -> Iterator[Namespace]:
     namespace.cluster.kubectl("label", "namespace", namespace.name, f"{MANAGED}=yes")
     yield namespace
     namespace.kubectl("delete", "dataprepjobs", "--all")
-    # Kueue's finalizers are on them, so they have to go before Kueue does.
-    namespace.cluster.kubectl("delete", "clusterqueues", "--all", "--timeout=60s")
+    kueue.delete_queues(namespace.cluster, namespace=namespace.name)
 
 
 def queued(job: Document, queue: str, **marks: str) -> Document:
@@ -59,7 +56,7 @@ def queued(job: Document, queue: str, **marks: str) -> Document:
 
 
 def quota(namespace: Namespace, cpu: str) -> None:
-    namespace.apply(*kueue.queue("research", namespace=namespace.name, cpu=cpu, flavor=FLAVOR))
+    namespace.apply(*kueue.queue("research", namespace=namespace.name, cpu=cpu))
 
 
 def held(namespace: Namespace, name: str, *, reason: str, words: list[str], seconds: float = SAID_SECONDS) -> str:
@@ -106,7 +103,7 @@ def until(true: Callable[[], bool], *, what: str, seconds: float = 30) -> None:
 
 
 def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores: Stores) -> None:
-    """This is the first test of the file, because Kueue runs from the next one on."""
+    """This is the first test of the file, because Kueue is installed from the next one on."""
     [job] = small_jobs(stores, namespace, ["forgotten"])
     namespace.apply(queued(job, f"nobodys-{uuid.uuid4().hex[:4]}"))
     told = held(namespace, "forgotten", reason="NotQueued", words=["Check that Kueue is running"], seconds=90)
@@ -114,7 +111,7 @@ def test_a_queued_job_without_kueue_gets_a_warning(namespace: Namespace, stores:
     until(lambda: "NotQueued" in [reason for reason, _ in namespace.events("forgotten")], what="an Event NotQueued")
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     plain, first, second = small_jobs(stores, queues, ["plain", "first", "second"])
@@ -142,7 +139,7 @@ def test_a_job_waits_for_quota_with_kueues_message_and_then_writes_the_same_byte
     assert min(status["completionTime"] for status in commits) <= max(status["startTime"] for status in plans)
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_a_job_that_kueue_evicts_waits_again_and_keeps_what_is_done(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     quota(queues, "10")
     with slow_writes(stores, seconds=1.0):
@@ -165,7 +162,7 @@ def stop(namespace: Namespace, policy: str) -> None:
     namespace.cluster.kubectl("patch", "clusterqueue", f"{namespace.name}-research", "--type=merge", f"--patch={patch}")
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_a_job_is_preempted_in_its_plan_and_resumes(queues: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     quota(queues, "400m")
     queues.apply(kueue.priority("urgent", 100), kueue.priority("patient", 1))
@@ -202,7 +199,7 @@ def running(namespace: Namespace, name: str, *, step: str) -> bool:
     return any(pod.get("status", {}).get("phase") == "Running" for pod in namespace.pods(name, step=step))
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues: Namespace, stores: Stores) -> None:
     quota(queues, "100m")  # for two of the four workers
     shards: Document = {"output": {"shards": {"count": 4}}, "workers": {"parallelism": 4}}
@@ -220,10 +217,10 @@ def test_a_job_that_is_admitted_with_fewer_workers_writes_the_same_bytes(queues:
     assert digests["partial"] == digests["plain"]
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, stores: Stores) -> None:
     """Kueue puts every Job without a queue into the LocalQueue `default`. The steps would wait for quota that their own job holds."""
-    queues.apply(*kueue.queue("default", namespace=queues.name, cpu="50m", flavor=FLAVOR))
+    queues.apply(*kueue.queue("default", namespace=queues.name, cpu="50m"))
     [job] = small_jobs(stores, queues, ["inside"])
     queues.apply(queued(job, "default"))
     wait_all(queues, "Succeeded", seconds=DONE_SECONDS)
@@ -231,7 +228,7 @@ def test_steps_stay_out_of_the_namespaces_default_queue(queues: Namespace, store
     assert len(queues.all("workloads")) == 1
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_a_deleted_job_leaves_no_workload(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     [job] = small_jobs(stores, queues, ["gone"])
@@ -241,7 +238,7 @@ def test_a_deleted_job_leaves_no_workload(queues: Namespace, stores: Stores) -> 
     until(lambda: queues.all("workloads") == [], what="no Workload of the deleted job")
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: Namespace, stores: Stores) -> None:
     quota(queues, "10m")
     [job] = small_jobs(stores, queues, ["shy"])
@@ -256,7 +253,7 @@ def test_a_queued_job_that_is_suspended_leaves_the_queue_and_comes_back(queues: 
     assert_done_once(stores, queues)
 
 
-@pytest.mark.exclusive
+@pytest.mark.kueue
 def test_a_queue_that_does_not_exist_is_named_and_the_job_runs_once_it_does(queues: Namespace, stores: Stores) -> None:
     [job] = small_jobs(stores, queues, ["lost"])
     queues.apply(queued(job, "research"))

@@ -105,6 +105,13 @@ def loading_images() -> Iterator[None]:
 
 
 @contextmanager
+def installing() -> Iterator[None]:
+    """Keep other processes from installing, most likely the same program, into the cluster meanwhile."""
+    with _locked("programs.lock"):
+        yield
+
+
+@contextmanager
 def marking_nodes() -> Iterator[None]:
     """Keep tests that depend on the labels, taints and resources of nodes from running at the same time."""
     with _locked("nodes.lock"):

@@ -3,14 +3,13 @@
 import base64
 import json
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from kubecluster import Cluster, binaries, certificates, program_image
+from kubecluster import Cluster, binaries, certificates, program_image, state
 
 Document = dict[str, Any]  # Any: YAML
 
@@ -19,6 +18,8 @@ MANAGED: Final = "managed-by-kueue"
 """The label, with the value `yes`, of namespaces whose Jobs Kueue manages."""
 FLAVOR_LABEL: Final = "test/flavor"
 """The node selector that Kueue adds to admitted pods."""
+FLAVOR: Final = "spot"
+_NAMESPACE_LABEL: Final = "test/namespace"
 IMAGE: Final = "dataprep.test/kueue:1"
 # Kueue's other integrations are disabled, so nothing serves these webhooks.
 _WEBHOOKS: Final = ("job.kb.io", "clusterqueue.kb.io", "cohort.kb.io", "resourceflavor.kb.io", "workload.kb.io", "localqueue.kb.io")
@@ -37,29 +38,46 @@ _CONFIGURATION: Final = {
 _CERTIFICATE_FOLDERS: Final = ("/tmp/k8s-webhook-server/serving-certs", "/visibility", "/etc/kueue/metrics/certs")  # noqa: S108  # Kueue's own
 
 
-@contextmanager
-def installed(cluster: Cluster) -> Iterator[None]:
-    """Runs Kueue while the block runs. Its API is removed as well: an API without a server would keep namespaces from being deleted."""
-    cluster.load_image(program_image("kueue", name=IMAGE), IMAGE)
-    manifests = _manifests(cluster)
-    text = "\n---\n".join(json.dumps(each) for each in manifests)
-    try:
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=text)
+def install(cluster: Cluster) -> None:
+    """Installs Kueue, unless it is there already, and gives every node its flavor."""
+    with state.installing():
+        if cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name"):
+            return
+        cluster.load_image(program_image("kueue", name=IMAGE), IMAGE)
+        manifests = _manifests(cluster)
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=_as_text(manifests))
         cluster.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment", "--timeout=120s", timeout_seconds=130)
         services = [each["metadata"]["name"] for each in manifests if each["kind"] == "APIService"]
         cluster.kubectl("wait", "--for=condition=Available", "--timeout=60s", *(f"apiservice/{name}" for name in services))
-        yield
-    finally:
-        cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "--filename=-", stdin=text)
+        cluster.kubectl("label", "--overwrite", "nodes", "--all", f"{FLAVOR_LABEL}={FLAVOR}")
 
 
-def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]:
-    """A LocalQueue and its ClusterQueue, with a quota of `cpu` of a flavor that every node provides.
+def uninstall(cluster: Cluster) -> None:
+    """Removes Kueue, if it is there, with its API: an API without a server would keep namespaces from being deleted."""
+    if not cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name"):
+        return
+    cluster.kubectl("label", "nodes", "--all", f"{FLAVOR_LABEL}-")
+    # Kueue's finalizers are on them, so they have to go before Kueue does.
+    cluster.kubectl("delete", "clusterqueues,resourceflavors,workloadpriorityclasses", "--all", "--timeout=60s")
+    cluster.kubectl("delete", "--ignore-not-found", "--wait=false", "--filename=-", stdin=_as_text(_manifests(cluster)))
+
+
+def delete_queues(cluster: Cluster, *, namespace: str) -> None:
+    """Deletes the ClusterQueues of a namespace's queues."""
+    cluster.kubectl("delete", "clusterqueues", f"--selector={_NAMESPACE_LABEL}={namespace}", "--timeout=60s")
+
+
+def _as_text(manifests: list[Document]) -> str:
+    return "\n---\n".join(json.dumps(each) for each in manifests)
+
+
+def queue(name: str, *, namespace: str, cpu: str) -> list[Document]:
+    """A LocalQueue and its ClusterQueue, with a quota of `cpu` of the flavor that every node provides.
 
     Jobs of a higher priority preempt the others.
     """
     return [
-        _kueue("ResourceFlavor", flavor, {"nodeLabels": {FLAVOR_LABEL: flavor}}),
+        _kueue("ResourceFlavor", FLAVOR, {"nodeLabels": {FLAVOR_LABEL: FLAVOR}}),
         _kueue(
             "ClusterQueue",
             f"{namespace}-{name}",
@@ -71,13 +89,14 @@ def queue(name: str, *, namespace: str, cpu: str, flavor: str) -> list[Document]
                         "coveredResources": ["cpu", "memory"],
                         "flavors": [
                             {
-                                "name": flavor,
+                                "name": FLAVOR,
                                 "resources": [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "64Gi"}],
                             }
                         ],
                     }
                 ],
             },
+            labels={_NAMESPACE_LABEL: namespace},
         ),
         _kueue("LocalQueue", name, {"clusterQueue": f"{namespace}-{name}"}, namespace=namespace),
     ]
@@ -88,8 +107,8 @@ def priority(name: str, value: int) -> Document:
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
 
 
-def _kueue(kind: str, name: str, spec: Document, *, namespace: str = "") -> Document:
-    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+def _kueue(kind: str, name: str, spec: Document, *, namespace: str = "", labels: Mapping[str, str] | None = None) -> Document:
+    metadata: Document = {"name": name, "labels": dict(labels or {})} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata, "spec": spec}
 
 

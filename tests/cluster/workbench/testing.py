@@ -1,7 +1,7 @@
 """Runs all cluster tests: several test processes share one cluster with the operator, which starts before and stops after them.
 
 These tests mostly wait, so several processes run side by side. Tests marked `apart`, which start their own operators, run afterwards in the
-same way. Tests marked `exclusive` run last, one at a time.
+same way, and then those marked `kueue`. Tests marked `exclusive` run last, one at a time.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Final
 
 import kubecluster
 from kubecluster import ClusterUnavailable
-from workbench import sharing
+from workbench import kueue, sharing
 from workbench.installation import Installation, build, install_operator
 from workbench.outside import bring_back
 
@@ -38,10 +38,12 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
         arguments = sharing.PLACES
     try:
         with _cluster_and_operator() as operator:
-            together = _pytest(*_processes(PROCESSES, arguments), "-m", "cluster and not exclusive and not apart", *arguments, shared=True)
-            apart = _pytest(*_processes(PROCESSES_APART, arguments), "-m", "cluster and apart", *arguments, shared=True)
+            together = _group("cluster and not (apart or kueue or exclusive)", PROCESSES, arguments)
+            apart = _group("cluster and apart", PROCESSES_APART, arguments)
             # These tests have scaled the operator down.
             bring_back(operator)
+            queued = _group("cluster and kueue", PROCESSES, arguments)
+            kueue.uninstall(operator.cluster)
             alone = _pytest("-m", "cluster and exclusive", *arguments, shared=True)
     except ClusterUnavailable:
         # Each test reports the missing cluster itself, as in a plain pytest run: the test is skipped, or fails in CI.
@@ -49,7 +51,7 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     # Arguments such as a file name may select no test of a group.
-    statuses = [status for status in (together, apart, alone) if status != _NO_TESTS] or [_NO_TESTS]
+    statuses = [status for status in (together, apart, queued, alone) if status != _NO_TESTS] or [_NO_TESTS]
     return next((status for status in statuses if status), 0)
 
 
@@ -66,7 +68,12 @@ def _cluster_and_operator() -> Iterator[Installation]:
         if running is None:
             cluster.down()
         else:
+            kueue.uninstall(running)
             Installation(running).uninstall()
+
+
+def _group(mark: str, processes: int, arguments: Sequence[str]) -> int:
+    return _pytest(*_processes(processes, arguments), "-m", mark, *arguments, shared=True)
 
 
 def _processes(count: int, arguments: Sequence[str]) -> Sequence[str]:
