@@ -108,10 +108,11 @@ test-unit: $(STAMP) ## run only the tests that need no server and no cluster
 	$(BIN)/pytest -q -m "$(UNITS)"
 
 .PHONY: nightly
-nightly: $(STAMP) ## run all nightly combinations, 60 rounds of damaged files, and every third-party reader as in `make interop`
+nightly: $(STAMP) ## run all nightly tests, 60 rounds of damaged files, every third-party reader as in `make interop`, and all tests on the cluster
 	failed=0; \
 	FUZZ=60 $(BIN)/pytest -q -m "not nightly" tests/fuzz tests/operator/test_model.py || failed=1; \
 	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster" || failed=1; \
+	DATAPREP_TEST_NIGHTLY=yes $(MAKE) e2e || failed=1; \
 	exit $$failed
 
 .PHONY: fuzz
@@ -153,7 +154,7 @@ bench-operator: $(STAMP) ## measure the operator with thousands of simulated job
 	PYTHONPATH=$(PYTHONPATH):. $(BIN)/python -m benchmarks.operator_load $(if $(ROWS),--only $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: e2e
-e2e: $(STAMP) ## run only the tests on the cluster
+e2e: $(STAMP) ## run only the tests on the cluster, with DATAPREP_TEST_NIGHTLY=yes all of them
 	$(BIN)/python -m workbench test
 
 # --- image, cluster, locks ---------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ def job(namespace: Namespace, stores: Stores, source: str, **accelerator: object
         output=f"{stores.hdfs.uri}/{namespace.name}",
         workers__accelerator=gpu | accelerator,
         workers__parallelism=2,
+        limit=1000,
     )
 
 

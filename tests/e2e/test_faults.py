@@ -44,7 +44,9 @@ def kill_processes(namespace: Namespace) -> int:
     return len(killed)
 
 
-@pytest.mark.parametrize("kill", [pytest.param(kill_processes, id="kill -9"), pytest.param(delete_pods, id="forced deletion")])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(kill_processes, id="kill -9"), pytest.param(delete_pods, id="forced deletion", marks=pytest.mark.nightly)]
+)
 def test_a_killed_worker_costs_only_its_own_shard(
     namespace: Namespace, stores: Stores, digits_on_hdfs: str, kill: Callable[[Namespace], int]
 ) -> None:
@@ -96,7 +98,7 @@ def test_the_operator_may_die_in_any_phase(namespace: Namespace, stores: Stores,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("node", ["dead", "silent"])
+@pytest.mark.parametrize("node", [pytest.param("dead", marks=pytest.mark.nightly), "silent"])
 def test_a_lost_node_does_not_stop_the_job(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str, node: str) -> None:
     """Only the kubelet of a silent node has stopped. The node's pods keep running, and write at the same time as their replacements."""
     lose, label = {"dead": cluster.kill_node, "silent": cluster.stop_kubelet}[node], f"test-{node}"

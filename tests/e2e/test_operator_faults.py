@@ -106,7 +106,9 @@ def test_a_paused_leader_is_replaced_in_time_and_does_no_harm_when_it_wakes(
         ]
 
 
-@pytest.mark.parametrize("everywhere", [False, True], ids=["of the namespace", "of all namespaces"])
+@pytest.mark.parametrize(
+    "everywhere", [pytest.param(False, id="of the namespace", marks=pytest.mark.nightly), pytest.param(True, id="of all namespaces")]
+)
 def test_a_second_release_does_not_start_where_another_one_runs(
     namespace: Namespace, operator: Installation, kubeconfig: Path, tmp_path: Path, everywhere: bool
 ) -> None:
@@ -170,7 +172,7 @@ def test_an_operator_with_a_wrong_clock_uses_the_api_servers_time(
 @pytest.mark.long
 def test_the_operator_dies_again_and_again(namespace: Namespace, stores: Stores, kubeconfig: Path, port: int, tmp_path: Path) -> None:
     """`make chaos` kills it 100 times during 50 jobs, with further jobs if those finish early."""
-    kills, jobs, seed = int(os.environ.get("CHAOS", "5")), int(os.environ.get("CHAOS_JOBS", "10")), int(os.environ.get("SEED", "8"))
+    kills, jobs, seed = int(os.environ.get("CHAOS", "4")), int(os.environ.get("CHAOS_JOBS", "6")), int(os.environ.get("SEED", "8"))
     chance = random.Random(seed)  # noqa: S311  # kills are reproducible by the seed
     outside = OutsideOperator(kubeconfig, port, namespaces=[namespace.name], log=tmp_path / "log")
     outside.start()

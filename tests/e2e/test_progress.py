@@ -141,7 +141,7 @@ def test_explain_reads_well(cluster: Cluster, namespace: Namespace) -> None:
 
 
 def test_old_children_are_not_created_again(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    namespace.apply(a_job(stores, name="done", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}"))
+    namespace.apply(a_job(stores, name="done", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000))
     before = namespace.wait_phase("done", "Succeeded")
     namespace.kubectl("delete", "jobs", "--all")
     time.sleep(5)

@@ -103,7 +103,7 @@ def test_a_source_can_only_change_before_the_job_starts(namespace: Namespace, st
     def patch(spec: Document) -> str:
         return namespace.kubectl("patch", "dataprepjob", "frozen", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
 
-    job = a_job(stores, name="frozen", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", suspend=True)
+    job = a_job(stores, name="frozen", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000, suspend=True)
     namespace.apply(job | {"spec": job["spec"] | {"shuffle": {"seed": 1}}})
     namespace.wait_phase("frozen", "Suspended")
     patch({"shuffle": None, "suspend": False})
@@ -116,7 +116,7 @@ def test_a_source_can_only_change_before_the_job_starts(namespace: Namespace, st
 
 
 def test_a_job_with_an_invalid_spec_starts_after_an_edit(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
-    job = a_job(stores, name="mended", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}")
+    job = a_job(stores, name="mended", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000)
     namespace.apply(job | {"spec": job["spec"] | {"features": [{"name": "${NAME}"}]}})
     status = namespace.wait_phase("mended", "Failed")
     assert (condition(status, "Failed")["reason"], condition(status, "Stalled")["status"]) == ("InvalidSpec", "True")
@@ -129,21 +129,21 @@ def test_a_job_with_an_invalid_spec_starts_after_an_edit(namespace: Namespace, s
 
 def test_never_refuses_an_output_that_holds_a_finished_data_set(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = f"{stores.hdfs.uri}/{namespace.name}"
-    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output))
+    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output, limit=1000))
     namespace.wait_phase("first", "Succeeded")
-    job = a_job(stores, name="second", source=digits_on_hdfs, output=output, output__overwrite="Never")
+    job = a_job(stores, name="second", source=digits_on_hdfs, output=output, limit=1000, output__overwrite="Never")
     fails(namespace, job, reason="OutputExists", words=[output])
 
 
 def test_the_same_finished_spec_is_reused(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     path = f"/{namespace.name}"
     output = f"{stores.hdfs.uri}{path}"
-    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output))
+    namespace.apply(a_job(stores, name="first", source=digits_on_hdfs, output=output, limit=1000))
     first = namespace.wait_phase("first", "Succeeded")
     before = {entry.path: entry for entry in stores.hdfs.files(path)}
     times = {p: stores.hdfs.stat(p) for p in before}
 
-    namespace.apply(a_job(stores, name="second", source=digits_on_hdfs, output=output))
+    namespace.apply(a_job(stores, name="second", source=digits_on_hdfs, output=output, limit=1000))
     second = namespace.wait_phase("second", "Succeeded")
     assert second["reused"] is True
     assert condition(second, "Complete")["reason"] == "Reused"
@@ -155,10 +155,10 @@ def test_the_same_finished_spec_is_reused(namespace: Namespace, stores: Stores, 
 
 def test_a_younger_job_waits_for_the_output_of_an_unfinished_one(namespace: Namespace, stores: Stores, digits_on_hdfs: str) -> None:
     output = f"{stores.hdfs.uri}/{namespace.name}"
-    namespace.apply(a_job(stores, name="older", source=digits_on_hdfs, output=output, suspend=True))
+    namespace.apply(a_job(stores, name="older", source=digits_on_hdfs, output=output, limit=1000, suspend=True))
     namespace.wait_phase("older", "Suspended")
     time.sleep(1.1)  # creation timestamps have a resolution of a second
-    namespace.apply(a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/"))
+    namespace.apply(a_job(stores, name="younger", source=digits_on_hdfs, output=f"{output}/", limit=1000))
     waiting = condition(namespace.wait_phase("younger", "Pending"), "Running")
     assert waiting["reason"] == "OutputInUse"
     assert f"{namespace.name}/older" in waiting["message"]

@@ -15,7 +15,7 @@ from workbench.stores import BUCKET, Stores, a_job
 
 
 def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stores: Stores, cluster: Cluster, digits_on_hdfs: str) -> None:
-    namespace.apply(a_job(stores, name="plain", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}"))
+    namespace.apply(a_job(stores, name="plain", source=digits_on_hdfs, output=f"{stores.hdfs.uri}/{namespace.name}", limit=1000))
     namespace.wait_phase("plain", "Succeeded")
     pods = namespace.pods("plain")
     assert {pod["metadata"]["labels"]["dataprep.io/step"] for pod in pods} == {"plan", "convert", "commit"}
@@ -40,7 +40,7 @@ def test_worker_pods_are_restricted_and_hold_no_right(namespace: Namespace, stor
     }
 
 
-@pytest.mark.parametrize("end", ["Succeeded", "BadCredentials", "BadRecords"])
+@pytest.mark.parametrize("end", ["Succeeded", pytest.param("BadCredentials", marks=pytest.mark.nightly), "BadRecords"])
 def test_a_key_never_leaks(namespace: Namespace, stores: Stores, operator: Installation, end: str) -> None:
     """The secret is in none of the job's objects, Events and logs, and not in the reports, the manifest or the data, in any encoding."""
     key = AccessKey(f"STS.{namespace.name}", f"a/key+{namespace.name}=%41", f"a//token++{namespace.name}==")

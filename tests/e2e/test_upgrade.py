@@ -48,7 +48,7 @@ def earlier(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     CURRENT.apply_crds(cluster)
 
 
-@pytest.fixture(params=["upgrade", "downgrade"])
+@pytest.fixture(params=["upgrade", pytest.param("downgrade", marks=pytest.mark.nightly)])
 def releases(request: pytest.FixtureRequest, earlier: Release) -> Releases:
     return Releases(earlier, CURRENT) if request.param == "upgrade" else Releases(CURRENT, earlier)
 

@@ -100,7 +100,7 @@ class Namespace:
                 return status
             if time.monotonic() > deadline:
                 raise JobNotAsExpected(f"{name} was not {what} within {seconds:.0f} s.\n{self.story(name)}")
-            time.sleep(0.3)
+            time.sleep(0.5)
 
     def wait_phase(self, name: str, phase: str, *, seconds: float = PATIENCE_SECONDS) -> Document:
         """Polls until the phase is reached; any other terminal phase fails at once."""

@@ -1,7 +1,8 @@
 """Runs all cluster tests: several test processes share one cluster with the operator, which starts before and stops after them.
 
 These tests mostly wait, so several processes run side by side. Tests marked `apart`, which start their own operators, run afterwards in the
-same way, and then those marked `kueue`. Tests marked `exclusive` run last, one at a time.
+same way, and then those marked `kueue`. Tests marked `exclusive` run last, one at a time. Tests marked `nightly` run only if they are named
+on the command line, or at night.
 """
 
 import os
@@ -23,6 +24,8 @@ from workbench.outside import bring_back
 PROCESSES: Final = 4
 PROCESSES_APART: Final = 3
 """Fewer processes, since these tests measure how soon an operator reacts."""
+NIGHTLY_VARIABLE: Final = "DATAPREP_TEST_NIGHTLY"
+"""With this variable, a run of all tests includes those marked `nightly`."""
 _NO_TESTS: Final = 5
 """pytest's exit status if no test is selected."""
 _INTERRUPTED: Final = 130
@@ -33,18 +36,21 @@ def run_on_cluster(arguments: Sequence[str]) -> int:
     """Run the cluster tests with these pytest arguments; return the first exit status other than 0."""
     signal.signal(signal.SIGTERM, _exit)
     os.environ[sharing.BEGAN_VARIABLE] = datetime.now(UTC).isoformat()
+    wanted = "cluster"
     if not arguments:
         os.environ[sharing.WHOLE_VARIABLE] = "yes"
         arguments = sharing.PLACES
+        if not os.environ.get(NIGHTLY_VARIABLE):
+            wanted = "cluster and not nightly"
     try:
         with _cluster_and_operator() as operator:
-            together = _group("cluster and not (apart or kueue or exclusive)", PROCESSES, arguments)
-            apart = _group("cluster and apart", PROCESSES_APART, arguments)
+            together = _group(f"{wanted} and not (apart or kueue or exclusive)", PROCESSES, arguments)
+            apart = _group(f"{wanted} and apart", PROCESSES_APART, arguments)
             # These tests have scaled the operator down.
             bring_back(operator)
-            queued = _group("cluster and kueue", PROCESSES, arguments)
+            queued = _group(f"{wanted} and kueue", PROCESSES, arguments)
             kueue.uninstall(operator.cluster)
-            alone = _pytest("-m", "cluster and exclusive", *arguments, shared=True)
+            alone = _pytest("-m", f"{wanted} and exclusive", *arguments, shared=True)
     except ClusterUnavailable:
         # Each test reports the missing cluster itself, as in a plain pytest run: the test is skipped, or fails in CI.
         return _pytest("-m", "cluster", *arguments, shared=False)
