@@ -468,25 +468,61 @@ def test_a_new_job_may_not_contain_an_item_twice(cluster: Cluster, a_job: Builde
     assert f"{path}[1]: Duplicate value" in answer_to(cluster, a_job(TWICE[path]))
 
 
-def test_a_stored_job_with_duplicates_stays_editable(cluster: Cluster, a_job: Builder) -> None:
-    """The API server ignores duplicates that the stored object already has, so the operator can still write the status and finalizers."""
-    group, plural = f"stored.{NAMESPACE}.dataprep.io", "storedjobs"
+WITHOUT_KEYS: dict[str, dict[str, object]] = {
+    path: {path.removeprefix("spec."): [{"any": {}}, {"any": {}}]}
+    for path in (
+        "spec.workers.volumes",
+        "spec.workers.volumeMounts",
+        "spec.workers.podTemplate.initContainers",
+        "spec.workers.podTemplate.topologySpreadConstraints",
+        "spec.workers.podTemplate.hostAliases",
+    )
+}
+
+
+@pytest.mark.parametrize("path", WITHOUT_KEYS)
+def test_a_new_job_may_not_contain_an_item_without_its_keys(cluster: Cluster, a_job: Builder, path: str) -> None:
+    keys = SHARED_LISTS[path][1]
+
+    assert f"{path}[0].{keys[0]}: Required value: {' and '.join(keys)} must be set" in answer_to(cluster, a_job(WITHOUT_KEYS[path]))
+
+
+def without_list_types(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition as it was before lists had types. Pod fields could have any shape."""
+    earlier: dict[str, Any] = json.loads(json.dumps(definition))
+    for path, schema in every_schema(earlier["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
+        if path == ".status.conditions":
+            continue
+        schema.pop("x-kubernetes-list-type", None)
+        schema.pop("x-kubernetes-list-map-keys", None)
+        if "x-kubernetes-preserve-unknown-fields" in schema.get("items", {}):
+            schema["items"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return earlier
+
+
+STORED_EARLIER: dict[str, tuple[dict[str, dict[str, object]], str]] = {
+    "duplicates": (TWICE, "Duplicate value"),
+    "items without keys": (WITHOUT_KEYS, "must be set"),
+}
+
+
+@pytest.mark.parametrize(("lists", "fault"), STORED_EARLIER.values(), ids=STORED_EARLIER.keys())
+def test_a_job_that_an_earlier_release_stored_stays_editable(
+    cluster: Cluster, a_job: Builder, lists: dict[str, dict[str, object]], fault: str
+) -> None:
+    """The API server ignores such faults of the stored object, so the operator can still write the status and finalizers."""
+    group, plural = f"stored.{secrets.token_hex(3)}.dataprep.io", "storedjobs"
     definition = crd.crd() | {"metadata": {"name": f"{plural}.{group}"}}
     definition["spec"] |= {"group": group, "names": {"kind": "StoredJob", "plural": plural, "singular": "storedjob"}}
-    earlier = json.loads(json.dumps(definition))
-    for path, schema in every_schema(earlier["spec"]["versions"][0]["schema"]["openAPIV3Schema"]):
-        if path != ".status.conditions":
-            schema.pop("x-kubernetes-list-type", None)
-            schema.pop("x-kubernetes-list-map-keys", None)
-    every_list_twice = {path: items for changes in TWICE.values() for path, items in changes.items()}
-    job = a_job({"suspend": True} | every_list_twice) | {"apiVersion": f"{group}/v1alpha1", "kind": "StoredJob"}
+    every_list = {path: items for changes in lists.values() for path, items in changes.items()}
+    job = a_job({"suspend": True} | every_list) | {"apiVersion": f"{group}/v1alpha1", "kind": "StoredJob"}
     try:
-        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(earlier))
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(without_list_types(definition)))
         once_served(cluster, "create", f"--namespace={NAMESPACE}", "--filename=-", stdin=json.dumps(job))
         cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(definition))
         once_served(cluster, "explain", f"{plural}.spec.stores", f"--api-version={group}/v1alpha1")
         target = (f"{plural}.{group}/mnist", f"--namespace={NAMESPACE}", "--type=merge")
-        wait_until_refused(cluster, job)
+        wait_until_refused(cluster, job, fault=fault)
 
         assert "patched" in cluster.kubectl("patch", *target, '--patch={"metadata":{"finalizers":["dataprep.io/output"]}}')
         status = {**{key: job[key] for key in ("apiVersion", "kind", "metadata")}, "status": {"phase": "Running"}}
@@ -498,15 +534,15 @@ def test_a_stored_job_with_duplicates_stays_editable(cluster: Cluster, a_job: Bu
         cluster.kubectl("delete", f"crd/{plural}.{group}", "--wait=false")
 
 
-def wait_until_refused(cluster: Cluster, job: dict[str, Any]) -> None:
-    """Wait until the API server uses the new definition, in which the job's duplicates are faults."""
+def wait_until_refused(cluster: Cluster, job: dict[str, Any], *, fault: str) -> None:
+    """Wait until the API server uses the new definition, which refuses a new job with the same fault."""
     another = json.dumps(job | {"metadata": {"name": "another"}})
     deadline = time.monotonic() + 30
     while True:
         try:
             cluster.kubectl("create", "--dry-run=server", f"--namespace={NAMESPACE}", "--filename=-", stdin=another)
         except StartFailed as refused:
-            if "Duplicate value" in str(refused):
+            if fault in str(refused):
                 return
             raise
         assert time.monotonic() < deadline

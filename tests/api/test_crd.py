@@ -12,6 +12,7 @@ from tests.builders.definitions import SHARED_LISTS, every_schema, with_second_v
 from dataprep_api.errors import CrdError
 from dataprep_api.generate import crd, generated
 from dataprep_api.spec import Model, Quantity, rule, rules
+from dataprep_api.spec.model import Open, SharedList
 
 ROOT = Path(__file__).parents[2]
 Text = Annotated[str, Field(max_length=8)]
@@ -108,6 +109,30 @@ def test_keys_are_limited_by_a_rule() -> None:
             "message": "keys must have at most 5 characters and match ^\\w+$",
         }
     ]
+
+
+def test_a_stored_item_may_lack_the_keys_of_its_list_but_a_new_one_may_not() -> None:
+    class Item(Open):
+        name: Annotated[str, Field(min_length=1, max_length=8)]
+        other: Text
+
+    made = schema_of(Annotated[list[Item], Field(max_length=2), SharedList(keys=("name",))])["items"]
+
+    assert made == {
+        "type": "object",
+        "required": ["other"],
+        "properties": {"name": {"type": "string", "default": "", "maxLength": 8}, "other": {"type": "string", "maxLength": 8}},
+        "x-kubernetes-preserve-unknown-fields": True,
+        "x-kubernetes-validations": [
+            {
+                "rule": "self.name != '' || oldSelf.hasValue()",
+                "message": "name must be set",
+                "fieldPath": ".name",
+                "reason": "FieldValueRequired",
+                "optionalOldSelf": True,
+            }
+        ],
+    }
 
 
 # --- dropped --------------------------------------------------------------------------------------------------------------
@@ -256,7 +281,7 @@ def test_every_rule_has_a_message_and_a_known_reason() -> None:
     for path, schema in every_schema(crd.job_schema()):
         for written in schema.get("x-kubernetes-validations", []):
             assert written["message"], path
-            assert written.get("reason", "FieldValueInvalid") in ("FieldValueInvalid", "FieldValueForbidden"), path
+            assert written.get("reason", "FieldValueInvalid") in ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"), path
 
 
 def test_every_field_that_is_not_mutable_is_frozen_after_the_start() -> None:

@@ -29,6 +29,7 @@ from dataprep_api import (
 )
 from dataprep_api.errors import CrdError
 from dataprep_api.generate import generated
+from dataprep_api.generate.list_keys import with_lenient_keys
 from dataprep_api.resources.cron import DataPrepCronJob
 from dataprep_api.resources.job import DataPrepJob
 from dataprep_api.resources.profile import DataPrepProfile
@@ -298,7 +299,8 @@ def structural(schema: Schema, definitions: Mapping[str, Schema], *, path: str, 
         converted["properties"] = {key: structural(member, definitions, path=f"{path}.{key}", within=within) for key, member in members}
     if "items" in converted:
         converted.setdefault("x-kubernetes-list-type", "atomic")
-        converted["items"] = _without_description(structural(converted["items"], definitions, path=f"{path}[]", within=within))
+        items = _without_description(structural(converted["items"], definitions, path=f"{path}[]", within=within))
+        converted["items"] = with_lenient_keys(items, converted.get("x-kubernetes-list-map-keys", []))
     default = _shorten_default(converted.pop("default", None), converted)
     if default is not None:
         converted["default"] = default
