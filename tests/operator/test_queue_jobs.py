@@ -379,6 +379,23 @@ def test_without_kueue_enabled_a_whole_job_goes_on_without_its_queue_job(world: 
     assert world.job("convert-1")["metadata"]["labels"][QUEUE_LABEL] == "research"
 
 
+def test_without_kueue_enabled_the_queue_job_of_a_finished_job_is_deleted(world: World) -> None:
+    queued(world)
+    admit(world)
+    world.planned()
+    world.settle()
+    world.converted()
+    world.settle()
+    world.settings = replace(world.settings, kueue=False)
+    world.restart()
+    world.cluster.calls.clear()
+    world.committed()
+
+    assert world.settle() == "Succeeded"
+    assert "queue-1" not in world.jobs()
+    assert ("patch", "jobs/status") not in {(verb, resource) for verb, resource, _ in world.cluster.calls}
+
+
 def test_the_removal_of_the_output_needs_no_quota(world: World) -> None:
     queued(world, deletionPolicy="Delete")
     admit(world)

@@ -51,7 +51,12 @@ def release(observed: Observed, *, keep: int | None) -> list[Action]:
 
 
 def end(observed: Observed, status: DataPrepJobStatus, *, now: datetime) -> list[Action]:
-    """End the queue Jobs of a finished job, as soon as no pod is left, so that Kueue gives the quota to others."""
+    """End the queue Jobs of a finished job, as soon as no pod is left, so that Kueue gives the quota to others.
+
+    If `kueue.enabled` was set to false meanwhile, the operator may no longer write the status of Jobs, so it deletes the queue Jobs.
+    """
+    if not observed.kueue:
+        return release(observed, keep=None)
     succeeded = status.phase == "Succeeded"
     message = "The DataPrepJob has succeeded." if succeeded else "The DataPrepJob has failed."
     return [
