@@ -45,7 +45,7 @@ def a_plan(fill: str = "x", uri: str = "hdfs://nn:9000/out", *, reused: bool = F
         run_id="f" * 16,
         plan_sha256=SHA,
         plan_uri=f"{uri}/_dataprep/ffffffffffffffff/plan.json",
-        tasks=NUMBER,
+        tasks=messages.MOST_TASKS,
         shards=NUMBER,
         records=NUMBER,
         bytes_in=NUMBER,
@@ -192,6 +192,21 @@ def test_packed_classes_that_are_not_ours_are_refused(packed: str) -> None:
 
 
 GOOD = json.loads(messages.dump(messages.FailureResult(reason=Reason.NO_INPUT, message="a", exit_code=5)))
+A_COMMIT = json.loads(
+    messages.dump(
+        messages.CommitResult(
+            run_id="f" * 16, manifest_uri="/m", manifest_sha256=SHA, files=1, records=RecordProgress(), bytes_in=1, bytes_out=1
+        )
+    )
+)
+A_PLAN = json.loads(
+    messages.dump(messages.PlanResult(run_id="f" * 16, plan_sha256=SHA, plan_uri="/p", tasks=1, shards=1, records=1, bytes_in=1))
+)
+
+
+@pytest.mark.parametrize("good", [GOOD, A_COMMIT, A_PLAN], ids=["failure", "commit", "plan"])
+def test_the_messages_that_the_refusals_vary_are_accepted(good: dict[str, object]) -> None:
+    assert messages.dump(messages.parse(json.dumps(good))) == json.dumps(good, separators=(",", ":"))
 
 
 @pytest.mark.parametrize(
@@ -211,6 +226,12 @@ GOOD = json.loads(messages.dump(messages.FailureResult(reason=Reason.NO_INPUT, m
         pytest.param('{"kind":"failure","kind":"plan"}', id="a key twice"),
         pytest.param("[" * 2000, id="deep"),
         pytest.param('{"kind":"work","index":1e999}', id="infinite"),
+        pytest.param(json.dumps(GOOD | {"index": NUMBER + 1}), id="a number above 2^53"),
+        pytest.param(json.dumps(GOOD | {"exitCode": -(10**400)}), id="a number of 400 digits"),
+        pytest.param(json.dumps(A_COMMIT | {"seconds": {"readWait": float("inf")}}), id="infinite seconds"),
+        pytest.param(json.dumps(A_COMMIT | {"shardSeconds": 1e300}), id="too many seconds"),
+        pytest.param(json.dumps(A_COMMIT | {"records": {"out": NUMBER + 1}}), id="too many records"),
+        pytest.param(json.dumps(A_PLAN | {"tasks": messages.MOST_TASKS + 1}), id="too many tasks"),
         pytest.param(json.dumps(GOOD | {"message": "x" * 5000}), id="above 4,096 bytes"),
         pytest.param("\x00", id="a zero"),
         pytest.param("\ud800", id="half a surrogate pair"),

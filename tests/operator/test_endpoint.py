@@ -172,6 +172,8 @@ REFUSALS = {
     "another attempt": ({"body": {"attempt": 2}}, 403),
     "a task that is not there": ({"body": {"index": 4}}, 400),
     "a negative number": ({"body": {"records": {"in": -1}}}, 400),
+    "a number that no status can contain": ({"body": {"records": {"in": 10**400}}}, 400),
+    "requests that no float can contain": ({"body": {"requests": {"0": {"sent": 10**400}}}}, 400),
     "a limit of nothing": ({"body": {"requests": {"0": {"sent": 1, "limit": 0}}}}, 400),
     "too many stores": ({"body": {"requests": {str(number): {} for number in range(MOST_STORES + 1)}}}, 400),
     "not JSON": ({"body": b"<html>"}, 400),

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dataprep_api.dataset.messages import ProgressReport, WorkResult
+from dataprep_api.dataset.messages import LARGEST_NUMBER, ProgressReport, WorkResult
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.server.progress import ProgressStore
 
@@ -38,6 +38,14 @@ def test_a_finished_task_counts_by_its_result() -> None:
     live = progress_store.live("j", results={0: result}, attempt=1, now=NOW)
 
     assert (live.records.in_, live.shards_done, live.shards_active) == (310, 2, 0)
+
+
+def test_a_sum_of_untrusted_counts_fits_into_a_status() -> None:
+    progress_store = ProgressStore()
+    for index in range(3):
+        progress_store.record(a_report(index, 1, LARGEST_NUMBER), job_uid="j", pod_uid=f"p{index}", now=NOW)
+
+    assert progress_store.live("j", results={}, attempt=1, now=NOW).records.in_ == LARGEST_NUMBER
 
 
 def test_a_silent_worker_is_not_active() -> None:

@@ -7,9 +7,9 @@ import base64
 import zlib
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from dataprep_api import canonical
 from dataprep_api.errors import MessageError
@@ -38,6 +38,31 @@ PROGRESS_PATH = "/v1/progress"
 TOKEN_AUDIENCE = "dataprep-operator"  # noqa: S105  # a name, not a secret
 
 
+LARGEST_NUMBER: Final = 2**53
+"""The largest number in a message. The API server refuses a status with numbers that have more than 64 bits or are infinite."""
+MOST_TASKS: Final = 10_000
+"""The maximum number of tasks in a plan. The operator keeps lists of tasks in memory."""
+
+
+class _Reported(Model):
+    """A message from a pod, whose numbers can be stored in a status."""
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        if not _is_storable(self.model_dump()):
+            raise ValueError(f"a message can't contain a number above {LARGEST_NUMBER}")
+        return self
+
+
+# Any, because this function accepts every JSON value.
+def _is_storable(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_is_storable(member) for member in value.values())
+    if isinstance(value, list):
+        return all(_is_storable(item) for item in value)
+    return not isinstance(value, int | float) or abs(value) <= LARGEST_NUMBER
+
+
 class BadRecord(Model):
     """One bad record: its input and the reason why it is bad."""
 
@@ -47,14 +72,14 @@ class BadRecord(Model):
     reason: Annotated[str, Field(max_length=512)]
 
 
-class PlanResult(Model):
+class PlanResult(_Reported):
     """The result of the plan step."""
 
     kind: Literal["plan"] = "plan"
     run_id: Annotated[str, Field(max_length=64)]
     plan_sha256: Sha256
     plan_uri: LongUri
-    tasks: Count
+    tasks: Annotated[int, Field(ge=0, le=MOST_TASKS)]
     shards: Count
     records: Count
     bytes_in: Count
@@ -75,7 +100,7 @@ class PlanResult(Model):
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
-class CommitResult(Model):
+class CommitResult(_Reported):
     """The result of the commit step.
 
     The numbers in the result are the sums over the shards' reports, and have been checked against the store.
@@ -109,7 +134,7 @@ class CommitResult(Model):
     warnings: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=10)] = []
 
 
-class WorkResult(Model):
+class WorkResult(_Reported):
     """The result of one convert task."""
 
     kind: Literal["work"] = "work"
@@ -121,7 +146,7 @@ class WorkResult(Model):
     bytes_out: Count
 
 
-class RemoveResult(Model):
+class RemoveResult(_Reported):
     """The result of removing a deleted job's data set."""
 
     kind: Literal["remove"] = "remove"
@@ -135,7 +160,7 @@ class RemoveResult(Model):
     """The other run that has taken over the output folder. If this field is set, no file was removed."""
 
 
-class FailureResult(Model):
+class FailureResult(_Reported):
     """The result of a failed step, with the reason."""
 
     kind: Literal["failure"] = "failure"
@@ -172,7 +197,7 @@ class RequestCounts(Model):
     """The entry's `requestsPerSecond`, which is for all pods together."""
 
 
-class ProgressReport(Model):
+class ProgressReport(_Reported):
     """One worker pod's counts since the start of its task. The counts are absolute numbers, so a lost or repeated report does no harm."""
 
     job: Annotated[str, Field(max_length=253)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from dataprep_api import canonical, names
 from dataprep_api.dataset import run_id
+from dataprep_api.dataset.messages import MOST_TASKS
 from dataprep_api.dataset.plan import PlanHead, SplitPlan
 from dataprep_api.spec import DataPrepJobSpec, Split, Splits
 from dataprep_converter.core.closeable import Closeable, closed_on_error
@@ -37,7 +38,6 @@ TASK_BYTES = 256 * 2**20
 TASKS_PER_WORKER = 4
 POD_BYTES = 64 * 2**20
 """Converting fewer bytes than this takes less time than starting another pod."""
-MAX_TASKS = 10_000
 _PROBE_RECORDS = 64
 _FEW_RECORDS = 4
 """The number of records that are probed if the spec gives the number of shards.
@@ -296,11 +296,11 @@ def _number_of_tasks(shards: int, size: int, parallelism: int, *, passes: bool, 
     tasks per worker.
     """
     if passes:
-        return min(shards, MAX_TASKS, parallelism)
+        return min(shards, MOST_TASKS, parallelism)
     evened_out = TASKS_PER_WORKER * parallelism
     if not own_code:
         evened_out = min(evened_out, max(parallelism, -(-size // POD_BYTES)))
-    return min(shards, MAX_TASKS, max(evened_out, -(-size // TASK_BYTES)))
+    return min(shards, MOST_TASKS, max(evened_out, -(-size // TASK_BYTES)))
 
 
 def _estimate_encoded_bytes(pipeline: Pipeline, units: UnitTable, bytes_in: int, *, probe: int) -> int:

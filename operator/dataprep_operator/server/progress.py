@@ -1,12 +1,12 @@
 """Aggregates the workers' progress reports in memory. Losing the reports is harmless, because no decision depends on them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dataprep_api.dataset.messages import ProgressReply, ProgressReport, WorkResult
+from dataprep_api.dataset.messages import LARGEST_NUMBER, ProgressReply, ProgressReport, WorkResult
 from dataprep_api.resources.status import RecordProgress
 from dataprep_operator.cluster.ratelimit import TokenBucket
 from dataprep_operator.objects.observed import LiveProgress
@@ -100,20 +100,20 @@ class ProgressStore:
                 best[report.index] = report
         sources: list[WorkResult | ProgressReport] = [*results.values(), *best.values()]
         records = RecordProgress(
-            in_=sum(source.records.in_ for source in sources),
-            out=sum(source.records.out for source in sources),
-            bad=sum(source.records.bad for source in sources),
-            filtered=sum(source.records.filtered for source in sources),
-            added=sum(source.records.added for source in sources),
+            in_=_total(source.records.in_ for source in sources),
+            out=_total(source.records.out for source in sources),
+            bad=_total(source.records.bad for source in sources),
+            filtered=_total(source.records.filtered for source in sources),
+            added=_total(source.records.added for source in sources),
         )
-        bytes_out = sum(source.bytes_out for source in sources)
+        bytes_out = _total(source.bytes_out for source in sources)
         reports.meter.update(now, records=records.in_, bytes_out=bytes_out)
-        shards_done = sum(result.shards_done + result.shards_skipped for result in results.values())
+        shards_done = [result.shards_done + result.shards_skipped for result in results.values()]
         return LiveProgress(
-            shards_done=shards_done + sum(report.shards_done for report in best.values()),
-            shards_active=shards_active,
+            shards_done=_total([*shards_done, *(report.shards_done for report in best.values())]),
+            shards_active=_total([shards_active]),
             records=records,
-            bytes_in=sum(report.bytes_in for report in best.values()),
+            bytes_in=_total(report.bytes_in for report in best.values()),
             bytes_out=bytes_out,
             records_per_second=reports.meter.records_per_second,
             bytes_per_second=reports.meter.bytes_per_second,
@@ -127,6 +127,11 @@ class ProgressStore:
         """Return the seconds after which a worker should report again. The more workers there are, the longer each worker waits."""
         reporters = sum(len(reports.by_pod) for reports in self._jobs.values())
         return min(300.0, max(LEAST_INTERVAL_SECONDS, reporters / REPORTS_A_SECOND))
+
+
+def _total(counts: Iterable[int]) -> int:
+    """Return the sum of untrusted counts. A larger sum than a status can contain is cut."""
+    return min(LARGEST_NUMBER, sum(counts))
 
 
 def _mean(previous: float | None, value: float, seconds: float) -> float:
