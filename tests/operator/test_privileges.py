@@ -77,6 +77,20 @@ def test_a_port_of_the_node_is_refused() -> None:
     assert refusal(containers(ports=ports)) == f"{field}: a port of the node {NOT_ALLOWED}"
 
 
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
+@pytest.mark.parametrize("name", ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop"])
+def test_the_node_sends_no_requests_to_other_hosts(name: str, kind: str) -> None:
+    def with_handler(handler: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
+        first, _, rest = name.partition(".")
+        return containers(**{first: {rest: handler} if rest else handler})
+
+    field = f"spec.workers.podTemplate.initContainers[0].{name}.{kind}.host"
+    assert refusal(with_handler({kind: {"port": 80, "host": "169.254.169.254"}})) == (
+        f"{field}: a request of the node to another host {NOT_ALLOWED}"
+    )
+    assert refusal(with_handler({kind: {"port": 80}})) is None
+
+
 def test_an_annotation_takes_no_protection_away() -> None:
     key = "container.apparmor.security.beta.kubernetes.io/dataprep"
     assert refusal({"podTemplate": {"annotations": {key: "unconfined"}}}) == (
@@ -119,7 +133,7 @@ def test_a_pod_template_has_no_other_way_in(field: str) -> None:
 
 @pytest.mark.parametrize("broken", [3, "x", [3], {"capabilities": 3}, {"seLinuxOptions": []}, {"seccompProfile": "x"}], ids=str)
 def test_containers_of_any_form_are_read(broken: Any) -> None:  # Any: values of wrong types are the test
-    assert refusal(containers(securityContext=broken, ports=broken)) is None
+    assert refusal(containers(securityContext=broken, ports=broken, livenessProbe=broken, lifecycle=broken)) is None
 
 
 def test_a_container_of_any_form_comes_to_the_api_server(world: World) -> None:

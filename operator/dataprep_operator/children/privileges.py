@@ -21,6 +21,8 @@ from dataprep_operator.settings import Allowed, PodDefaults
 _WORKERS: Final = "spec.workers"
 _TEMPLATE: Final = f"{_WORKERS}.podTemplate"
 _APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS: Final = ("postStart", "preStop")
 _SELINUX_TYPES: Final = frozenset({"container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
 
 
@@ -114,9 +116,20 @@ def _privileges(spec: DataPrepJobSpec) -> Iterator[tuple[str, str]]:
         for j, port in enumerate(ports if isinstance(ports, list) else []):
             if untrusted.mapping(port).get("hostPort"):
                 yield f"{field}.ports[{j}].hostPort", "a port of the node"
+        yield from ((f"{field}.{name}.host", "a request of the node to another host") for name in _requests_of_the_node(container))
     for key, value in (spec.workers.pod_template.annotations or {}).items():
         if key.startswith(_APP_ARMOR) and value == "unconfined":
             yield f"{_TEMPLATE}.annotations[{key}]", "a container without AppArmor"
+
+
+def _requests_of_the_node(container: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the probes and hooks by which the kubelet would connect to another host than the pod."""
+    hooks = untrusted.mapping(container.get("lifecycle"))
+    handlers = {name: container.get(name) for name in _PROBES} | {f"lifecycle.{name}": hooks.get(name) for name in _HOOKS}
+    for name, handler in handlers.items():
+        for kind in ("httpGet", "tcpSocket"):
+            if untrusted.mapping(untrusted.mapping(handler).get(kind)).get("host"):
+                yield f"{name}.{kind}"
 
 
 def _context_privileges(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
