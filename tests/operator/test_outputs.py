@@ -149,6 +149,20 @@ def test_volumes_of_any_form_are_read(broken: Any) -> None:  # Any: invalid type
     assert place(a_spec("/data/x", workers=workers, stores=broken)) is not None
 
 
+@pytest.mark.parametrize("path", ["//[", "http://[x", "a://b]:x/"])
+def test_a_path_of_any_form_is_read(path: str) -> None:
+    for mount in ({"mountPath": path}, {"mountPath": "/data", "subPath": path}):
+        workers = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}], "volumeMounts": [{"name": "v", **mount}]}
+        assert place(a_spec("/data/x", workers=workers)) is not None
+
+
+def test_a_job_whose_volume_is_mounted_at_a_path_of_any_form_is_run(world: World) -> None:
+    workers = {"volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "//[x"}]}
+    world.apply(workers=workers, output={"uri": "/data/x"})
+
+    assert world.settle() == "Planning"
+
+
 def test_a_profile_that_comes_later_parts_two_jobs() -> None:
     cache = Cache()
     for number, name in enumerate(("first", "second")):

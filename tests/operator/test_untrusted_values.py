@@ -49,7 +49,11 @@ def an_object(kind: Kind) -> Body:
             "output": {"uri": "s3://b/${X}", "version": "1"},
             "params": {"X": "x"},
             "stores": [{"uriPrefix": "s3://b/", "endpoint": "http://store"}],
-            "workers": {"env": [{"name": "AWS_ENDPOINT_URL", "value": "http://other"}], "volumes": [], "volumeMounts": []},
+            "workers": {
+                "env": [{"name": "AWS_ENDPOINT_URL", "value": "http://other"}],
+                "volumes": [{"name": "v", "emptyDir": {}}],
+                "volumeMounts": [{"name": "v", "mountPath": "/b", "subPath": "c"}],
+            },
             "runAfter": ["b"],
             "source": {"fromJob": {"name": "c"}},
             "suspend": False,

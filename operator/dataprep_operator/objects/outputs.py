@@ -90,7 +90,7 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
     """
     unmounted_location = f"{path} of {namespace}"
     mounts = [
-        (names.normalised(mount["mountPath"]), mount)
+        (_normalised_path(mount["mountPath"]), mount)
         for mount in untrusted.mappings(workers.get("volumeMounts"))
         if isinstance(mount.get("mountPath"), str)
     ]
@@ -105,7 +105,7 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
         {},
     )
     sub_path = str(mount.get("subPath") or mount.get("subPathExpr") or "")
-    inner_path = names.normalised("/".join((sub_path, path[len(mount_path.rstrip("/")) :])).lstrip("/"))
+    inner_path = _normalised_path("/".join((sub_path, path[len(mount_path.rstrip("/")) :])).lstrip("/"))
     for kind, field, suffix in (("persistentVolumeClaim", "claimName", f" of {namespace}"), ("nfs", "path", ""), ("hostPath", "path", "")):
         source = untrusted.mapping(volume.get(kind))
         if isinstance(source.get(field), str):
@@ -113,3 +113,11 @@ def _path(path: str, workers: Mapping[str, Any], *, namespace: str) -> str:
             return f"{kind} {root}/{inner_path}{suffix}"
     # Other types of volumes are distinguished by their definition.
     return f"{json.dumps(volume, sort_keys=True)} {unmounted_location}" if volume else unmounted_location
+
+
+def _normalised_path(path: str) -> str:
+    """Normalise a path of a volume, which is unchecked text. A text that looks like an address without a host, such as `//[`, is kept."""
+    try:
+        return names.normalised(path)
+    except ValueError:
+        return path
