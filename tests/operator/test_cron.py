@@ -405,3 +405,12 @@ def test_no_life_makes_a_time_twice_or_breaks_its_policy(steps: list[tuple[str, 
     suspended = cluster.objects[("dataprepcronjobs", NAMESPACE, "nightly")]["spec"].get("suspend")
     if policy != "Forbid" and not suspended and cluster.now >= START + timedelta(minutes=10):
         assert last * 60 == int(cluster.now.timestamp()) // 600 * 600, "no job was created for the last time"
+
+
+def test_a_status_of_a_newer_operator_is_read_after_a_rollback() -> None:
+    cron = Cron()
+    cron.at("12:10")
+    cron.end("12:10")
+    cron.world.cluster.change("dataprepcronjobs", "nightly", {"status": {"aNewField": {"x": 1}}})
+
+    assert cron.at("12:20") == ["12:10", "12:20"]

@@ -140,6 +140,7 @@ def _observe(key: Key, raw: Raw, cache: Cache) -> ObservedCron:
 
 def _status(raw: Raw) -> DataPrepCronJobStatus:
     try:
-        return DataPrepCronJobStatus.model_validate(raw.get("status") or {})
+        # Ignore unknown fields, which a newer operator may have written before it was rolled back.
+        return DataPrepCronJobStatus.model_validate(raw.get("status") or {}, extra="ignore")
     except ValidationError as exc:
         raise CronStatusUnreadable(f"the stored status can't be read: {exc.errors()[0]['loc']}: {exc.errors()[0]['msg']}") from exc
