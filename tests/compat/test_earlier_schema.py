@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.builders.definitions import every_schema
 
 from dataprep_api.generate import crd
 
@@ -82,6 +83,42 @@ def test_every_field_and_value_of_an_earlier_release_is_accepted(plural: str, ea
 def test_the_comparison_finds_what_is_refused(later: Schema, refusal: str) -> None:
     sooner = {"properties": {"kind": {"type": "string", "maxLength": 9}, "format": {"type": "string", "enum": ["a", "b"]}}}
     assert [*refusals(sooner, later)] == [refusal]
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------------------
+
+
+def is_open(schema: Schema) -> bool:
+    return any("x-kubernetes-preserve-unknown-fields" in inner for _, inner in every_schema(dict(schema)))
+
+
+def strict_rules(schema: Schema) -> set[tuple[str, str]]:
+    """Return the path and text of each rule that is checked again even if the object that it is about is unchanged.
+
+    The API server skips the rules of an unchanged object (ratcheting), but it never takes an object for unchanged that has fields outside
+    the schema. A rule that reads `oldSelf` can skip such objects itself.
+    """
+    return {
+        (path, rule["rule"])
+        for path, inner in every_schema(dict(schema))
+        if is_open(inner)
+        for rule in inner.get("x-kubernetes-validations", [])
+        if "oldSelf" not in rule["rule"]
+    }
+
+
+@pytest.mark.parametrize("plural", DEFINITIONS)
+def test_no_new_rule_locks_stored_objects_that_break_it(plural: str, earlier: dict[str, Schema]) -> None:
+    assert strict_rules(spec_of(DEFINITIONS[plural]())) - strict_rules(spec_of(earlier[plural])) == set()
+
+
+def test_a_rule_that_would_lock_stored_objects_is_found() -> None:
+    text = {"type": "string", "x-kubernetes-validations": [{"rule": "self != 'a'"}]}
+    open_part = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    rules = [{"rule": "has(self.a)"}, {"rule": "has(self.b) || oldSelf.hasValue()", "optionalOldSelf": True}]
+    schema = {"properties": {"text": text, "pod": {"properties": {"part": open_part}, "x-kubernetes-validations": rules}}}
+
+    assert strict_rules(schema) == {(".pod", "has(self.a)")}
 
 
 def test_the_documented_command_changes_only_the_version_of_files(tmp_path: Path) -> None:
