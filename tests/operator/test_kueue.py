@@ -5,10 +5,11 @@ Kueue's messages appear in a condition, its changes to Jobs aren't reverted, and
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.operator.world import NAMESPACE, World
+from tests.operator.world import NAMESPACE, START, World
 
 from dataprep_operator import settings
 from dataprep_operator.cluster.cluster import Body
@@ -187,7 +188,24 @@ def test_a_job_without_a_queue_has_no_such_condition(world: World) -> None:
 
 
 def asked(world: World) -> Admission | None:
-    return asyncio.run(Kueue(world.cluster).admission(read(world.job("convert-1")), queue="research"))
+    return asyncio.run(Kueue(world.cluster).admission(read(world.job("convert-1")), queue="research", now=START))
+
+
+def test_the_positions_in_a_queue_are_read_once_for_all_of_its_jobs(world: World) -> None:
+    job = queued(world)
+    workload(world, status="False", message=NO_QUOTA)
+    name = f"job-{job['metadata']['name']}-abcde"
+    world.cluster.documents[PENDING] = {"items": [{"metadata": {"name": name}, "positionInLocalQueue": 2}]}
+    kueue, child = Kueue(world.cluster), read(job)
+    world.cluster.calls.clear()
+
+    positions = []
+    for seconds in (0, 1, 4, 6):
+        admission = asyncio.run(kueue.admission(child, queue="research", now=START + timedelta(seconds=seconds)))
+        positions.append(admission.position if admission is not None else None)
+        world.cluster.documents[PENDING]["items"][0]["positionInLocalQueue"] = 1
+    assert positions == [2, 2, 2, 1]
+    assert [call for call in world.cluster.calls if call[0] == "document"] == [("document", PENDING, "")] * 2
 
 
 def test_an_older_kueue_is_asked_in_its_version(world: World) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders.crons import KEY, Cron
 from tests.builders.foreign import VALUES, places
-from tests.operator.world import NAMESPACE, World
+from tests.operator.world import NAMESPACE, START, World
 
 from dataprep_operator.cluster.kueue import Kueue
 from dataprep_operator.cluster.warning_events import WarningEvents
@@ -105,7 +105,7 @@ def test_no_workload_and_no_queue_stops_a_look(data: st.DataObject) -> None:
 
     cluster: Any = Queues()
     child = Child("c", NAMESPACE, "j", "o", "mnist", "convert", 1)
-    found = asyncio.run(Kueue(cluster).admission(child, queue="q"))
+    found = asyncio.run(Kueue(cluster).admission(child, queue="q", now=START))
 
     assert found is None or (isinstance(found.message, str) and (found.position is None or type(found.position) is int))
 

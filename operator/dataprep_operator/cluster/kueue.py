@@ -6,7 +6,8 @@ This module is separate from `observer.py` because Kueue is another project, who
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 VERSIONS: Final = ("v1beta2", "v1beta1")
 """API versions, newest first. Both supported versions have all fields that this module reads."""
 JOB_UID_LABEL: Final = f"{QUEUE_DOMAIN}/job-uid"
+POSITIONS_FOR: Final = timedelta(seconds=5)
+"""How long the positions in a queue are kept. The answer has all positions of the queue, and all waiting jobs need it about every ten
+seconds."""
 
 
 @dataclass
@@ -29,8 +33,10 @@ class Kueue:
 
     cluster: Cluster
     _versions: tuple[str, ...] = VERSIONS
+    _positions: dict[tuple[str, str], tuple[datetime, Mapping[str, int]]] = field(default_factory=dict)
+    """The positions by Workload, and the time when they were read, by namespace and queue."""
 
-    async def admission(self, child: Child, *, queue: str) -> Admission | None:
+    async def admission(self, child: Child, *, queue: str, now: datetime) -> Admission | None:
         """Return the Job's admission, or None when Kueue can't be queried."""
         try:
             workload = await self._workload(child)
@@ -45,7 +51,7 @@ class Kueue:
             return Admission(exists=True, message=untrusted.text(eviction.get("message")))
         if quota.get("status") == "True":
             return Admission(exists=True, reserved=True, message=untrusted.text(quota.get("message")))
-        position = await self._position(child.namespace, queue, str(workload["metadata"]["name"]))
+        position = (await self._positions_in(child.namespace, queue, now=now)).get(str(workload["metadata"]["name"]))
         condition = quota or eviction
         return Admission(exists=True, message=untrusted.text(condition.get("message")), position=position)
 
@@ -60,8 +66,18 @@ class Kueue:
             return workloads[0] if workloads else None
         return None
 
-    async def _position(self, namespace: str, queue: str, workload: str) -> int | None:
-        """Return the Workload's zero-based position in the queue, from Kueue's visibility API, or None when it is unknown."""
+    async def _positions_in(self, namespace: str, queue: str, *, now: datetime) -> Mapping[str, int]:
+        """Return the zero-based position of each Workload in the queue. Unknown positions are left out."""
+        read_at, positions = self._positions.get((namespace, queue), (None, {}))
+        if read_at is not None and timedelta() <= now - read_at < POSITIONS_FOR:
+            return positions
+        self._positions = {key: entry for key, entry in self._positions.items() if now - entry[0] < POSITIONS_FOR}
+        positions = await self._read_positions(namespace, queue)
+        self._positions[namespace, queue] = now, positions
+        return positions
+
+    async def _read_positions(self, namespace: str, queue: str) -> Mapping[str, int]:
+        """Read the positions from Kueue's visibility API."""
         for version in self._versions:
             path = f"namespaces/{quote(namespace, safe='')}/localqueues/{quote(queue, safe='')}/pendingworkloads"
             try:
@@ -69,12 +85,13 @@ class Kueue:
             except (NotFound, Refused):
                 continue
             except ClusterError:
-                return None  # Kueue's visibility server may be down; the admission is useful without a position
-            for item in untrusted.mappings(document.get("items")):
-                if untrusted.mapping(item.get("metadata")).get("name") == workload:
-                    position = untrusted.number(item.get("positionInLocalQueue"), -1)
-                    return position if position >= 0 else None
-        return None
+                return {}  # Kueue's visibility server may be down; the admission is useful without a position
+            positions = {
+                untrusted.text(untrusted.mapping(item.get("metadata")).get("name")): untrusted.number(item.get("positionInLocalQueue"), -1)
+                for item in untrusted.mappings(document.get("items"))
+            }
+            return {name: position for name, position in positions.items() if position >= 0}
+        return {}
 
 
 def _condition(workload: Mapping[str, Any], kind: str) -> Mapping[str, Any]:  # Any, because a Workload is a JSON object

@@ -127,7 +127,7 @@ class Observer:
         if not observed.finished:
             observed = await self._with_final_pods(observed)
             observed = replace(
-                observed, start_blockage=await self._start_blockage(observed, now=now), admission=await self._admission(observed)
+                observed, start_blockage=await self._start_blockage(observed, now=now), admission=await self._admission(observed, now=now)
             )
             observed = replace(
                 observed,
@@ -359,7 +359,7 @@ class Observer:
                 return Blockage(Reason.CONFIG_MISSING, message, fatal=spec_config_map_name(observed) not in message)
         return None
 
-    async def _admission(self, observed: Observed) -> Admission | None:
+    async def _admission(self, observed: Observed, *, now: datetime) -> Admission | None:
         """Return the state in Kueue of the Job in the queue, or None if Kueue has already admitted the Job or isn't used."""
         child = queueing.queued_job(observed, observed.status.attempt)
         if self._kueue is None or observed.queue is None or child is None or child.finished or child.deleting:
@@ -367,7 +367,7 @@ class Observer:
         condition = conditions.find(observed.status.conditions, ConditionType.QUOTA_RESERVED)
         if not child.suspended and condition is not None and condition.status == "True":
             return None
-        return await self._kueue.admission(child, queue=observed.queue)
+        return await self._kueue.admission(child, queue=observed.queue, now=now)
 
     async def _pod_creation_blockage(self, child: Child, *, now: datetime) -> Blockage | None:
         waited_seconds = times.seconds_between(child.started_at or child.created, now)
