@@ -135,7 +135,9 @@ def test_at_the_end_the_quota_is_given_back(world: World, outcome: str) -> None:
     status = world.job("queue-1")["status"]
     cause = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[outcome]
     assert {condition["type"] for condition in status["conditions"]} == {cause, outcome}
-    assert (status["active"], status["ready"], "startTime" in status) == (0, 0, True)
+    assert (status["active"], status["ready"]) == (0, 0)
+    # The API server refuses a start after the end.
+    assert status["startTime"] <= status.get("completionTime", status["startTime"])
     assert ("completionTime" in status) == (outcome == "Complete")
 
 
@@ -188,6 +190,19 @@ def test_a_step_that_kueue_itself_has_stopped_resumes_after_every_admission(worl
         assert world.job("convert-1")["spec"]["suspend"] is False
 
 
+def test_kueues_annotations_of_pods_are_kept_and_a_common_toleration_is_written_once(world: World) -> None:
+    queued(world, workers={"tolerations": SPOT["tolerations"]})
+    topology = {"example.org/topology": "rack"}
+    template = {"metadata": {"annotations": {**topology, "kueue.x-k8s.io/workload": "w"}}, "spec": SPOT}
+    change(world, "queue-1", {"spec": {"template": template}})
+    admit(world)
+
+    annotations = world.job("plan")["spec"]["template"]["metadata"]["annotations"]
+    assert topology.items() <= annotations.items()
+    assert "kueue.x-k8s.io/workload" not in annotations
+    assert pod_of(world, "plan")["tolerations"].count(SPOT["tolerations"][0]) == 1
+
+
 def test_after_an_admission_to_other_nodes_a_new_job_runs_there(world: World) -> None:
     queued(world)
     admit(world)
@@ -208,6 +223,7 @@ def test_fewer_admitted_pods_are_the_parallelism(world: World) -> None:
     world.planned()
     world.settle()
     assert world.job("convert-1")["spec"]["parallelism"] == 3
+    assert not [call for call in world.cluster.calls if call[:2] == ("patch", "jobs")]  # the Job never had more
     assert world.status()["effective"]["parallelism"] == 3
 
     world.edit(workers={"parallelism": 2})
@@ -231,6 +247,21 @@ def test_a_waiting_job_asks_for_as_many_pods_as_it_needs(world: World) -> None:
     assert world.job("queue-1")["spec"]["parallelism"] == 5
     evict(world)
     assert world.job("queue-1")["spec"]["parallelism"] == 3
+
+
+def test_a_stopped_job_asks_for_another_number_only_when_its_pods_have_ended(world: World) -> None:
+    """Until then, Kueue counts the quota of the earlier number."""
+    queued(world)
+    admit(world)
+    run(world, "plan")
+    evict(world)
+    world.edit(workers={"parallelism": 5})
+    world.settle()
+    assert (active(world), world.job("queue-1")["spec"]["parallelism"]) == (2, 2)
+
+    stopped(world, "plan")
+    world.settle()
+    assert (active(world), world.job("queue-1")["spec"]["parallelism"]) == (0, 5)
 
 
 def test_kueues_least_number_of_pods_stays_possible(world: World) -> None:
@@ -325,6 +356,21 @@ def test_a_deleted_queue_job_is_created_again_and_the_step_follows_it(world: Wor
     assert world.later(6) == "Planning"
     assert world.job("plan")["metadata"]["uid"] != plan
     assert owners.controller(world.job("plan"))["uid"] == world.job("queue-1")["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("how", ["ended", "deleted with a finalizer"])
+def test_a_step_is_stopped_when_its_queue_job_no_longer_holds_quota(world: World, how: str) -> None:
+    queued(world)
+    admit(world)
+    run(world, "plan")
+    if how == "ended":
+        world.complete("queue-1")
+    else:
+        change(world, "queue-1", {"metadata": {"finalizers": ["example.org/waits"]}})
+        world.cluster.end("jobs", NAMESPACE, world.job("queue-1")["metadata"]["name"])
+
+    assert world.settle() == "Queued"
+    assert world.job("plan")["spec"]["suspend"] is True
 
 
 def test_a_queue_job_that_somebody_has_ended_is_created_again(world: World) -> None:

@@ -53,6 +53,25 @@ def test_a_limit_is_divided_among_the_pods_that_report() -> None:
     assert rates.shares(counts(50, limit=30.0), pod_uid="b", now=5, interval=2) == {"0": 30.0}
 
 
+def test_what_another_pod_still_holds_is_not_given_away_except_for_a_little() -> None:
+    rates = RequestRates()
+    assert rates.shares(counts(40, limit=40.0), pod_uid="a", now=0, interval=2) == {"0": 40.0}
+
+    # Half of the limit is b's, but until its next report, a sends all 40 requests.
+    assert rates.shares(counts(1, limit=40.0), pod_uid="b", now=1, interval=2) == {"0": 5.0}
+    assert rates.shares(counts(120, limit=40.0), pod_uid="a", now=2, interval=2) == {"0": 20.0}
+    assert rates.shares(counts(11, limit=40.0), pod_uid="b", now=3, interval=2) == {"0": 20.0}
+
+
+def test_a_report_that_follows_at_once_is_not_measured() -> None:
+    rates = RequestRates()
+    rates.shares(counts(100), pod_uid="a", now=0, interval=2)
+    assert rates.shares(counts(110, 10), pod_uid="a", now=0, interval=2) == {}
+
+    [share] = rates.shares(counts(140, 20), pod_uid="a", now=2, interval=2).values()
+    assert share == pytest.approx(0.92 * (140 - 100 - 20) / 2)
+
+
 def test_a_silent_pod_loses_its_share() -> None:
     rates = RequestRates()
     for pod in ("a", "b"):
@@ -68,6 +87,17 @@ def test_counts_that_begin_again_are_those_of_a_new_process() -> None:
     assert rates.shares(counts(8), pod_uid="a", now=2, interval=2) == {}
     [share] = rates.shares(counts(28, 10), pod_uid="a", now=4, interval=2).values()
     assert share == pytest.approx(0.92 * (28 - 8 - 10) / 2)
+
+
+def test_counts_that_begin_again_take_nothing_from_those_of_other_pods() -> None:
+    rates = RequestRates()
+    for pod in ("a", "b"):
+        rates.shares(counts(500), pod_uid=pod, now=0, interval=2)
+    rates.shares(counts(10), pod_uid="a", now=2, interval=2)
+
+    shares = rates.shares(counts(500 + 100, 20), pod_uid="b", now=2, interval=2)
+    # In its first second, a sent 10 requests, and the store accepted 40 of b's requests a second.
+    assert shares == {"0": pytest.approx(0.92 * (10 + 40) / 2)}
 
 
 def test_made_up_stores_take_no_memory() -> None:
