@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.converter.runtime.throttled import Pod, Store, refused, run
 
+from dataprep_converter.core.errors import Unreachable
 from dataprep_converter.runtime.request_budget import RequestBudget
+from dataprep_converter.runtime.retry import RetryPolicy, retrying
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +106,42 @@ def test_processes_divide_the_limit() -> None:
     budget.wait_turn()
 
     assert 0.25 <= budget.take_turn() <= 0.75, "2 a second, with jitter"
+
+
+def test_a_share_without_a_limit_rises_until_the_next_report() -> None:
+    now = [0.0]
+    budget = RequestBudget(clock=lambda: now[0])
+    budget.adopt(10.0)
+    now[0] = 30.0
+
+    assert budget.take_turn() == 0.0
+    assert budget.take_turn() == pytest.approx(1 / (10 * 1.01**15 * 1.1**15))
+
+
+def test_a_thread_that_wakes_up_a_little_late_delays_no_later_turn() -> None:
+    now = [0.0]
+    budget = RequestBudget(limit=10.0, clock=lambda: now[0])
+    assert budget.take_turn() == 0.0
+
+    now[0] = 0.13
+    assert budget.take_turn() == 0.0
+    assert budget.take_turn() == pytest.approx(0.2 - 0.13)
+
+
+def test_the_time_of_waiting_for_a_turn_does_not_end_the_retries() -> None:
+    budget = RequestBudget(limit=20.0)
+    attempts = 0
+
+    def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        budget.wait_turn()
+        raise Unreachable("503")
+
+    # All turns together take longer than the attempts may.
+    with pytest.raises(Unreachable):
+        retrying(attempt, what="a test", policy=RetryPolicy(attempts=6, total_seconds=0.1, first_delay_seconds=0.001))
+    assert attempts == 6
 
 
 def test_a_waiting_request_learns_that_its_turn_comes_earlier() -> None:
