@@ -1,0 +1,36 @@
+"""Writes that are staged together, on the real file system."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from dataprep_api.spec import HdfsOptions
+from dataprep_converter.core.errors import StoreFull
+from dataprep_converter.dataset import fencing
+from dataprep_converter.stores import StoreSettings
+from dataprep_converter.stores.files import FileStore, FileUpload
+
+
+class FullFor(FileStore):
+    """A disk that is full for one file, and slow for all others."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(StoreSettings(uri_prefix="/"))
+        self._name = name
+
+    def create(self, uri: str, *, size_hint: int | None = None, hdfs: HdfsOptions | None = None) -> FileUpload:
+        if uri.endswith(self._name):
+            raise StoreFull(f"{uri}: no space left", uri=uri)
+        time.sleep(0.2)
+        return super().create(uri, size_hint=size_hint, hdfs=hdfs)
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_staged_leaves_nothing_of_the_others(tmp_path: Path) -> None:
+    files = [fencing.SmallFile(f"{tmp_path}/{name}", b"x") for name in ("full", "a", "b")]
+
+    with pytest.raises(StoreFull, match="full: no space left"):
+        fencing.write(FullFor("full"), files, check=lambda: None)
+
+    assert list(tmp_path.rglob("*")) == []
