@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,8 +27,36 @@ settings.load_profile("shared")
 ROOT = Path(__file__).resolve().parent.parent
 # Programs of the virtual environment, such as Go, are used if the machine has none. The Makefile does the same.
 os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+# Hundreds of processes import the same modules, so their byte code is kept even where the environment says otherwise.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _LAST = ("store", "interop", "cluster")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # Any: pytest-xdist ships no types
+    """With `--dist loadfile`, let as few processes as possible start the store servers and import the third-party readers."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.sharing_out import ByWhatFilesStart  # imported here, because most runs have only one process
+
+    return ByWhatFilesStart(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:  # Any: as above
+    """Let the first process collect alone, if there is no byte code of the tests yet."""
+    from tests.sharing_out import collect_one_after_the_other  # imported here, as above
+
+    collect_one_after_the_other(node)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the process that started this one that the collection is finished."""
+    told = getattr(session.config, "workerinput", {}).get("collected")
+    if told is not None:
+        Path(told).touch()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

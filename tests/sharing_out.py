@@ -1,0 +1,61 @@
+"""How several processes of pytest share the tests: which of them runs which file, and when they start.
+
+Each process starts its own store servers and imports TensorFlow itself. Both cost ten and more seconds of processor time, so the files that
+need them stay together: one process takes the files of tests on stores, another one those of third-party readers. A process that has no
+such file left takes any other file, so that all processes end at the same time.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # it ships no types
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # as above
+
+_TESTS: Final = Path(__file__).parent
+_FOLDERS: Final = ("tests/converter/stores/", "tests/interop/")
+_COLLECTION_SECONDS: Final = 180.0
+"""How long the other processes wait at most, such as for a process that has died."""
+_COLLECTED: Final = pytest.StashKey[Path]()
+"""The file that the first process makes when it has collected."""
+
+
+class ByWhatFilesStart(LoadFileScheduling):  # type: ignore[misc]  # mypy takes the base for Any
+    """Gives a process whole files, and first those that need what the process has already started."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        own = self._folder_of(node)
+        # Among files of the same rank, the first is next.
+        self.workqueue.move_to_end(min(self.workqueue, key=lambda file: _rank(file, own)), last=False)
+        super()._assign_work_unit(node)
+
+    def _folder_of(self, node: WorkerController) -> str | None:
+        number = self.nodes.index(node)
+        return _FOLDERS[number] if number < len(_FOLDERS) else None
+
+
+def _rank(file: str, own: str | None) -> int:
+    """Return 0 for a file of the process's own folder, 1 for a file that starts nothing, and 2 for a file of another process's folder."""
+    folder = next((each for each in _FOLDERS if file.startswith(each)), None)
+    if folder is None:
+        return 1
+    return 0 if folder == own else 2
+
+
+def collect_one_after_the_other(node: WorkerController) -> None:
+    """Start the first process. Start the others after it has collected, unless the byte code of the tests is already there.
+
+    Half of a collection's work is the rewriting of assertions, which all processes would otherwise do at the same time for the same files.
+    """
+    stash = node.config.stash
+    if _COLLECTED in stash:
+        deadline = time.monotonic() + _COLLECTION_SECONDS
+        while not stash[_COLLECTED].exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    elif not any(_TESTS.rglob(f"*-pytest-{pytest.__version__}.pyc")):
+        folder = tempfile.TemporaryDirectory(prefix="dataprep-collected-")
+        node.config.add_cleanup(folder.cleanup)
+        stash[_COLLECTED] = Path(folder.name) / "collected"
+        node.workerinput["collected"] = str(stash[_COLLECTED])
