@@ -108,10 +108,11 @@ test-unit: $(STAMP) ## run only the tests that need no server and no cluster
 	$(BIN)/pytest -q -m "$(UNITS)"
 
 .PHONY: nightly
-nightly: $(STAMP) ## run all nightly tests, 60 rounds of damaged files, every third-party reader as in `make interop`, and all tests on the cluster
+nightly: $(STAMP) ## run all nightly tests, all examples of property tests, 60 rounds of damaged files, third-party readers, and the cluster's tests
 	failed=0; \
 	FUZZ=60 $(BIN)/pytest -q -m "not nightly" tests/fuzz tests/operator/test_model.py || failed=1; \
-	CI=true INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster" || failed=1; \
+	EXAMPLES=1 $(BIN)/pytest -q -m "hypothesis and not nightly and not cluster" || failed=1; \
+	CI=true EXAMPLES=1 INTEROP_REPORT=docs/interop.md $(BIN)/pytest -q -m "(nightly or interop or heavy) and not cluster" || failed=1; \
 	DATAPREP_TEST_NIGHTLY=yes $(MAKE) e2e || failed=1; \
 	exit $$failed
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.availability import unavailable
+from tests.builders.examples import examples
 
 from workbench import mnist
 from workbench.sharing import PLACES, is_shared
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kubecluster import Cluster
 
 # Machines that run tests are shared, so a deadline would fail because of other processes.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("shared", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
 ROOT = Path(__file__).resolve().parent.parent

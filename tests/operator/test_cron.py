@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders.crons import TEMPLATE, Cron, named
+from tests.builders.examples import examples
 from tests.operator.world import NAMESPACE, START
 
 from dataprep_api.resources.job import DataPrepJob
@@ -367,7 +368,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=STEPS, policy=st.sampled_from(["Allow", "Forbid", "Replace"]))
 def test_no_life_makes_a_time_twice_or_breaks_its_policy(steps: list[tuple[str, Any]], policy: str) -> None:
     cron = Cron(concurrencyPolicy=policy)

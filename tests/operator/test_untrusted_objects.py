@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders.crons import KEY, Cron
+from tests.builders.examples import examples
 from tests.builders.foreign import VALUES, places
 from tests.operator.world import NAMESPACE, START, World
 
@@ -68,7 +69,7 @@ KINDS = ["dataprepjobs", "jobs", "pods", "dataprepprofiles", "configmaps"]
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_no_object_lets_a_look_end_in_an_error_that_was_not_foreseen(data: st.DataObject) -> None:
     world = a_world()
     places_of = sorted(place for place in world.cluster.objects if place[0] in KINDS)
@@ -94,7 +95,7 @@ PENDING = {"items": [{"metadata": {"name": "job-convert"}, "positionInLocalQueue
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_workload_and_no_queue_stops_a_look(data: st.DataObject) -> None:
     class Queues:
         async def list(self, *_: Any, **__: Any) -> list[Any]:
@@ -112,7 +113,7 @@ def test_no_workload_and_no_queue_stops_a_look(data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 def test_no_schedule_and_none_of_its_jobs_lets_a_look_end_in_an_error_that_was_not_foreseen(data: st.DataObject) -> None:
     cron = Cron(concurrencyPolicy=data.draw(st.sampled_from(["Allow", "Forbid", "Replace"])), startingDeadlineSeconds=600)
     cron.at("12:10")
@@ -143,7 +144,7 @@ EVENT = {
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_no_event_stops_who_looks_for_one(data: st.DataObject) -> None:
     class Events:
         async def list(self, *_: Any, **__: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.builders.foreign import VALUES, places
 
 from dataprep_api import CRON_KIND, KIND, names
@@ -77,7 +78,7 @@ def an_object(kind: Kind) -> Body:
 
 @pytest.mark.slow
 @given(kind=st.sampled_from(list(Kind)), type_=st.sampled_from([None, "ADDED", "MODIFIED", "DELETED"]), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.DataObject) -> None:
     raw = an_object(kind)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -119,7 +120,7 @@ def test_no_object_stops_the_operator(kind: Kind, type_: str | None, data: st.Da
         st.fixed_dictionaries({}, optional={"reason": st.one_of(VALUES, st.just("FailedMount")), "message": VALUES}), max_size=3
     )
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_no_event_stops_the_operator(events: list[Body]) -> None:
     pods.missing_mount(events)
     pods.pod_creation_error(events)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.reader.sets import exactly, flat, halves, ns, numbers, opened
 
 from dataprep_converter.core.errors import BadData
@@ -148,7 +149,7 @@ def test_a_pass_that_was_left_is_begun_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(1, 5), st.integers(1, 30), st.booleans(), st.sampled_from([None, 1, 2]), st.sampled_from([1, 25, 1000]))
 def test_ranks_share_every_epoch(folder: Path, ranks: int, size: int, drop: bool, seed: int | None, window: int) -> None:
     options: dict[str, Any] = {"batch_size": size, "drop_remainder": drop, "shuffle": seed, "shuffle_window": window, "epochs": 2}
@@ -181,7 +182,7 @@ def test_parts_of_a_rank_are_ranks_themselves(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.sampled_from(FORMATS),
     st.integers(0, 30),

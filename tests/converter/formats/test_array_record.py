@@ -9,6 +9,7 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter  # type: ignore[import-untyped]  # no types
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.converter.formats.columns import WORDS, Written, tensors, written
 
 from dataprep_converter.core.errors import BadSpec, BrokenRecord
@@ -63,7 +64,7 @@ def test_a_file_without_records_can_be_read(tmp_path: Path) -> None:
     assert made.records() == []
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     rows=st.lists(
         st.tuples(st.integers(-(2**63), 2**63 - 1), st.lists(st.floats(width=32), max_size=4), st.binary(max_size=50), WORDS),

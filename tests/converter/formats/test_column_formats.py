@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.converter.formats.columns import IPC, PARQUET, Written, all_same, any_columns, expected, plain, same, table_of, tensors, written
 from tests.fuzz.damage import damaged
 
@@ -33,7 +34,7 @@ def group_sizes(made: Written) -> list[int]:
 
 @pytest.mark.slow
 @BOTH
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(drawn=any_columns(), records=st.none() | st.integers(1, 5), compression=st.sampled_from(["None", "Zstd"]))
 def test_every_value_comes_back_and_the_cuts_change_no_byte(
     format_: str, drawn: tuple[dict[str, Any], list[str], list[int]], records: int | None, compression: str

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
+from tests.builders.examples import examples
 from tests.converter.formats.columns import all_same, any_columns, expected, plain, tensors, written
 from tests.fuzz.damage import damaged
 
@@ -63,7 +64,7 @@ def test_a_row_is_never_an_empty_line() -> None:
 # --- all values ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(any_columns(ragged=False, raw=False), st.booleans(), st.sampled_from([",", ";", "\t", "|", "^", "]", " "]))
 def test_every_value_comes_back_and_the_cuts_change_no_byte(
     drawn: tuple[dict[str, Any], list[str], list[int]], header: bool, delimiter: str
@@ -81,7 +82,7 @@ def test_every_value_comes_back_and_the_cuts_change_no_byte(
         assert cells[-1] == values["class"][number]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=8), min_size=2, max_size=2), min_size=1))
 def test_python_reads_any_text(words: list[list[str]]) -> None:
     columns = {"a": pa.array([row[0] for row in words]), "b": pa.array([row[1] for row in words])}

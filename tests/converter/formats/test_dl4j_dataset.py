@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.converter.formats.batches import Encoded
 from tests.converter.formats.columns import all_same
 
@@ -105,7 +106,7 @@ def test_a_file_without_records_has_no_arrays(holds: str, content: bytes) -> Non
 numbers = st.floats(width=32)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     rows=st.lists(
         st.tuples(st.lists(st.tuples(numbers, numbers), max_size=4), numbers, st.lists(numbers, max_size=3), st.integers(-(2**40), 2**40)),

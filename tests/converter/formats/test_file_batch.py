@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.builders.jobs import run_job
 from tests.converter.formats.batches import Encoded, breaks, flipped
 
@@ -57,7 +58,7 @@ def test_paths_become_uris_that_java_takes(written: str, base: str | None, uri: 
     assert uri_of(uri, "") == uri or not uri.startswith(("file:", "http"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(rows=st.lists(st.tuples(st.binary(max_size=50), st.text(min_size=1, max_size=8)), max_size=8), data=st.data())
 def test_every_byte_comes_back_wherever_batches_are_cut(rows: list[tuple[bytes, str]], data: st.DataObject) -> None:
     columns = files([content for content, _ in rows], [path for _, path in rows])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import json as arrow_json
+from tests.builders.examples import examples
 from tests.converter.formats.columns import all_same, any_columns, expected, plain, same, tensors, written
 from tests.fuzz.damage import damaged
 
@@ -49,7 +50,7 @@ def test_an_object_a_line_with_the_keys_in_the_order_of_the_spec() -> None:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=20), min_size=1))
 def test_texts_are_escaped_as_python_escapes_them(words: list[str]) -> None:
     lines = written("jsonl", {"t": pa.array(words)}).data.decode().split("\n")[:-1]
@@ -58,7 +59,7 @@ def test_texts_are_escaped_as_python_escapes_them(words: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("native_and_python")
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.none() | st.binary(max_size=20), min_size=1))
 def test_bytes_are_base64(values: list[bytes | None]) -> None:
     found = objects(written("jsonl", {"b": pa.array(values, pa.binary())}).data)
@@ -70,7 +71,7 @@ def test_bytes_are_base64(values: list[bytes | None]) -> None:
 
 @pytest.mark.usefixtures("native_and_python")
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(any_columns())
 def test_every_value_comes_back_and_the_cuts_change_no_byte(drawn: tuple[dict[str, Any], list[str], list[int]]) -> None:
     columns, sequences, cuts = drawn
@@ -93,7 +94,7 @@ def _typed(value: Any, name: str) -> Any:
     return value
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=50))
 def test_any_float32_is_read_back_through_a_double(bits: list[int]) -> None:
     floats = np.array(bits, np.uint32).view(np.float32)

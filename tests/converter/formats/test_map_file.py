@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.converter.formats.hadoop_files import Made, a_shard, an_output, projected
 
 from dataprep_converter.core.errors import BadData, BrokenRecord
@@ -41,7 +42,7 @@ def test_an_entry_comes_after_so_many_records(options: dict[str, Any], interval:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.integers(1, 2999), max_size=5), st.integers(1, 700), st.sampled_from(["None", "Block"]))
 def test_the_index_is_the_same_however_records_arrive(cuts: list[int], interval: int, compression: str) -> None:
     columns = {"x": pa.array([np.random.default_rng(1).bytes(900)] * 3000)}

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.builders.examples import examples
 from tests.builders.jobs import run_job
 from tests.converter.formats.columns import Written, all_same, any_columns, expected, plain, tensors, written
 
@@ -154,7 +155,7 @@ def _nothing(kind: Any) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(any_columns())
 def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(made: tuple[dict[str, Any], list[str], list[int]]) -> None:
     columns, sequences, cuts = made

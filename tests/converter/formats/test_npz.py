@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from tests.builders.examples import examples
 from tests.builders.jobs import run_job
 from tests.converter.formats.batches import Encoded, breaks, flipped
 
@@ -62,7 +63,7 @@ def test_the_archive_is_whole_and_names_no_time(compression: str) -> None:
     assert {member.compress_type for member in members} == {zipfile.ZIP_DEFLATED if compression == "Deflate" else zipfile.ZIP_STORED}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     values=arrays.arrays(
         st.sampled_from(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "float64", "bool"]),

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.converter.formats.columns import same
 
 from dataprep_api.spec import Feature, LabelFeature, Output
@@ -197,7 +198,7 @@ def test_keys_outside_the_shape_and_of_another_number_are_refused() -> None:
 floats = st.floats(width=32)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     rows=st.lists(
         st.tuples(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.converter.formats.columns import all_same
 from tests.converter.formats.hadoop_files import Made, a_shard, an_output, projected
 
@@ -194,7 +195,7 @@ def columns_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RECORDS, st.lists(st.integers(0, 40), max_size=4), st.sampled_from(COMPRESSIONS), st.sampled_from(["count", "text", None]))
 def test_records_come_back_and_cuts_between_batches_change_nothing(
     rows: list[dict[str, Any]], cuts: list[int], compression: str, key: str | None
@@ -216,7 +217,7 @@ EXAMPLES = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(EXAMPLES, st.sampled_from(COMPRESSIONS), st.sampled_from(["content", None]))
 def test_lists_and_bytes_come_back_from_examples(
     rows: list[tuple[list[float], list[int], bytes]], compression: str, key: str | None

@@ -10,6 +10,7 @@ import pytest
 import webdataset  # type: ignore[import-untyped]  # it has no types
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 from tests.converter.formats.columns import all_same, any_columns, expected, tensors, written
 
 from dataprep_api.dataset.plan import Shard
@@ -196,7 +197,7 @@ def test_a_name_that_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(any_columns())
 def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(made: tuple[dict[str, Any], list[str], list[int]]) -> None:
     columns, sequences, cuts = made
@@ -211,7 +212,7 @@ def test_every_value_comes_back_and_bytes_are_the_same_however_batches_are_cut(m
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     lists=st.lists(st.lists(st.floats(), max_size=4), min_size=1, max_size=5),
     numbers=st.sampled_from(["int32", "float32", "bool"]),

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, JpegImagePlugin
+from tests.builders.examples import examples
 from tests.converter.transforms.image_batches import drawn, file_of
 
 from dataprep_api.spec.transforms.images import Decode, Encode
@@ -262,7 +263,7 @@ def test_no_library_writes_to_stderr(kind: str, capfd: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(kind=st.sampled_from(["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP"]), data=st.data())
 def test_flipped_bytes_give_pixels_or_a_reason(kind: str, data: st.DataObject) -> None:
     content = bytearray(file_of(drawn(16, 24), kind))

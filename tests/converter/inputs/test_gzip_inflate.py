@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from isal import isal_zlib
+from tests.builders.examples import examples
 
 from dataprep_converter.inputs import gzip_inflate, pinned
 from dataprep_converter.inputs.pinned import BrokenGzip, ForwardReader, InputCopy, gunzipped
@@ -59,7 +60,7 @@ def test_a_header_may_be_cut_anywhere(parts: tuple[bytes, bytes, bytes, bool], s
     assert contents(member + member + bytes(100), size) == 2 * CONTENT
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.binary(max_size=3000), st.integers(1, 200), st.integers(0, 9)), min_size=1, max_size=4), st.integers(1, 5000))
 def test_members_are_one_stream(members: list[tuple[bytes, int, int]], size: int) -> None:
     stream = b"".join(gzip.compress(content * times, level) for content, times, level in members)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file  # type: ignore[import-untyped] # it has no stubs
+from tests.builders.examples import examples
 from tests.converter.readers.reader_contract import ReaderContract, batches, faults, plan, rows
 
 from dataprep_api.spec import Source
@@ -129,7 +130,7 @@ ROW = st.tuples(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(table=st.lists(ROW, min_size=1, max_size=20), zero_based=st.booleans())
 def test_what_scikit_learn_writes_is_read_as_it_reads_it(tmp_path: Path, table: list[Any], zero_based: bool) -> None:
     dense = np.zeros((len(table), 31))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.builders.examples import examples
 from tests.builders.jobs import run_job
 from tests.builders.tfrecords import example, put_records, tfrecord_source, values
 from tests.converter.formats.columns import all_same
@@ -100,7 +101,7 @@ def test_types_and_shapes_are_inferred_from_the_first_records(tmp_path: Path) ->
     assert values(source) == FEATURES
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data(), kinds=st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=3), order=st.randoms(use_true_random=False))
 def test_any_records_are_read_as_protobuf_reads_them(tmp_path: Path, data: st.DataObject, kinds: list[int], order: Any) -> None:
     strategies = [

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from tests.builders.digits import sha256s
+from tests.builders.examples import examples
 from tests.builders.jobs import run_job
 from tests.builders.specs import parse_job
 
@@ -89,7 +90,7 @@ def places(folder: Path) -> dict[str, list[int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(table=TABLES, shards=st.integers(1, 5), shuffled=st.booleans(), limit=st.one_of(st.none(), st.integers(1, 50)))
 def test_every_record_goes_to_one_place(
     rules: dict[str, Any] | None, table: list[tuple[Any, ...]], shards: int, shuffled: bool, limit: int | None
@@ -262,7 +263,7 @@ TABULAR: dict[str, tuple[Callable[[Path, str, list[Row], int], Path], dict[str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*TABULAR, "sql"])
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     table=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.one_of(st.floats(-9, 9), st.just("wrong"))), min_size=2, max_size=40),
     rules=st.sampled_from([None, *(RULES[name] for name in ("drawn", "exact", "first", "count"))]),

@@ -1,0 +1,11 @@
+"""How many examples a property test tries. Each run tries others, so `make test` tries a third, and `make nightly` all of them."""
+
+import os
+from typing import Final
+
+_WHOLE: Final = "EXAMPLES" in os.environ
+
+
+def examples(count: int) -> int:
+    """Return the number of examples for this run."""
+    return count if _WHOLE else max(2, count // 3)
