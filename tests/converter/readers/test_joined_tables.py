@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.examples import examples
 
 from dataprep_api.spec import Source
 from dataprep_converter.core.errors import BadData, BadSpec
@@ -126,7 +127,7 @@ RULES = st.sampled_from(["First", "Last", "Refuse"])
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     numbers=st.lists(NUMBERS | UNIQUE | st.permutations(range(31)), min_size=2, max_size=3),
     rules=st.tuples(RULES, RULES, RULES),
@@ -208,6 +209,16 @@ def test_a_column_too_long_for_arrow_is_not_held_in_memory(monkeypatch: pytest.M
         keys = opened.match()
         assert keys.keys_in_all() == 4000
         assert _arrow.concat_batches(list(opened.records())).column(1).to_pylist() == [str(number) for number in range(4000)]
+
+
+def test_a_join_out_of_core_has_its_share_of_memory_and_the_disk_for_the_rest(tmp_path: Path) -> None:
+    database = out_of_core._connect(str(tmp_path), 64 << 20)
+    asked = ", ".join(f"current_setting('{name}')" for name in ("memory_limit", "temp_directory"))
+    assert database.execute(f"SELECT {asked}").fetchone() == ("64.0 MiB", str(tmp_path))
+    rows = "SELECT range AS key, hash(range) AS value FROM range(4_000_000) ORDER BY value"
+    database.execute(f"CREATE TABLE sorted AS {rows}")
+    assert list(tmp_path.iterdir()) != [], "64 MB of rows don't fit in the memory"
+    database.close()
 
 
 @pytest.mark.parametrize(

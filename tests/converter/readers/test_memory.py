@@ -94,8 +94,11 @@ SIZES = {"csv": (22, 88), "csv-shuffled": (22, 88), "images": (22, 88), "jsonl":
 """The sizes of the small and the large input in MiB. A join uses its share of the memory before it uses the disk."""
 
 
-AT_NIGHT = ("csv", "jsonl")
-"""The kinds that are tested only at night, because csv-shuffled also reads lines of text."""
+AT_NIGHT = ("csv", "jsonl", "join")
+"""The kinds that are tested only at night.
+
+csv-shuffled also reads lines of text. A join takes half a minute of a processor; test_joined_tables tests its limits.
+"""
 
 
 @pytest.mark.parametrize("kind", pairs.chosen(SIZES, lambda kind: kind not in AT_NIGHT))
