@@ -40,7 +40,7 @@ JVM: Final = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 _LOG4J = """\
-log4j.rootLogger=INFO,stdout
+log4j.rootLogger=WARN,stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n

@@ -269,16 +269,19 @@ def test_calls_of_the_client_are_watched(hdfs_cluster: HdfsCluster, store: HdfsS
 
 
 @pytest.fixture
-def own_cluster(servers_folder: Path, hdfs_cluster: HdfsCluster) -> Iterator[HdfsCluster]:  # noqa: ARG001 - skips when there can be none
-    with HdfsCluster(servers_folder / f"hdfs-{uuid.uuid4().hex}") as cluster:
-        yield cluster
+def mended_cluster(hdfs_cluster: HdfsCluster) -> Iterator[HdfsCluster]:
+    """Yield the cluster, and start all servers that a test has left dead."""
+    yield hdfs_cluster
+    hdfs_cluster.start_missing()
 
 
-def test_a_data_node_killed_while_writing_costs_at_most_a_retry(own_cluster: HdfsCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_data_node_killed_while_writing_costs_at_most_a_retry(
+    mended_cluster: HdfsCluster, folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.ERROR)
     store = HdfsStore(StoreSettings(uri_prefix="hdfs://"))
     piece = bytes(range(256)) * 4096
-    uri = f"{own_cluster.uri}/out/shard"
+    uri = f"{mended_cluster.uri}{folder}/shard"
     began = time.monotonic()
     messages: list[str] = []
     while len(messages) < 20:
@@ -286,27 +289,27 @@ def test_a_data_node_killed_while_writing_costs_at_most_a_retry(own_cluster: Hdf
         try:
             for number in range(24):
                 upload.write(piece)
-                if number == 6 and not messages and len(own_cluster.processes) == 3:
-                    own_cluster.kill_datanode(0)
-            assert [each.path for each in own_cluster.files("/out") if not each.path.startswith("/out/.")] == []
+                if number == 6 and not messages and len(mended_cluster.processes) == 3:
+                    mended_cluster.kill_datanode(0)
+            assert [each.path for each in mended_cluster.files(folder) if not each.path.startswith(f"{folder}/.")] == []
             upload.commit(replace=False)
             break
         except Unreachable as exc:
             upload.abort()
             messages.append(str(exc))
-            assert not own_cluster.exists("/out/shard")
+            assert not mended_cluster.exists(f"{folder}/shard")
             time.sleep(2)
     assert time.monotonic() - began < 100
-    assert all(own_cluster.host in message for message in messages)
+    assert all(mended_cluster.host in message for message in messages)
 
-    assert [each.path for each in own_cluster.files("/out")] == ["/out/shard"]
+    assert [each.path for each in mended_cluster.files(folder)] == [f"{folder}/shard"]
     assert store.get(uri) == piece * 24
 
 
-def test_a_data_node_killed_while_reading_is_not_noticed(own_cluster: HdfsCluster) -> None:
+def test_a_data_node_killed_while_reading_is_not_noticed(mended_cluster: HdfsCluster, folder: str) -> None:
     store = HdfsStore(StoreSettings(uri_prefix="hdfs://"))
     content = bytes(range(256)) * 4096 * 24
-    uri = f"{own_cluster.uri}/shard"
+    uri = f"{mended_cluster.uri}{folder}/shard"
     store.put(uri, content, hdfs=HdfsOptions(block_size=4 * MIB))
 
     found = []
@@ -314,16 +317,16 @@ def test_a_data_node_killed_while_reading_is_not_noticed(own_cluster: HdfsCluste
         for number, piece in enumerate(source.stream()):
             found.append(piece)
             if number == 3:
-                own_cluster.kill_datanode(1)
+                mended_cluster.kill_datanode(1)
         assert b"".join(found) == content
         assert source.read_at(5 * MIB, MIB) == content[5 * MIB : 6 * MIB]
 
 
-def test_a_name_node_that_restarts_is_waited_for(own_cluster: HdfsCluster) -> None:
-    store = HdfsStore(StoreSettings(uri_prefix="hdfs://"))
-    store.put(f"{own_cluster.uri}/file", b"x")
-    own_cluster.kill_namenode()
-    own_cluster.start_namenode()
+def test_a_name_node_that_restarts_is_waited_for(mended_cluster: HdfsCluster, folder: str) -> None:
+    store, place = HdfsStore(StoreSettings(uri_prefix="hdfs://")), f"{mended_cluster.uri}{folder}"
+    store.put(f"{place}/file", b"x")
+    mended_cluster.kill_namenode()
+    mended_cluster.start_namenode()
 
-    assert store.get(f"{own_cluster.uri}/file") == b"x"
-    store.put(f"{own_cluster.uri}/file2", b"y")
+    assert store.get(f"{place}/file") == b"x"
+    store.put(f"{place}/file2", b"y")

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.store
 
 STEPS = """
 import json, os, sys
+import alibabacloud_oss_v2, obstore, odps, pyarrow.csv
 from dataprep_converter.cli import commands
 from dataprep_converter.steps import convert_commit, convert_work, plan_step
 
@@ -47,7 +48,7 @@ for line in sys.stdin:
         commands.main(order["arguments"])
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Runs commands one after the other, each in a separate process, without starting Python for each."""
+"""Runs commands one after the other, each in a separate process. Python and the clients are started only once."""
 SIGNATURE = "sv=2026-01-01&sig=Sas%2FSignature%2BOf%3DThe+Web"
 TABLE = {"id": "bigint", "x": "double"}
 
@@ -65,14 +66,11 @@ class Bench:
     """The environment of a pod, the keys that must stay secret, and all outputs so far."""
 
     folder: Path
+    process: "subprocess.Popen[str]"
+    """The process that starts the steps."""
     stores: list[dict[str, Any]] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
     said: dict[str, str] = field(default_factory=dict)
-    process: "subprocess.Popen[str] | None" = None
-
-    def close(self) -> None:
-        if self.process is not None:
-            self.process.communicate()
 
     def store(self, prefix: str, keys: dict[str, str], **fields: Any) -> None:
         """Add an entry of `spec.stores`, and mount its Secret."""
@@ -91,10 +89,6 @@ class Bench:
         log = self.folder / f"{run}.log"
         more = {"DATAPREP_MOUNTS": str(self.folder / "mounts"), "DATAPREP_TERMINATION_LOG": str(log)}
         command = ["--debug", name, "--job", str(self.folder / f"{run}.yaml"), *arguments]
-        if self.process is None:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", STEPS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-            )
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -114,10 +108,22 @@ class Bench:
         return [place for place, text in (self.said if where is None else where).items() if any(form in text for form in forms)]
 
 
+@pytest.fixture(scope="module")
+def process() -> Iterator["subprocess.Popen[str]"]:
+    """Start the process that runs `STEPS`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STEPS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        yield process
+        process.communicate()
+
+
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, tmp_path: Path, oss_fake: FakeOss, s3_server: S3Server) -> Iterator[tuple[Bench, FakeMaxCompute]]:
+def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, process: "subprocess.Popen[str]", oss_fake: FakeOss, s3_server: S3Server
+) -> Iterator[tuple[Bench, FakeMaxCompute]]:
     """Make keys for OSS (from STS), S3 and MaxCompute, with characters that every encoding changes."""
-    made, unique = Bench(tmp_path), uuid.uuid4().hex[:12]
+    made, unique = Bench(tmp_path, process), uuid.uuid4().hex[:12]
     oss_key = {"accessKeyId": f"STS.{unique}", "accessKeySecret": f"oss/key+{unique}=%41", "securityToken": f"oss//token++{unique}=="}
     oss_fake.add_key(AccessKey(oss_key["accessKeyId"], oss_key["accessKeySecret"], oss_key["securityToken"]))
     made.store("oss://", oss_key, endpoint=oss_fake.endpoint, region=oss_fake.region, pathStyle=True)
@@ -140,7 +146,6 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, oss_fake: FakeOss, s3_
         made.store("odps://", keys, endpoint=fake.endpoint)
         fake.make("out", TABLE, pa.schema(pa.field(name, kind) for name, kind in (("id", pa.int64()), ("x", pa.float64()))))
         yield made, fake
-    made.close()
 
 
 def a_spec(source: str, output: str, **more: Any) -> dict[str, Any]:

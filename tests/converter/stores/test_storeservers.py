@@ -1,4 +1,7 @@
-"""The store servers behave as other tests assume. The OSS fake is tested in separate files."""
+"""The store servers behave as other tests assume. The OSS fake is tested in separate files.
+
+Tests that kill servers of HDFS are `nightly`: the tests of jobs whose servers die fail too if the servers don't come back.
+"""
 
 import contextlib
 import json
@@ -107,10 +110,9 @@ def test_an_identity_tells_a_process_from_a_later_one_with_its_id(tmp_path: Path
 # -- HDFS ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    with HdfsCluster(tmp_path_factory.mktemp("hdfs")) as cluster:
-        yield cluster
+@pytest.fixture
+def hdfs(hdfs_cluster: HdfsCluster) -> HdfsCluster:
+    return hdfs_cluster
 
 
 def hdfs_client(cluster: HdfsCluster) -> fsspec.AbstractFileSystem:
@@ -191,6 +193,7 @@ def test_the_client_configuration_leads_a_client_to_the_cluster(hdfs: HdfsCluste
     assert found.stdout == "1\n"
 
 
+@pytest.mark.nightly
 def test_a_killed_datanode_is_missed_and_comes_back(hdfs: HdfsCluster) -> None:
     hdfs.write("/survivor", some_bytes(MIB))
 
@@ -203,6 +206,7 @@ def test_a_killed_datanode_is_missed_and_comes_back(hdfs: HdfsCluster) -> None:
     assert content_without == some_bytes(MIB)
 
 
+@pytest.mark.nightly
 def test_a_datanode_is_killed_with_a_block_half_written(hdfs: HdfsCluster) -> None:
     ended = threading.Event()
     hdfs.write("/written/before", some_bytes(8 * MIB))
@@ -237,6 +241,7 @@ def test_a_datanode_that_nobody_writes_to_is_not_killed(hdfs: HdfsCluster) -> No
     assert len(hdfs.live_datanodes()) == 2
 
 
+@pytest.mark.nightly
 def test_a_killed_namenode_comes_back_with_its_files(hdfs: HdfsCluster) -> None:
     hdfs.write("/kept", b"x")
 
@@ -329,6 +334,7 @@ def test_s3_keeps_its_objects_over_a_restart(s3: S3Server) -> None:
 # -- the command --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_up_starts_all_stores_and_down_stops_them(tmp_path: Path) -> None:
     sources = str(Path(sys.modules["storeservers"].__path__[0]).parent)
 
