@@ -1,6 +1,6 @@
 """Crash points: a job is killed before and after every operation on its store, and then run again.
 
-By default, this tests a seeded sample of points on each store. `make nightly` tests all points of the file store, with SIGKILL. `make
+By default, this tests a small seeded sample of points on each store. `make nightly` tests all points of the file store, with SIGKILL. `make
 crashes` tests all points of the other stores.
 """
 
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.converter.stores import small_jobs
 from tests.converter.stores.crashing import CrashingAccess, Killed, Operations, Point, dies, stops
-from tests.converter.stores.places import PLACES, Place
+from tests.converter.stores.places import PLACES, Place, gcs
 from tests.converter.stores.sleeping import Sleeper
 from tests.converter.stores.small_jobs import SmallJob, Whole, assert_nothing_broken, assert_whole
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 ALL = "CRASHES" in os.environ
 """Whether to test all points instead of a sample, as in `make crashes`."""
-SAMPLE = {"hdfs": 2, "webhdfs": 2, "s3": 4, "oss": 4, "abfs": 2, "gs": 2}
+SAMPLE = {"hdfs": 1, "webhdfs": 1, "s3": 2, "oss": 2, "abfs": 1, "gs": 1}
 """The number of points in a store's sample. HDFS has few because closing a file takes half a second; Azurite is slow too."""
 AT_ONCE = 4
 """The number of lives that run concurrently on such a store."""
@@ -104,9 +104,9 @@ def points_of(job: SmallJob, *, sample: int | None = None) -> list[Point]:
 @pytest.mark.parametrize(
     ("made", "sample"),
     [
-        pytest.param(small_jobs.of_rows, 16, id="rows"),
+        pytest.param(small_jobs.of_rows, 8, id="rows"),
         pytest.param(small_jobs.of_rows, None, id="rows at every operation", marks=pytest.mark.nightly),
-        pytest.param(small_jobs.of_a_join, 12, id="join"),
+        pytest.param(small_jobs.of_a_join, 5, id="join"),
     ],
 )
 def test_a_kill_at_every_operation_costs_nothing_on_files(local: Place, made: Callable[[Place], SmallJob], sample: int | None) -> None:
@@ -142,7 +142,8 @@ def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_
     points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
 
     killed = 0
-    for point in points if ALL else [*random.Random(7).sample(points[:-40], 10), *points[-40::4]]:  # noqa: S311 - the same points each time
+    chosen = points if ALL else [*random.Random(7).sample(points[:-40], 5), *points[-40::8]]  # noqa: S311 - the same points each time
+    for point in chosen:
         output = f"{point.number}-{point.when}"
         extension = laid(output)
         killed += killed_for_real(extension, local, point)
@@ -153,7 +154,7 @@ def test_a_kill_at_any_operation_of_an_extension_leaves_the_old_data_set_or_the_
             assert (found.visible, found.manifest, found.success) in [(each.visible, each.manifest, each.success) for each in (old, new)]
         small_jobs.live(extension, accessed(local))
         assert_whole(local, output, new)
-    assert killed >= 18
+    assert killed >= min(len(chosen), 20) - 2
 
 
 def test_a_kill_at_any_operation_of_a_copy_costs_nothing(local: Place) -> None:
@@ -163,7 +164,7 @@ def test_a_kill_at_any_operation_of_a_copy_costs_nothing(local: Place) -> None:
     points = [Point(number, "before") for number in range(1, len(counted.names) + 1)] + [Point(len(counted.names), "after")]
 
     killed = 0
-    chosen = points if ALL else [*random.Random(8).sample(points[:-20], 10), *points[-20::2]]  # noqa: S311 - the same points each time
+    chosen = points if ALL else [*random.Random(8).sample(points[:-20], 5), *points[-20::4]]  # noqa: S311 - the same points each time
     for point in chosen:
         output = f"{point.number}-{point.when}"
         copy = small_jobs.a_copy(local.at("whole"), local.at(output))
@@ -171,7 +172,7 @@ def test_a_kill_at_any_operation_of_a_copy_costs_nothing(local: Place) -> None:
         assert_nothing_broken(local, output, expected)
         small_jobs.live(copy, accessed(local))
         assert_whole(local, output, expected)
-    assert killed >= len(chosen) - 4
+    assert killed >= len(chosen) - (4 if ALL else 2)
 
 
 @pytest.mark.store
@@ -279,7 +280,9 @@ def test_two_workers_one_of_whom_dies_make_one_data_set(local: Place) -> None:
 
 
 @pytest.mark.store
-@pytest.mark.parametrize("made", [place for place in PLACES if place.id in ("s3", "oss", "gcs")])
+@pytest.mark.parametrize(
+    "made", [*(place for place in PLACES if place.id in ("s3", "oss")), pytest.param(gcs, id="gcs", marks=pytest.mark.nightly)]
+)
 def test_a_worker_that_wakes_up_in_an_upload_after_the_end_begins_no_other(request: pytest.FixtureRequest, made: PlaceMaker) -> None:
     """The commit has swept the worker's parts, and the shard exists.
 

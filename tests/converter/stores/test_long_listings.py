@@ -1,4 +1,4 @@
-"""A folder of 100,000 objects: its listing comes page by page."""
+"""A long folder: its listing comes page by page. At night, the folder has 100,000 objects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tests.converter.stores.loopback import Quiet, served
 from dataprep_converter.stores import Store, StoreSettings
 from dataprep_converter.stores.registry import store_class
 
-_OBJECTS, _OF_A_PAGE = 100_000, 1000
+_OF_A_PAGE = 1000
 _DATE = "2026-01-01T00:00:00.000Z"
 _KEYS = {"accessKeyId": "key", "accessKeySecret": "secret"}
 
@@ -19,6 +19,7 @@ _KEYS = {"accessKeyId": "key", "accessKeySecret": "secret"}
 class Bucket:
     """A server that only answers listings, in XML that the clients of both OSS and S3 understand."""
 
+    objects: int
     endpoint: str = ""
     pages: list[int] = field(default_factory=list)
     """The numbers of the requested pages."""
@@ -30,7 +31,7 @@ class Bucket:
             f"<Type>Normal</Type><Size>{each}</Size><StorageClass>Standard</StorageClass></Contents>"
             for each in range(first, first + _OF_A_PAGE)
         )
-        is_last = first + _OF_A_PAGE >= _OBJECTS
+        is_last = first + _OF_A_PAGE >= self.objects
         on = "" if is_last else f"<NextContinuationToken>{number + 1}</NextContinuationToken>"
         return (
             f'<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult><Name>bucket</Name><Prefix>in/</Prefix><MaxKeys>{_OF_A_PAGE}</MaxKeys>'
@@ -38,9 +39,9 @@ class Bucket:
         )
 
 
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    here = Bucket()
+@pytest.fixture(params=[20_000, pytest.param(100_000, marks=pytest.mark.nightly)])
+def bucket(request: pytest.FixtureRequest) -> Iterator[Bucket]:
+    here = Bucket(request.param)
 
     class Answers(Quiet):
         def do_GET(self) -> None:  # noqa: N802 - the base class asks for this name
@@ -57,14 +58,14 @@ def bucket() -> Iterator[Bucket]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["oss", "s3"])
-def test_a_hundred_thousand_objects_come_page_by_page(bucket: Bucket, scheme: str) -> None:
+def test_the_objects_of_a_long_folder_come_page_by_page(bucket: Bucket, scheme: str) -> None:
     settings = StoreSettings(uri_prefix=f"{scheme}://", endpoint=bucket.endpoint, region="cn-shenzhen", path_style=True, credentials=_KEYS)
     store: Store = store_class(scheme)(settings)
 
     number = -1
     for number, entry in enumerate(store.list(f"{scheme}://bucket/in")):
-        # A page is requested only when it is needed, so only one page of the 100,000 entries is in memory.
+        # A page is requested only when it is needed, so only one page of the entries is in memory.
         assert len(bucket.pages) == number // _OF_A_PAGE + 1
         assert (entry.uri, entry.size, entry.pin) == (f"{scheme}://bucket/in/{number:06d}.jpg", number, f"{number:032x}")
-    assert number == _OBJECTS - 1
-    assert bucket.pages == list(range(_OBJECTS // _OF_A_PAGE))
+    assert number == bucket.objects - 1
+    assert bucket.pages == list(range(bucket.objects // _OF_A_PAGE))

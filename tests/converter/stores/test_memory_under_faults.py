@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.builders import pairs
 from tests.converter.stores.lanes import Stretching, azure_lane, hdfs_lane, maxcompute_lane, of_objects, webhdfs_lane
 from tests.converter.stores.places import Place, gcs, hdfs, s3, webhdfs
 from tests.converter.stores.site import serving
@@ -69,6 +70,10 @@ COURSES = {
     "hdfs": Course(hdfs_lane, OF_TCP, writing=range(9, 49, 10), reading=range(2, 10, 2)),
     "webhdfs": Course(webhdfs_lane, _KINDS, writing=range(2, 7), reading=range(1, 6)),
 }
+
+
+AT_NIGHT = ("gcs", "azure")
+"""The stores that are tested only at night, because their uploads and streams are the code of S3."""
 
 
 @pytest.fixture
@@ -195,7 +200,7 @@ def warm(child: ProcessPoolExecutor, uri: str, settings: StoreSettings) -> None:
     child.submit(read, f"{uri}-not", settings, 12).result()
 
 
-@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("name", pairs.chosen(COURSES, lambda name: name not in AT_NIGHT))
 def test_faults_make_nothing_pile_up_in_memory(request: pytest.FixtureRequest, child: ProcessPoolExecutor, name: str) -> None:
     course = COURSES[name]
     with course.lane(request) as lane:
@@ -246,7 +251,8 @@ def test_faults_of_maxcompute_make_nothing_pile_up_in_memory(request: pytest.Fix
     assert by_reading < 32 * MIB
 
 
-@pytest.mark.parametrize("made", [hdfs, webhdfs])
+# WebHDFS's uploads and streams are tested with faults above, and a DataNode's death is one more.
+@pytest.mark.parametrize("made", [hdfs, pytest.param(webhdfs, marks=pytest.mark.nightly)])
 def test_datanodes_that_die_make_nothing_pile_up_in_memory(
     request: pytest.FixtureRequest, child: ProcessPoolExecutor, hdfs_cluster: HdfsCluster, tmp_path: Path, made: Callable[..., Place]
 ) -> None:

@@ -33,7 +33,6 @@ from storeservers.oss import Fault
 pytestmark = pytest.mark.slow
 
 _NOBODY = 65534
-_EVERY = 17
 
 PlaceMaker = Callable[[pytest.FixtureRequest], Place]
 
@@ -68,8 +67,15 @@ def held_open(folder: Path) -> list[str]:
     return [each for each in (*opened, *mapped) if f"{folder}/" in each]
 
 
-def points(count: int) -> list[Point]:
-    return [Point(number, "before") for number in range(2, count, _EVERY)]
+@pytest.fixture(params=[34, pytest.param(17, marks=pytest.mark.nightly)], ids=lambda every: f"every {every}")
+def every(request: pytest.FixtureRequest) -> int:
+    """The distance between the operations at which a store fails."""
+    distance: int = request.param
+    return distance
+
+
+def points(count: int, every: int) -> list[Point]:
+    return [Point(number, "before") for number in range(2, count, every)]
 
 
 def failing(job: small_jobs.SmallJob, output: str, point: Point, spoil: Callable[[], object]) -> StoreError | None:
@@ -88,7 +94,7 @@ def counted(job: small_jobs.SmallJob) -> tuple[small_jobs.Whole, int]:
     return small_jobs.whole(job.place, "whole"), len(operations.names)
 
 
-def test_a_disk_that_gets_full_is_named_and_nothing_half_is_seen(disk: Path) -> None:
+def test_a_disk_that_gets_full_is_named_and_nothing_half_is_seen(disk: Path, every: int) -> None:
     place = in_folder(disk)
     job = small_jobs.of_rows(place)
     expected, count = counted(job)
@@ -103,7 +109,7 @@ def test_a_disk_that_gets_full_is_named_and_nothing_half_is_seen(disk: Path) -> 
                 return
 
     failures = 0
-    for point in points(count):
+    for point in points(count, every):
         output = f"full-{point.number}"
         error = failing(job, output, point, fill)
         assert error is None or isinstance(error, StoreFull), error
@@ -115,16 +121,16 @@ def test_a_disk_that_gets_full_is_named_and_nothing_half_is_seen(disk: Path) -> 
         filler.unlink()
         small_jobs.live(job.to(output), Access())
         assert_whole(place, output, expected)
-    assert failures >= len(points(count)) - 1
+    assert failures >= len(points(count, every)) - 1
 
 
-def test_a_disk_that_becomes_read_only_is_named_and_nothing_half_is_seen(disk: Path) -> None:
+def test_a_disk_that_becomes_read_only_is_named_and_nothing_half_is_seen(disk: Path, every: int) -> None:
     place = in_folder(disk)
     job = small_jobs.of_rows(place)
     expected, count = counted(job)
 
     named = 0
-    for point in points(count):
+    for point in points(count, every):
         output = f"ro-{point.number}"
         error = failing(job, output, point, lambda: mount("-o", "remount,ro", str(disk)))
         if error is not None:
@@ -136,14 +142,14 @@ def test_a_disk_that_becomes_read_only_is_named_and_nothing_half_is_seen(disk: P
         assert mount("-o", "remount,rw", str(disk)).returncode == 0
         small_jobs.live(job.to(output), Access())
         assert_whole(place, output, expected)
-    assert named >= len(points(count)) // 2
+    assert named >= len(points(count, every)) // 2
 
 
-def test_a_folder_that_may_no_longer_be_written_is_named_and_nothing_half_is_seen(disk: Path) -> None:
+def test_a_folder_that_may_no_longer_be_written_is_named_and_nothing_half_is_seen(disk: Path, every: int) -> None:
     place = in_folder(disk)
     job = small_jobs.of_rows(place)
     expected, count = counted(job)
-    for point in points(count):
+    for point in points(count, every):
         output = f"no-{point.number}"
         folder = disk / output
         folder.mkdir()
@@ -200,13 +206,13 @@ def is_named(
 
 
 @pytest.mark.store
-def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, oss_fake: FakeOss) -> None:
+def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, oss_fake: FakeOss, every: int) -> None:
     place = oss(request)
     job = small_jobs.of_rows(place)
     expected, count = counted(job)
     named = 0
     for right in ("oss:PutObject", "oss:GetObject", "oss:ListObjects"):
-        for point in points(count)[::2]:
+        for point in points(count, every)[::2]:
             output = f"{right[4:]}-{point.number}"
             named += is_named(job, output, point, expected, right, take=partial(oss_fake.deny, right), give_back=oss_fake.deny)
     assert named >= 5
@@ -214,7 +220,7 @@ def test_an_oss_right_that_is_taken_away_half_way_is_named(request: pytest.Fixtu
 
 @pytest.mark.store
 def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
-    request: pytest.FixtureRequest, oss_fake: FakeOss, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, oss_fake: FakeOss, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     small_jobs.least_parts(monkeypatch)
     place = oss(request)
@@ -222,7 +228,7 @@ def test_a_quota_of_oss_that_is_used_up_is_named_and_nothing_half_is_seen(
     expected, count = counted(job)
     used_up = Fault(kind="error", method="PUT", status=403, code="QuotaExceeded", count=1000)
     named = 0
-    for point in points(count)[::2]:
+    for point in points(count, every)[::2]:
         output = f"{point.number}"
         error = failing(job, output, point, lambda: oss_fake.inject(used_up))
         if error is not None:
@@ -306,7 +312,7 @@ def test_a_right_of_hdfs_that_is_taken_away_half_way_is_named(
 
 
 @pytest.mark.store
-def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, s3_server: S3Server) -> None:
+def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, s3_server: S3Server, every: int) -> None:
     whole = s3(request)
     s3_server.add_user("half-way", "half-way-secret")
     place = replace(whole, settings=replace(whole.settings, credentials={"accessKeyId": "half-way", "accessKeySecret": "half-way-secret"}))
@@ -328,7 +334,7 @@ def test_a_right_of_s3_that_is_taken_away_half_way_is_named(request: pytest.Fixt
     expected, count = counted(job)
     named = 0
     for right in ("s3:PutObject", "s3:GetObject"):
-        for point in points(count)[::2]:
+        for point in points(count, every)[::2]:
             output = f"{right[3:]}-{point.number}"
             error = failing(job, output, point, lambda right=right: allow(right))  # type: ignore[misc] # see above
             if error is not None:
@@ -384,7 +390,9 @@ def test_a_quota_of_objects_that_is_used_up_is_named_and_nothing_half_is_seen(
 
 
 @pytest.mark.store
-def test_a_right_of_azure_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, azure_server: AzureServer) -> None:
+def test_a_right_of_azure_that_is_taken_away_half_way_is_named(
+    request: pytest.FixtureRequest, azure_server: AzureServer, every: int
+) -> None:
     everything = "racwdl"
     azure_server.set_policy(BUCKET, "half-way", everything)
     whole = azure(request)
@@ -395,7 +403,7 @@ def test_a_right_of_azure_that_is_taken_away_half_way_is_named(request: pytest.F
     named = 0
     for right, letters in (("blobs/write (SAS: c and w)", "cw"), ("blobs/read (SAS: r)", "r"), ("blobs/read (SAS: l)", "l")):
         rest = everything.translate(dict.fromkeys(map(ord, letters)))
-        for point in points(count)[::4]:
+        for point in points(count, every)[::4]:
             output = f"{letters}-{point.number}"
             take, give_back = (partial(azure_server.set_policy, BUCKET, "half-way", allowed) for allowed in (rest, everything))
             named += is_named(job, output, point, expected, right, take=take, give_back=give_back)
@@ -403,7 +411,9 @@ def test_a_right_of_azure_that_is_taken_away_half_way_is_named(request: pytest.F
 
 
 @pytest.mark.store
-def test_a_right_of_cloud_storage_that_is_taken_away_half_way_is_named(request: pytest.FixtureRequest, gcs_fake: FakeGcs) -> None:
+def test_a_right_of_cloud_storage_that_is_taken_away_half_way_is_named(
+    request: pytest.FixtureRequest, gcs_fake: FakeGcs, every: int
+) -> None:
     place = gcs(request)
     job = small_jobs.of_rows(place)
     expected, count = counted(job)
@@ -412,7 +422,7 @@ def test_a_right_of_cloud_storage_that_is_taken_away_half_way_is_named(request: 
     # Of uploads in parts, which have rights of their own, nothing is taken away.
     in_parts = [f"storage.multipartUploads.{each}" for each in ("create", "list", "abort")]
     for right in rights[:3]:
-        for point in points(count)[::4]:
+        for point in points(count, every)[::4]:
             output = f"{right}-{point.number}"
             others = [each for each in rights if each != right] + in_parts
             named += is_named(job, output, point, expected, right, take=partial(gcs_fake.allow, others), give_back=gcs_fake.allow)
